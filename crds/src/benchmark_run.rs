@@ -1,0 +1,263 @@
+//! `BenchmarkRun`: one bounded comparison. Its spec never changes; a new run is a new name.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration::DurationText;
+use crate::status::BenchmarkRunStatus;
+use crate::workload::Workload;
+
+/// One comparison: load these stores, compare them, judge them.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "storebench.dev",
+    version = "v1alpha1",
+    kind = "BenchmarkRun",
+    namespaced,
+    status = "BenchmarkRunStatus",
+    derive = "PartialEq",
+    shortname = "benchrun",
+    category = "storebench",
+    doc = "One comparison of stores: the same workloads on every arm, in interleaved trials, with a verdict. The spec cannot be changed; make a new run under a new name.",
+    printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
+    printcolumn(name = "Arms", type_ = "string", json_path = ".status.columns.arms"),
+    printcolumn(name = "Throughput", type_ = "string", json_path = ".status.columns.throughputRatio", description = "Throughput of the first arm that is not the baseline, relative to the baseline, first workload"),
+    printcolumn(name = "P99", type_ = "string", json_path = ".status.columns.p99Ratio", description = "99th percentile of latency, relative to the baseline, first workload"),
+    printcolumn(name = "Trials", type_ = "string", json_path = ".status.columns.trials"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("self.arms.filter(a, a.baseline).size() <= 1", "at most one arm may have baseline: true"))]
+#[x_kube(validation = ("self.arms.all(a, self.arms.exists_one(b, b.name == a.name))", "arms must have distinct names"))]
+#[x_kube(validation = ("self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))", "workloads must have distinct names"))]
+#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))", "gates: arm must name one of spec.arms"))]
+#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))", "gates: workload must name one of spec.workloads"))]
+#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))", "gates: a ratio compares an arm with another arm that has baseline: true; mark one"))]
+#[x_kube(validation = ("self.workloads.all(w, has(w.etcd)) || self.workloads.all(w, has(w.redis))", "workloads of one run must speak one protocol: split the run"))]
+// One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
+#[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
+pub struct BenchmarkRunSpec {
+    /// The stores to load, 1 to 4. Their trials are interleaved.
+    #[schemars(length(min = 1, max = 4))]
+    pub arms: Vec<Arm>,
+
+    /// The loads, run in this order inside every trial.
+    #[schemars(length(min = 1, max = 8))]
+    pub workloads: Vec<Workload>,
+
+    /// How often to repeat, and when to stop.
+    #[serde(default)]
+    pub trials: Trials,
+
+    /// What a trial starts from.
+    #[serde(default)]
+    pub isolation: Isolation,
+
+    /// Conditions the run must meet. Without gates nothing is judged; comparisons are still reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub gates: Vec<Gate>,
+
+    /// Load pods per trial; their histograms are merged. Embedded runs take 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub parallelism: u32,
+
+    /// Do not start, or stop after the trial that is running.
+    #[serde(default)]
+    pub suspend: bool,
+
+    /// When a finished run is deleted. Absent: never. Ignored by embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<TimeToLive>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One side of a comparison.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Arm {
+    /// A name, unique in the run; results and gates refer to it.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32))]
+    pub name: String,
+    /// The arm that the others are compared with.
+    #[serde(default)]
+    pub baseline: bool,
+    /// The StorageService to load, in the same namespace (embedded: in the same files).
+    pub service_ref: ServiceRef,
+}
+
+/// A reference to a StorageService.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceRef {
+    /// The StorageService's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// How often to repeat, and when to stop.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("self.min <= self.max", "trials.min must not exceed trials.max"))]
+pub struct Trials {
+    /// Trials of every arm before the run may stop early. An interval needs at least 3; an even number lets every order of
+    /// the arms run equally often.
+    #[serde(default = "Trials::default_min")]
+    #[schemars(range(min = 1, max = 30))]
+    pub min: u32,
+    /// Trials of every arm at most.
+    #[serde(default = "Trials::default_max")]
+    #[schemars(range(min = 1, max = 30))]
+    pub max: u32,
+    /// Stop early when every compared interval is narrower than ± this, in basis points (100 = 1 %). The rule looks at
+    /// precision only, never at significance, so that stopping early does not favour either arm.
+    #[serde(default = "Trials::default_target_interval_basis_points")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub target_interval_basis_points: u32,
+    /// Seeds the order of arms, the keys and the values. The same seed gives the same schedule.
+    #[serde(default = "Trials::default_seed")]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
+    pub seed: u64,
+    /// Trials that may be repeated because something outside the store disturbed them (a throttled loader, a stepped
+    /// clock). Wrong answers and failures of the store are never repeated.
+    #[serde(default = "Trials::default_retries")]
+    #[schemars(range(min = 0, max = 10))]
+    pub retries: u32,
+    /// How long a trial of one arm may take in all, start-up included.
+    #[serde(default = "Trials::default_timeout")]
+    pub timeout: DurationText,
+}
+
+impl Trials {
+    fn default_min() -> u32 {
+        6
+    }
+    fn default_max() -> u32 {
+        10
+    }
+    fn default_target_interval_basis_points() -> u32 {
+        200
+    }
+    fn default_seed() -> u64 {
+        1
+    }
+    fn default_retries() -> u32 {
+        2
+    }
+    fn default_timeout() -> DurationText {
+        crate::workload::text("10m")
+    }
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        Self {
+            min: Self::default_min(),
+            max: Self::default_max(),
+            target_interval_basis_points: Self::default_target_interval_basis_points(),
+            seed: Self::default_seed(),
+            retries: Self::default_retries(),
+            timeout: Self::default_timeout(),
+        }
+    }
+}
+
+/// What a trial starts from.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Isolation {
+    /// A new, empty store for every trial.
+    #[default]
+    Fresh,
+    /// One store per arm for the whole run: faster, but a trial inherits what the last one left.
+    Shared,
+}
+
+/// A condition that a run must meet.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("[has(self.atLeast), has(self.atMost), has(self.ratioAtLeastBasisPoints), has(self.ratioAtMostBasisPoints)].filter(b, b).size() == 1", "give exactly one bound: atLeast, atMost, ratioAtLeastBasisPoints or ratioAtMostBasisPoints"))]
+pub struct Gate {
+    /// The arm that is judged.
+    #[schemars(length(min = 1, max = 32))]
+    pub arm: String,
+    /// The workload that is judged. Absent: every workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 40))]
+    pub workload: Option<String>,
+    /// What is judged.
+    pub metric: Metric,
+    /// The metric itself must be at least this, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
+    pub at_least: Option<u64>,
+    /// The metric itself must be at most this, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
+    pub at_most: Option<u64>,
+    /// The arm's metric divided by the baseline's must be at least this, in basis points (10000 = equal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub ratio_at_least_basis_points: Option<u32>,
+    /// The arm's metric divided by the baseline's must be at most this, in basis points (10000 = equal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub ratio_at_most_basis_points: Option<u32>,
+    /// What to make of an interval that contains the bound, so that the trials cannot tell.
+    #[serde(default)]
+    pub on_inconclusive: OnInconclusive,
+}
+
+/// What to make of a gate that the trials cannot decide.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OnInconclusive {
+    /// The run is Inconclusive.
+    #[default]
+    Fail,
+    /// The gate does not count; the message warns.
+    Warn,
+    /// The gate counts as met.
+    Pass,
+}
+
+/// What can be compared and gated. The unit is the end of the name.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Metric {
+    /// Requests answered per second (WatchThroughput: events delivered per second).
+    ThroughputPerSecond,
+    /// Mean latency, microseconds. In an open loop, latencies are from the instant a request was due.
+    LatencyMeanMicros,
+    /// Median latency, microseconds.
+    LatencyP50Micros,
+    /// 90th percentile of latency, microseconds.
+    LatencyP90Micros,
+    /// 95th percentile of latency, microseconds.
+    LatencyP95Micros,
+    /// 99th percentile of latency, microseconds.
+    LatencyP99Micros,
+    /// 99.9th percentile of latency, microseconds.
+    LatencyP999Micros,
+    /// Largest latency, microseconds.
+    LatencyMaxMicros,
+    /// Processor time of the store per request, nanoseconds.
+    CpuNanosPerOperation,
+    /// Largest resident memory of the store during the workload, bytes.
+    MemoryPeakBytes,
+}
+
+/// When a finished run is deleted.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeToLive {
+    /// After a verdict of Passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success: Option<DurationText>,
+    /// After any other verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<DurationText>,
+}

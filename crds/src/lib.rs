@@ -1,0 +1,27 @@
+//! The storebench.dev API, version v1alpha1.
+//!
+//! What users write ([`StorageService`], [`BenchmarkRun`]), what a run reports (their statuses), what the platform
+//! hands to a load pod and gets back ([`job`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
+//! the same schema and CEL rules that the API server enforces, run here without a cluster.
+//!
+//! This crate knows types and rules. It starts nothing, connects to nothing, and judges no result.
+
+pub mod benchmark_run;
+pub mod document;
+pub mod duration;
+pub mod job;
+pub mod schema;
+pub mod status;
+pub mod storage_service;
+pub mod workload;
+
+pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, Metric, OnInconclusive};
+pub use duration::DurationText;
+pub use status::{BenchmarkRunStatus, Verdict};
+pub use storage_service::{Durability, EngineKind, StorageService, StorageServiceSpec};
+pub use workload::{Load, LoadMode, Workload};
+
+/// The API group of every kind in this crate.
+pub const GROUP: &str = "storebench.dev";
+/// The API version of every kind in this crate.
+pub const VERSION: &str = "v1alpha1";

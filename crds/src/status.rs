@@ -1,0 +1,281 @@
+//! What a run reports: verdict, trial ledger, results, comparisons, fingerprint. Integers in stated units, small enough
+//! to read in `kubectl get -o yaml`; full histograms live in the report object that `reportRef` names.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::benchmark_run::Metric;
+
+pub(crate) fn never_observed() -> i64 {
+    -1
+}
+
+/// What a run has found so far.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BenchmarkRunStatus {
+    /// The generation of the spec that this status describes; −1 until it was looked at.
+    #[serde(default = "never_observed")]
+    pub observed_generation: i64,
+    /// Succeeded, Complete, Reconciling, Stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The judgement, once the run is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// The judgement, or the progress, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Texts for the columns of `kubectl get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Columns>,
+    /// In which order arms ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Every trial of every arm, in the order they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<TrialEntry>,
+    /// What was measured, for each workload and arm, over all valid trials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<WorkloadResult>,
+    /// What each arm cost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<ArmResources>,
+    /// How each arm compares with the baseline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comparisons: Vec<Comparison>,
+    /// How each gate was decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
+    /// Where it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Fingerprint>,
+    /// The ConfigMap with full histograms and raw trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_ref: Option<ReportRef>,
+}
+
+/// The judgement of a run.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Every gate was met.
+    Passed,
+    /// At least one gate was missed, beyond noise.
+    Regressed,
+    /// The trials cannot tell.
+    Inconclusive,
+    /// The measurement cannot be trusted: a wrong answer, a failed store, a hindered loader.
+    Invalid,
+    /// There was nothing to compare with.
+    NoBaseline,
+}
+
+/// Texts for the columns of `kubectl get`.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Columns {
+    /// The arms' names, baseline last.
+    pub arms: String,
+    /// Such as `1.62 ±0.04`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_ratio: Option<String>,
+    /// Such as `0.81 ±0.10`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ratio: Option<String>,
+    /// Such as `7/10`.
+    pub trials: String,
+}
+
+/// In which order arms ran.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Schedule {
+    /// The seed it was drawn from.
+    pub seed: u64,
+    /// Arms' names in the order they ran, trial after trial, as `a b b a`.
+    pub order: String,
+}
+
+/// One trial of one arm.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrialEntry {
+    /// Counts from 0; every arm runs once in each.
+    pub index: u32,
+    /// The arm's name.
+    pub arm: String,
+    /// The Job that ran it. Absent in embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// What became of it.
+    pub state: TrialState,
+    /// Why it is not valid, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of a trial.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TrialState {
+    /// Under way.
+    Running,
+    /// Measured and usable.
+    Valid,
+    /// Measured or not, unusable.
+    Invalid,
+    /// The arm could not be started here.
+    Unavailable,
+}
+
+/// What was measured for one workload on one arm, over all valid trials.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadResult {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// Valid trials.
+    pub trials: u32,
+    /// Requests answered in the measured phases.
+    pub operations: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Median over trials of requests per second, in thousandths of a request per second.
+    pub throughput_milli: u64,
+    /// Latency over all trials' requests, from send to answer.
+    pub service_latency: LatencySummary,
+    /// Open loop: latency from the instant a request was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intended_latency: Option<LatencySummary>,
+    /// Processor time of the store per request, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_nanos_per_operation: Option<u64>,
+}
+
+/// Percentiles of a latency histogram, nanoseconds.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencySummary {
+    /// Mean.
+    pub mean_nanos: u64,
+    /// Median.
+    pub p50_nanos: u64,
+    /// 90th percentile.
+    pub p90_nanos: u64,
+    /// 95th percentile.
+    pub p95_nanos: u64,
+    /// 99th percentile.
+    pub p99_nanos: u64,
+    /// 99.9th percentile.
+    pub p999_nanos: u64,
+    /// Largest.
+    pub max_nanos: u64,
+}
+
+/// What an arm cost over all valid trials: medians of averages, maxima of peaks.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArmResources {
+    /// The arm's name.
+    pub arm: String,
+    /// Processor use before load, thousandths of a core.
+    pub cpu_idle_millicores: u64,
+    /// Processor use under load, thousandths of a core.
+    pub cpu_average_millicores: u64,
+    /// Largest processor use over a sampling interval, thousandths of a core.
+    pub cpu_peak_millicores: u64,
+    /// Resident memory before load, bytes.
+    pub rss_idle_bytes: u64,
+    /// Resident memory under load, bytes.
+    pub rss_average_bytes: u64,
+    /// Largest resident memory, bytes.
+    pub rss_peak_bytes: u64,
+    /// Largest proportional set size (shared pages divided among their users), bytes.
+    pub pss_peak_bytes: u64,
+    /// Space taken on disk after the trial, bytes.
+    pub disk_bytes: u64,
+    /// Size of the executable, bytes.
+    pub binary_bytes: u64,
+    /// From process start to the first answered request, microseconds.
+    pub startup_micros: u64,
+    /// Context switches of the store under load, voluntary and not.
+    pub context_switches: u64,
+    /// Requests answered per second of the store's processor time, over all workloads.
+    pub operations_per_cpu_second: u64,
+}
+
+/// How an arm compares with the baseline in one metric of one workload.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The baseline's name.
+    pub baseline: String,
+    /// What is compared.
+    pub metric: Metric,
+    /// The arm divided by the baseline, basis points (10000 = equal).
+    pub ratio_basis_points: u64,
+    /// Lower end of the 95 % interval of the ratio, basis points.
+    pub low_basis_points: u64,
+    /// Upper end of the 95 % interval of the ratio, basis points.
+    pub high_basis_points: u64,
+    /// Pairs of trials.
+    pub trials: u32,
+    /// The smallest change that so many trials would detect four times in five, basis points.
+    pub detectable_basis_points: u64,
+    /// Why the two may not be ranked, such as unequal durability. Absent: they may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_ranked: Option<String>,
+}
+
+/// How a gate was decided.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateResult {
+    /// The gate in words, such as `rusd put ThroughputPerSecond ≥ 0.90 × etcd`.
+    pub gate: String,
+    /// What was decided.
+    pub outcome: GateOutcome,
+    /// What was found, in words.
+    pub found: String,
+}
+
+/// What was decided about a gate.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum GateOutcome {
+    /// The whole interval is on the right side of the bound.
+    Met,
+    /// The whole interval is on the wrong side of the bound.
+    Missed,
+    /// The interval contains the bound.
+    Undecided,
+    /// There was nothing to judge, or the arms may not be ranked.
+    NotJudged,
+}
+
+/// Where a run ran. Runs with different hashes were not measured under the same conditions.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fingerprint {
+    /// SHA-256 over the facts, first 16 hexadecimal digits.
+    pub hash: String,
+    /// Facts by name: processor, cores, memory, kernel, file system, versions of every server, and the like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+}
+
+/// A ConfigMap in the run's namespace.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportRef {
+    /// The ConfigMap's name.
+    pub name: String,
+}

@@ -1,0 +1,193 @@
+//! `StorageService`: one deployed store, long-running.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Affinity, EnvVar, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A storage service to deploy: which store, how many replicas, how durable.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "storebench.dev",
+    version = "v1alpha1",
+    kind = "StorageService",
+    namespaced,
+    status = "StorageServiceStatus",
+    derive = "PartialEq",
+    shortname = "store",
+    category = "storebench",
+    doc = "A storage service to deploy: which store, how many replicas, how durable. A BenchmarkRun measures it by naming it in an arm.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.readyReplicas"
+    ),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Durability", type_ = "string", json_path = ".spec.durability"),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("self.replicas == 1 || self.engine == 'Etcd'", "replicas must be 1 for this engine: only Etcd replicates; set replicas: 1"))]
+#[x_kube(validation = ("self.engine != 'Etcd' || self.durability != 'Interval'", "durability Interval cannot be honoured by Etcd, which syncs on every write or never; use Fsync or None"))]
+pub struct StorageServiceSpec {
+    /// The store to deploy.
+    pub engine: EngineKind,
+
+    /// The version to deploy, such as `3.7.3`. Absent: the version this release of storebench was tested with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,62}$"))]
+    pub version: Option<String>,
+
+    /// The container image, pinned by tag or digest; `latest` is refused. Absent: the engine's own image at `version`.
+    /// Ignored by embedded runs, which use binaries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = ("self.contains('@sha256:') || (self.matches('^.+:[^:/]+$') && !self.endsWith(':latest'))", "image must be pinned by a tag other than latest, or by digest"))]
+    pub image: Option<String>,
+
+    /// How many members. Engines that do not replicate take only 1; Etcd takes 1, 3 or 5.
+    #[serde(default = "one")]
+    #[x_kube(validation = ("self in [1, 3, 5]", "replicas must be 1, 3 or 5: an even number adds cost and no fault tolerance"))]
+    pub replicas: i32,
+
+    /// What an acknowledged write survives. Arms are only ranked against each other at equal durability.
+    #[serde(default)]
+    pub durability: Durability,
+
+    /// The volume for the data. Absent: an emptyDir, gone with the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+
+    /// CPU and memory of each member. Not enforced by embedded runs, which say so in the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Serve clients over TLS with the certificate in this Secret. Not available in embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+
+    /// Further arguments, appended to those that storebench sets. Arguments that contradict `durability` are refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub args: Vec<String>,
+
+    /// Further environment variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub env: Vec<EnvVar>,
+
+    /// Where the pods may run. Ignored by embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodOverrides>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// The stores that storebench can deploy.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum EngineKind {
+    /// etcd: replicated key-value store with watches and leases; the store under Kubernetes.
+    Etcd,
+    /// Redis: in-memory data structures with an append-only log.
+    Redis,
+    /// Valkey: the Linux Foundation's continuation of Redis.
+    Valkey,
+}
+
+/// What an acknowledged write survives.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Durability {
+    /// Power loss: the write is synced to disk before it is acknowledged.
+    #[default]
+    Fsync,
+    /// A crash of the process; a power loss may take the last second. Redis and Valkey: `appendfsync everysec`.
+    Interval,
+    /// Nothing: writes are acknowledged before they are safe anywhere.
+    None,
+}
+
+/// A volume claim for each member.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// The size to claim, such as `10Gi`.
+    #[schemars(regex(pattern = r"^[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti|k|M|G|T)?$"))]
+    pub size: String,
+    /// The storage class. Absent: the cluster's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
+}
+
+/// Where the certificate is.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// A Secret of type `kubernetes.io/tls` in the same namespace; its `ca.crt`, where present, is required of clients.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+}
+
+/// Scheduling constraints, as in a pod.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOverrides {
+    /// Labels a node must carry.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that are tolerated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Vec<Toleration>,
+    /// Affinities, as in a pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+}
+
+/// What was deployed, and whether it answers.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageServiceStatus {
+    /// The generation of the spec that this status describes; −1 until it was looked at.
+    #[serde(default = "crate::status::never_observed")]
+    pub observed_generation: i64,
+    /// Ready, Reconciling, Stalled, ProtocolReady.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// Members that answer.
+    #[serde(default)]
+    pub ready_replicas: i32,
+    /// Addresses by purpose: `client`, `metrics`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub endpoints: BTreeMap<String, String>,
+    /// The version as the server itself reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What the idle service costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
+}
+
+/// What the idle service costs.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Footprint {
+    /// Size of the server's executable, bytes.
+    pub binary_bytes: u64,
+    /// From process start to the first answered request, microseconds.
+    pub startup_micros: u64,
+    /// Resident memory before any load, bytes.
+    pub idle_rss_bytes: u64,
+}
