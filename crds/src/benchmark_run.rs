@@ -20,22 +20,33 @@ use crate::workload::Workload;
     shortname = "benchrun",
     category = "storebench",
     doc = "One comparison of stores: the same workloads on every arm, in interleaved trials, with a verdict. The spec cannot be changed; make a new run under a new name.",
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("use at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit").field_path(".metadata.name"),
     printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
     printcolumn(name = "Arms", type_ = "string", json_path = ".status.columns.arms"),
-    printcolumn(name = "Throughput", type_ = "string", json_path = ".status.columns.throughputRatio", description = "Throughput of the first arm that is not the baseline, relative to the baseline, first workload"),
-    printcolumn(name = "P99", type_ = "string", json_path = ".status.columns.p99Ratio", description = "99th percentile of latency, relative to the baseline, first workload"),
+    printcolumn(
+        name = "Throughput",
+        type_ = "string",
+        json_path = ".status.columns.throughputRatio",
+        description = "Throughput of the first arm that is not the baseline, relative to the baseline, first workload"
+    ),
+    printcolumn(
+        name = "P99",
+        type_ = "string",
+        json_path = ".status.columns.p99Ratio",
+        description = "99th percentile of latency, relative to the baseline, first workload"
+    ),
     printcolumn(name = "Trials", type_ = "string", json_path = ".status.columns.trials"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("self.arms.filter(a, a.baseline).size() <= 1", "at most one arm may have baseline: true"))]
-#[x_kube(validation = ("self.arms.all(a, self.arms.exists_one(b, b.name == a.name))", "arms must have distinct names"))]
-#[x_kube(validation = ("self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))", "workloads must have distinct names"))]
-#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))", "gates: arm must name one of spec.arms"))]
-#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))", "gates: workload must name one of spec.workloads"))]
-#[x_kube(validation = ("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))", "gates: a ratio compares an arm with another arm that has baseline: true; mark one"))]
-#[x_kube(validation = ("self.workloads.all(w, has(w.etcd)) || self.workloads.all(w, has(w.redis))", "workloads of one run must speak one protocol: split the run"))]
+#[x_kube(validation = Rule::new("self.arms.filter(a, a.baseline).size() <= 1").message("at most one arm may have baseline: true").field_path(".arms"))]
+#[x_kube(validation = Rule::new("self.arms.all(a, self.arms.exists_one(b, b.name == a.name))").message("arms must have distinct names").field_path(".arms"))]
+#[x_kube(validation = Rule::new("self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))").message("workloads must have distinct names").field_path(".workloads"))]
+#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))").message("gates: arm must name one of spec.arms").field_path(".gates"))]
+#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))").message("gates: workload must name one of spec.workloads").field_path(".gates"))]
+#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another arm that has baseline: true; mark one").field_path(".gates"))]
+#[x_kube(validation = Rule::new("!(self.workloads.exists(w, has(w.etcd) && !has(w.redis)) && self.workloads.exists(w, has(w.redis) && !has(w.etcd)))").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
 // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
 #[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
 pub struct BenchmarkRunSpec {
@@ -83,7 +94,7 @@ fn one() -> u32 {
 #[serde(rename_all = "camelCase")]
 pub struct Arm {
     /// A name, unique in the run; results and gates refer to it.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32), extend("example" = "etcd-fsync"))]
     pub name: String,
     /// The arm that the others are compared with.
     #[serde(default)]
@@ -97,14 +108,14 @@ pub struct Arm {
 #[serde(rename_all = "camelCase")]
 pub struct ServiceRef {
     /// The StorageService's name.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "etcd"))]
     pub name: String,
 }
 
 /// How often to repeat, and when to stop.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("self.min <= self.max", "trials.min must not exceed trials.max"))]
+#[x_kube(validation = Rule::new("self.min <= self.max").message("trials.min must not exceed trials.max").field_path(".min"))]
 pub struct Trials {
     /// Trials of every arm before the run may stop early. An interval needs at least 3; an even number lets every order of
     /// the arms run equally often.

@@ -6,6 +6,9 @@
 //!
 //! This crate knows types and rules. It starts nothing, connects to nothing, and judges no result.
 
+// kube's derive repeats `type_ = "string"` once for each printer column.
+#![allow(clippy::duplicated_attributes)]
+
 pub mod benchmark_run;
 pub mod document;
 pub mod duration;

@@ -1,6 +1,8 @@
 //! The CustomResourceDefinitions, as the API server and `storebench validate` both use them.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -12,29 +14,46 @@ use crate::{BenchmarkRun, StorageService};
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     [StorageService::crd(), BenchmarkRun::crd()]
         .into_iter()
-        .map(with_status_default)
+        .map(adapted)
         .collect()
 }
 
-fn with_status_default(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
-    let status = definition.spec.versions.iter_mut().filter_map(|version| {
-        version
-            .schema
-            .as_mut()?
-            .open_api_v3_schema
-            .as_mut()?
+fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = definition
+        .spec
+        .versions
+        .iter_mut()
+        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for schema in schemas {
+        refuse_nulls(schema);
+        if let Some(status) = schema
             .properties
-            .as_mut()?
-            .get_mut("status")
-    });
-    for schema in status {
-        schema.default = Some(
-            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON(
-                json!({ "observedGeneration": -1 }),
-            ),
-        );
+            .as_mut()
+            .and_then(|properties| properties.get_mut("status"))
+        {
+            status.default = Some(JSON(json!({ "observedGeneration": -1 })));
+        }
     }
     definition
+}
+
+/// Takes `nullable` back, which is generated for every optional field: a null would reach the CEL rules, where an absent
+/// field is what they ask about. Without it the API server drops nulls, and this crate refuses them with the remedy.
+fn refuse_nulls(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for property in schema
+        .properties
+        .iter_mut()
+        .flat_map(|properties| properties.values_mut())
+    {
+        refuse_nulls(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = schema.items.as_mut() {
+        refuse_nulls(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = schema.additional_properties.as_mut() {
+        refuse_nulls(values);
+    }
 }
 
 /// The OpenAPI schema of a kind as JSON; `None` for a kind that is not ours.
@@ -63,6 +82,30 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
     schema.insert("items".into(), item.to_value());
     schema
+}
+
+/// CPU and memory as in a container, by the pattern of Kubernetes' own generator. (The generated schema takes any text
+/// and no number, and has claims on devices, which no store here uses.)
+pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
+    let quantities = |description: &str| {
+        json!({
+            "description": description,
+            "type": "object",
+            "maxProperties": 16,
+            "additionalProperties": {
+                "x-kubernetes-int-or-string": true,
+                "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+                "example": "512Mi",
+            },
+        })
+    };
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "limits": quantities("The most that a member may use, such as cpu: 2 and memory: 512Mi."),
+            "requests": quantities("What a member is guaranteed, such as cpu: 500m and memory: 256Mi."),
+        },
+    })
 }
 
 /// A definition as YAML, ready for `kubectl apply`.

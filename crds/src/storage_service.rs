@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.readyReplicas"
     ),
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("use at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit").field_path(".metadata.name"),
     printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Durability", type_ = "string", json_path = ".spec.durability"),
@@ -36,15 +37,15 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("self.replicas == 1 || self.engine == 'Etcd'", "replicas must be 1 for this engine: only Etcd replicates; set replicas: 1"))]
-#[x_kube(validation = ("self.engine != 'Etcd' || self.durability != 'Interval'", "durability Interval cannot be honoured by Etcd, which syncs on every write or never; use Fsync or None"))]
+#[x_kube(validation = Rule::new("self.replicas == 1 || self.engine == 'Etcd'").message("replicas must be 1 for this engine: only Etcd replicates; set replicas: 1").field_path(".replicas"))]
+#[x_kube(validation = Rule::new("self.engine != 'Etcd' || self.durability != 'Interval'").message("durability Interval cannot be honoured by Etcd, which syncs on every write or never; use Fsync or None").field_path(".durability"))]
 pub struct StorageServiceSpec {
     /// The store to deploy.
     pub engine: EngineKind,
 
     /// The version to deploy, such as `3.7.3`. Absent: the version this release of storebench was tested with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,62}$"))]
+    #[schemars(regex(pattern = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,62}$"), extend("example" = "3.7.3"))]
     pub version: Option<String>,
 
     /// The container image, pinned by tag or digest; `latest` is refused. Absent: the engine's own image at `version`.
@@ -69,6 +70,7 @@ pub struct StorageServiceSpec {
 
     /// CPU and memory of each member. Not enforced by embedded runs, which say so in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::resources")]
     pub resources: Option<ResourceRequirements>,
 
     /// Serve clients over TLS with the certificate in this Secret. Not available in embedded runs.
@@ -122,7 +124,7 @@ pub enum Durability {
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
     /// The size to claim, such as `10Gi`.
-    #[schemars(regex(pattern = r"^[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti|k|M|G|T)?$"))]
+    #[schemars(regex(pattern = r"^[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti|k|M|G|T)?$"), extend("example" = "10Gi"))]
     pub size: String,
     /// The storage class. Absent: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

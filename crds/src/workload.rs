@@ -10,11 +10,11 @@ use crate::duration::DurationText;
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.etcd) != has(self.redis)", "give exactly one workload family: etcd or redis"))]
-#[x_kube(validation = ("!has(self.redis) || !has(self.load.clients) || self.load.clients == self.load.connections", "load.clients must equal load.connections for redis, where a connection serves one client; use redis.pipeline for requests in flight"))]
-#[x_kube(validation = ("!has(self.etcd) || !has(self.load.clients) || self.load.clients >= self.load.connections", "load.clients must be at least load.connections: a connection without a client would stay idle"))]
+#[x_kube(validation = Rule::new("!has(self.redis) || !has(self.load.clients) || self.load.clients == self.load.connections").message("load.clients must equal load.connections for redis, where a connection serves one client; use redis.pipeline for requests in flight").field_path(".load.clients"))]
+#[x_kube(validation = Rule::new("!has(self.etcd) || !has(self.load.clients) || self.load.clients >= self.load.connections").message("load.clients must be at least load.connections: a connection without a client would stay idle").field_path(".load.clients"))]
 pub struct Workload {
     /// A name, unique in the run; results and gates refer to it.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"), length(max = 40))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"), length(max = 40), extend("example" = "put-256-bytes"))]
     pub name: String,
     /// Load on the etcd v3 API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,17 +29,17 @@ pub struct Workload {
 /// Load on the etcd v3 API. Parameters follow etcd's own benchmark tool.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("!has(self.limit) || (self.operation == 'Range' && self.scope == 'Prefix')", "limit needs operation: Range and scope: Prefix; remove limit"))]
-#[x_kube(validation = ("!has(self.readPercent) || self.operation == 'Mixed'", "readPercent needs operation: Mixed; remove readPercent"))]
-#[x_kube(validation = ("self.operation != 'Mixed' || has(self.readPercent)", "operation Mixed needs readPercent"))]
-#[x_kube(validation = ("!has(self.operationsPerTransaction) || self.operation == 'TxnPut'", "operationsPerTransaction needs operation: TxnPut; remove it"))]
-#[x_kube(validation = ("!has(self.watchers) || self.operation in ['WatchLatency', 'WatchThroughput']", "watchers needs operation: WatchLatency or WatchThroughput; remove watchers"))]
-#[x_kube(validation = ("!has(self.streams) || self.operation in ['WatchLatency', 'WatchThroughput']", "streams needs operation: WatchLatency or WatchThroughput; remove streams"))]
-#[x_kube(validation = ("!has(self.watchers) || !has(self.streams) || self.watchers >= self.streams", "watchers must be at least streams"))]
-#[x_kube(validation = ("self.scope == 'Key' || self.operation == 'Range'", "scope: Prefix needs operation: Range"))]
-#[x_kube(validation = ("!self.countOnly && !self.keysOnly || self.operation == 'Range'", "countOnly and keysOnly need operation: Range"))]
-#[x_kube(validation = ("self.consistency == 'Linearizable' || self.operation in ['Range', 'Mixed']", "consistency: Serializable needs operation: Range or Mixed"))]
-#[x_kube(validation = ("self.operation != 'TxnPut' || !has(self.operationsPerTransaction) || self.operationsPerTransaction <= self.keySpace", "operationsPerTransaction must not exceed keySpace: a transaction may not touch a key twice"))]
+#[x_kube(validation = Rule::new("!has(self.limit) || (self.operation == 'Range' && self.scope == 'Prefix')").message("limit needs operation: Range and scope: Prefix; remove limit").field_path(".limit"))]
+#[x_kube(validation = Rule::new("!has(self.readPercent) || self.operation == 'Mixed'").message("readPercent needs operation: Mixed; remove readPercent").field_path(".readPercent"))]
+#[x_kube(validation = Rule::new("self.operation != 'Mixed' || has(self.readPercent)").message("operation: Mixed needs readPercent; say how many of 100 requests read").field_path(".readPercent"))]
+#[x_kube(validation = Rule::new("!has(self.operationsPerTransaction) || self.operation == 'TxnPut'").message("operationsPerTransaction needs operation: TxnPut; remove it").field_path(".operationsPerTransaction"))]
+#[x_kube(validation = Rule::new("!has(self.watchers) || self.operation in ['WatchLatency', 'WatchThroughput']").message("watchers needs operation: WatchLatency or WatchThroughput; remove watchers").field_path(".watchers"))]
+#[x_kube(validation = Rule::new("!has(self.streams) || self.operation in ['WatchLatency', 'WatchThroughput']").message("streams needs operation: WatchLatency or WatchThroughput; remove streams").field_path(".streams"))]
+#[x_kube(validation = Rule::new("!has(self.watchers) || !has(self.streams) || self.watchers >= self.streams").message("watchers must be at least streams: a stream without a watcher would stay idle").field_path(".watchers"))]
+#[x_kube(validation = Rule::new("self.scope == 'Key' || self.operation == 'Range'").message("scope: Prefix needs operation: Range; remove scope").field_path(".scope"))]
+#[x_kube(validation = ("!self.countOnly && !self.keysOnly || self.operation == 'Range'", "countOnly and keysOnly need operation: Range; remove them"))]
+#[x_kube(validation = Rule::new("self.consistency == 'Linearizable' || self.operation in ['Range', 'Mixed']").message("consistency: Serializable needs operation: Range or Mixed; remove consistency").field_path(".consistency"))]
+#[x_kube(validation = Rule::new("self.operation != 'TxnPut' || !has(self.operationsPerTransaction) || self.operationsPerTransaction <= self.keySpace").message("operationsPerTransaction must not exceed keySpace: a transaction may not touch a key twice").field_path(".operationsPerTransaction"))]
 pub struct EtcdWorkload {
     /// The request to repeat.
     pub operation: EtcdOperation,
@@ -172,8 +172,8 @@ pub enum RangeScope {
 /// Load on the Redis protocol. Parameters follow redis-benchmark.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("!has(self.readPercent) || self.command == 'Mixed'", "readPercent needs command: Mixed; remove readPercent"))]
-#[x_kube(validation = ("self.command != 'Mixed' || has(self.readPercent)", "command Mixed needs readPercent"))]
+#[x_kube(validation = Rule::new("!has(self.readPercent) || self.command == 'Mixed'").message("readPercent needs command: Mixed; remove readPercent").field_path(".readPercent"))]
+#[x_kube(validation = Rule::new("self.command != 'Mixed' || has(self.readPercent)").message("command: Mixed needs readPercent; say how many of 100 commands read").field_path(".readPercent"))]
 pub struct RedisWorkload {
     /// The command to repeat; the names are the tests of redis-benchmark.
     pub command: RedisCommand,
@@ -272,8 +272,8 @@ pub enum RedisProtocol {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.total) != has(self.duration)", "give exactly one of total or duration"))]
-#[x_kube(validation = ("has(self.rate) == (self.mode == 'OpenLoop')", "rate and mode: OpenLoop belong together: set both, or neither for a closed loop"))]
-#[x_kube(validation = ("self.threads <= self.connections", "threads must not exceed connections: each thread owns at least one"))]
+#[x_kube(validation = Rule::new("has(self.rate) == (self.mode == 'OpenLoop')").message("rate and mode: OpenLoop belong together: set both, or neither for a closed loop").field_path(".rate"))]
+#[x_kube(validation = Rule::new("self.threads <= self.connections").message("threads must not exceed connections: each thread owns at least one").field_path(".threads"))]
 pub struct Load {
     /// Network connections.
     #[serde(default = "one")]
