@@ -20,7 +20,7 @@ use crate::workload::Workload;
     shortname = "benchrun",
     category = "storebench",
     doc = "One comparison of stores: the same workloads on every arm, in interleaved trials, with a verdict. The spec cannot be changed; make a new run under a new name.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("use at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit").field_path(".metadata.name"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
     printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
     printcolumn(name = "Arms", type_ = "string", json_path = ".status.columns.arms"),
     printcolumn(
@@ -45,7 +45,8 @@ use crate::workload::Workload;
 #[x_kube(validation = Rule::new("self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))").message("workloads must have distinct names").field_path(".workloads"))]
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))").message("gates: arm must name one of spec.arms").field_path(".gates"))]
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))").message("gates: workload must name one of spec.workloads").field_path(".gates"))]
-#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another arm that has baseline: true; mark one").field_path(".gates"))]
+#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or atMost").field_path(".gates"))]
+#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3").message("gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates").field_path(".trials.min"))]
 #[x_kube(validation = Rule::new("!(self.workloads.exists(w, has(w.etcd) && !has(w.redis)) && self.workloads.exists(w, has(w.redis) && !has(w.etcd)))").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
 // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
 #[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
@@ -142,6 +143,7 @@ pub struct Trials {
     pub retries: u32,
     /// How long a trial of one arm may take in all, start-up included.
     #[serde(default = "Trials::default_timeout")]
+    #[x_kube(validation = ("!self.matches('^0+[a-z]')", "must be longer than 0"))]
     pub timeout: DurationText,
 }
 

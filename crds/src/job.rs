@@ -226,10 +226,7 @@ impl JobLine {
     /// The line as written to standard output, without the line end.
     pub fn encode(&self) -> String {
         // Serialising these plain enums cannot fail; an empty object would be refused by `decode`.
-        format!(
-            "{LINE_MARK}{}",
-            serde_json::to_string(self).unwrap_or_else(|_| "{}".into())
-        )
+        format!("{LINE_MARK}{}", serde_json::to_string(self).unwrap_or_else(|_| "{}".into()))
     }
 
     /// Reads a line of standard output: `None` for a line that is for people.
@@ -259,9 +256,7 @@ pub fn encode_histogram(histogram: &Histogram<u64>) -> Result<String, ContractEr
 
 /// Decodes the data of [`JobLine::Histogram`].
 pub fn decode_histogram(data: &str) -> Result<Histogram<u64>, ContractError> {
-    let bytes = BASE64
-        .decode(data)
-        .map_err(|error| ContractError(format!("histogram is not base64: {error}")))?;
+    let bytes = BASE64.decode(data).map_err(|error| ContractError(format!("histogram is not base64: {error}")))?;
     Deserializer::new()
         .deserialize(&mut bytes.as_slice())
         .map_err(|error| ContractError(format!("histogram could not be decoded: {error}")))
@@ -305,10 +300,7 @@ mod tests {
             service: latency,
             intended: Some(latency),
         };
-        JobSummary {
-            outcome: JobOutcome::Completed,
-            workloads: vec![workload; 8],
-        }
+        JobSummary { outcome: JobOutcome::Completed, workloads: vec![workload; 8] }
     }
 
     #[test]

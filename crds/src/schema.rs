@@ -12,25 +12,15 @@ use crate::{BenchmarkRun, StorageService};
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
 /// never takes an object for current before a controller has seen it.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    [StorageService::crd(), BenchmarkRun::crd()]
-        .into_iter()
-        .map(adapted)
-        .collect()
+    [StorageService::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
 }
 
 fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
-    let schemas = definition
-        .spec
-        .versions
-        .iter_mut()
-        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    let schemas =
+        definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
     for schema in schemas {
         refuse_nulls(schema);
-        if let Some(status) = schema
-            .properties
-            .as_mut()
-            .and_then(|properties| properties.get_mut("status"))
-        {
+        if let Some(status) = schema.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }
     }
@@ -41,11 +31,7 @@ fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition
 /// field is what they ask about. Without it the API server drops nulls, and this crate refuses them with the remedy.
 fn refuse_nulls(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
-    for property in schema
-        .properties
-        .iter_mut()
-        .flat_map(|properties| properties.values_mut())
-    {
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
         refuse_nulls(property);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = schema.items.as_mut() {
@@ -58,16 +44,8 @@ fn refuse_nulls(schema: &mut JSONSchemaProps) {
 
 /// The OpenAPI schema of a kind as JSON; `None` for a kind that is not ours.
 pub fn of_kind(kind: &str) -> Option<Value> {
-    let definition = definitions()
-        .into_iter()
-        .find(|definition| definition.spec.names.kind == kind)?;
-    let schema = definition
-        .spec
-        .versions
-        .into_iter()
-        .next()?
-        .schema?
-        .open_api_v3_schema?;
+    let definition = definitions().into_iter().find(|definition| definition.spec.names.kind == kind)?;
+    let schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
     serde_json::to_value(schema).ok()
 }
 

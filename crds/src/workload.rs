@@ -34,6 +34,7 @@ pub struct Workload {
 #[x_kube(validation = Rule::new("self.operation != 'Mixed' || has(self.readPercent)").message("operation: Mixed needs readPercent; say how many of 100 requests read").field_path(".readPercent"))]
 #[x_kube(validation = Rule::new("!has(self.operationsPerTransaction) || self.operation == 'TxnPut'").message("operationsPerTransaction needs operation: TxnPut; remove it").field_path(".operationsPerTransaction"))]
 #[x_kube(validation = Rule::new("!has(self.watchers) || self.operation in ['WatchLatency', 'WatchThroughput']").message("watchers needs operation: WatchLatency or WatchThroughput; remove watchers").field_path(".watchers"))]
+#[x_kube(validation = Rule::new("!self.previousValue || self.operation in ['WatchLatency', 'WatchThroughput']").message("previousValue needs operation: WatchLatency or WatchThroughput; remove previousValue").field_path(".previousValue"))]
 #[x_kube(validation = Rule::new("!has(self.streams) || self.operation in ['WatchLatency', 'WatchThroughput']").message("streams needs operation: WatchLatency or WatchThroughput; remove streams").field_path(".streams"))]
 #[x_kube(validation = Rule::new("!has(self.watchers) || !has(self.streams) || self.watchers >= self.streams").message("watchers must be at least streams: a stream without a watcher would stay idle").field_path(".watchers"))]
 #[x_kube(validation = Rule::new("self.scope == 'Key' || self.operation == 'Range'").message("scope: Prefix needs operation: Range; remove scope").field_path(".scope"))]
@@ -95,6 +96,7 @@ pub struct EtcdWorkload {
     pub previous_value: bool,
     /// While writing, compact the history this often, as `compact-interval` of etcd's benchmark tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = ("!self.matches('^0+[a-z]')", "must be longer than 0"))]
     pub compact_interval: Option<DurationText>,
     /// How many revisions a compaction leaves. Needs `compactInterval`.
     #[serde(default = "EtcdWorkload::default_compact_keep")]
@@ -293,6 +295,7 @@ pub struct Load {
     pub total: Option<u64>,
     /// Stop after so much measured time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = ("!self.matches('^0+[a-z]')", "must be longer than 0"))]
     pub duration: Option<DurationText>,
     /// Load before the measurement, not counted.
     #[serde(default = "Load::default_warm_up")]
@@ -306,6 +309,7 @@ pub struct Load {
     pub rate: Option<u64>,
     /// A request without an answer after this long counts as an error.
     #[serde(default = "Load::default_timeout")]
+    #[x_kube(validation = ("!self.matches('^0+[a-z]')", "must be longer than 0"))]
     pub timeout: DurationText,
 }
 

@@ -27,10 +27,7 @@ fn checked_in_yaml_is_what_the_types_generate() {
 fn status_is_never_current_before_a_controller_has_seen_it() {
     for definition in schema::definitions() {
         let schema = schema::of_kind(&definition.spec.names.kind).unwrap();
-        assert_eq!(
-            schema["properties"]["status"]["default"],
-            serde_json::json!({ "observedGeneration": -1 })
-        );
+        assert_eq!(schema["properties"]["status"]["default"], serde_json::json!({ "observedGeneration": -1 }));
     }
 }
 

@@ -25,7 +25,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn refusal(new: &Value) -> Option<String> {
-    let schema = schema::of_kind("BenchmarkRun").unwrap();
+    let schema = schema::of_kind("BenchmarkRun")?;
     let errors = Validator::new().validate(&schema, new, Some(&run())).err()?;
     Some(errors.to_string())
 }
@@ -36,16 +36,10 @@ fn suspending_is_the_only_change() {
     assert_eq!(refusal(&changed(|spec| spec["suspend"] = json!(true))), None);
     let changes: [(&str, Value); 7] = [
         ("arms", json!([{ "name": "etcd", "serviceRef": { "name": "etcd" } }])),
-        (
-            "workloads",
-            json!([{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "6s" } }]),
-        ),
+        ("workloads", json!([{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "6s" } }])),
         ("trials", json!({ "seed": 2 })),
         ("isolation", json!("Shared")),
-        (
-            "gates",
-            json!([{ "arm": "etcd", "metric": "ThroughputPerSecond", "atLeast": 1 }]),
-        ),
+        ("gates", json!([{ "arm": "etcd", "metric": "ThroughputPerSecond", "atLeast": 1 }])),
         ("parallelism", json!(2)),
         ("ttl", json!({ "success": "1h" })),
     ];
@@ -67,19 +61,8 @@ fn the_rule_names_every_field_but_suspend() {
     let schema = schema::of_kind("BenchmarkRun").unwrap();
     let spec = &schema["properties"]["spec"];
     let rules = spec["x-kubernetes-validations"].as_array().unwrap();
-    let rule = rules
-        .iter()
-        .find_map(|rule| rule["rule"].as_str().filter(|rule| rule.contains("oldSelf")))
-        .unwrap();
-    for field in spec["properties"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .filter(|field| *field != "suspend")
-    {
-        assert!(
-            rule.contains(&format!("self.{field} == oldSelf.{field}")),
-            "{field} is missing from: {rule}"
-        );
+    let rule = rules.iter().find_map(|rule| rule["rule"].as_str().filter(|rule| rule.contains("oldSelf"))).unwrap();
+    for field in spec["properties"].as_object().unwrap().keys().filter(|field| *field != "suspend") {
+        assert!(rule.contains(&format!("self.{field} == oldSelf.{field}")), "{field} is missing from: {rule}");
     }
 }

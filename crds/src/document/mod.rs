@@ -3,11 +3,17 @@
 //! The same rules as the API server's: structure from the generated schema ([`structure`]), then CEL. Every error names
 //! the file, the field and the remedy, in one line. Nothing here reads files; bytes come in as an argument.
 
+mod metadata;
 mod structure;
+mod text;
 
+use std::sync::LazyLock;
+
+use kube::core::cel::{CompiledSchema, Validator, compile_schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::text::{one_line, shorten};
 use crate::{BenchmarkRun, GROUP, StorageService, VERSION, schema};
 
 /// Files above this size are refused, bytes. The API server's own limit for an object is 1.5 MiB.
@@ -46,11 +52,7 @@ pub(crate) struct Problem {
 
 /// Reads all objects of a file.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Object>, InputError> {
-    let whole = |problem: String| InputError {
-        file: file.into(),
-        field: String::new(),
-        problem,
-    };
+    let whole = |problem: String| InputError { file: file.into(), field: String::new(), problem };
     if bytes.len() > FILE_BYTES_MAX {
         return Err(whole(format!(
             "is larger than {} KiB, which no run needs: pass a smaller file",
@@ -59,38 +61,18 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Object>, InputError> {
     }
     let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
     let text = text.ok_or_else(|| whole("is not text: pass a YAML file in UTF-8".into()))?;
-    let options = serde_yaml::options! { with_snippet: false };
-    let documents: Vec<Value> = serde_yaml::from_multiple_with_options(text, options).map_err(|error| {
-        whole(format!(
-            "is not the YAML that was expected: {}",
-            one_line(&error.to_string())
-        ))
-    })?;
+    // The parser would keep comments for us, and refuses a file with more than it can keep.
+    let options = serde_yaml::options! { with_snippet: false, emit_comments: false };
+    let documents: Vec<Value> =
+        serde_yaml::from_multiple_with_options(text, options).map_err(|error| whole(text::not_yaml(&error)))?;
     let documents: Vec<Value> = documents.into_iter().filter(|document| !document.is_null()).collect();
     if documents.is_empty() {
-        return Err(whole(
-            "holds no object: write a BenchmarkRun and its StorageServices".into(),
-        ));
+        return Err(whole("holds no object: write a BenchmarkRun and its StorageServices".into()));
     }
     if documents.len() > DOCUMENTS_MAX {
-        return Err(whole(format!(
-            "holds more than {DOCUMENTS_MAX} objects: split the file"
-        )));
+        return Err(whole(format!("holds more than {DOCUMENTS_MAX} objects: split the file")));
     }
-    documents
-        .into_iter()
-        .enumerate()
-        .map(|(index, document)| object(file, index, document))
-        .collect()
-}
-
-/// Folds a message of several lines into one.
-fn one_line(text: &str) -> String {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    documents.into_iter().enumerate().map(|(index, document)| object(file, index, document)).collect()
 }
 
 fn object(file: &str, index: usize, value: Value) -> Result<Object, InputError> {
@@ -106,107 +88,66 @@ fn object(file: &str, index: usize, value: Value) -> Result<Object, InputError> 
     };
     let document = format!("document {}", index + 1);
     let kind = identify(&value).map_err(|problem| at(&document, problem))?;
-    let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    let label = if name.is_empty() {
-        document
-    } else {
-        format!("{kind}/{name}")
-    };
+    let name = value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name));
+    let label = name.map_or(document, |name| format!("{kind}/{name}"));
+    metadata::check(value.get("metadata"))
+        .and_then(|()| only_known_fields(&value))
+        .map_err(|problem| at(&label, problem))?;
     match kind {
-        "StorageService" => typed(kind, value)
-            .map(Object::StorageService)
-            .map_err(|problem| at(&label, problem)),
-        _ => typed(kind, value)
-            .map(Object::BenchmarkRun)
-            .map_err(|problem| at(&label, problem)),
+        "StorageService" => typed(kind, value).map(Object::StorageService).map_err(|problem| at(&label, problem)),
+        _ => typed(kind, value).map(Object::BenchmarkRun).map_err(|problem| at(&label, problem)),
     }
 }
 
-/// The kind, if apiVersion, kind and metadata are ours.
+/// The kind, if apiVersion and kind are ours.
 fn identify(value: &Value) -> Result<&'static str, Problem> {
-    let problem = |field: &str, text: String| Problem {
-        field: field.into(),
-        text,
-    };
-    let fields = value.as_object().ok_or_else(|| {
-        problem(
-            "",
-            "is not an object: start with apiVersion, kind, metadata and spec".into(),
-        )
-    })?;
+    let problem = |field: &str, text: String| Problem { field: field.into(), text };
+    if !value.is_object() {
+        let text = "is not an object: start with apiVersion, kind, metadata and spec";
+        return Err(problem("", text.into()));
+    }
     let api_version = format!("{GROUP}/{VERSION}");
-    match fields.get("apiVersion").and_then(Value::as_str) {
-        Some(found) if found == api_version => {}
-        Some(found) => {
-            return Err(problem(
-                "apiVersion",
-                format!("`{}` is not known: write {api_version}", shorten(found)),
-            ));
+    match &value["apiVersion"] {
+        Value::String(found) if *found == api_version => {}
+        Value::Null => {
+            let text = format!("is missing: write apiVersion: {api_version}");
+            return Err(problem("apiVersion", text));
         }
-        None => {
-            return Err(problem(
-                "apiVersion",
-                format!("is missing: write apiVersion: {api_version}"),
-            ));
+        found => {
+            let text = format!("{} is not known: write {api_version}", quote(found));
+            return Err(problem("apiVersion", text));
         }
     }
-    let kind = match fields.get("kind").and_then(Value::as_str) {
-        Some("StorageService") => "StorageService",
-        Some("BenchmarkRun") => "BenchmarkRun",
-        Some(other) => {
-            return Err(problem(
-                "kind",
-                format!(
-                    "`{}` is not known: write StorageService or BenchmarkRun",
-                    shorten(other)
-                ),
-            ));
-        }
-        None => {
-            return Err(problem(
-                "kind",
-                "is missing: write StorageService or BenchmarkRun".into(),
-            ));
-        }
-    };
-    let name = fields
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name"))
-        .and_then(Value::as_str);
-    let name = name.ok_or_else(|| problem("metadata.name", "is missing: give the object a name".into()))?;
-    if !is_dns_label(name) {
-        return Err(problem(
-            "metadata.name",
-            format!(
-                "`{}` is not a valid name: use at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit",
-                shorten(name)
-            ),
-        ));
-    }
-    for key in fields.keys() {
-        if !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "spec" | "status") {
-            return Err(problem(
-                key,
-                "is not a field of an object: the fields are apiVersion, kind, metadata, spec".into(),
-            ));
+    match &value["kind"] {
+        Value::String(kind) if kind == "StorageService" => Ok("StorageService"),
+        Value::String(kind) if kind == "BenchmarkRun" => Ok("BenchmarkRun"),
+        Value::Null => Err(problem("kind", "is missing: write StorageService or BenchmarkRun".into())),
+        found => {
+            let text = format!("{} is not known: write StorageService or BenchmarkRun", quote(found));
+            Err(problem("kind", text))
         }
     }
-    Ok(kind)
 }
 
-fn is_dns_label(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+fn quote(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("`{}`", shorten(text)),
+        other => structure::describe(other),
+    }
 }
 
-/// Cuts user text that is quoted in a message to a readable length.
-fn shorten(text: &str) -> String {
-    let short: String = text.chars().take(60).collect();
-    let short = short.replace(['\n', '\r'], " ");
-    if short.len() < text.len() {
-        format!("{short}…")
-    } else {
-        short
+fn only_known_fields(value: &Value) -> Result<(), Problem> {
+    let unknown = value
+        .as_object()
+        .into_iter()
+        .flat_map(serde_json::Map::keys)
+        .find(|key| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "spec" | "status"));
+    match unknown {
+        Some(key) => Err(Problem {
+            field: shorten(key),
+            text: "is not a field of an object: put it under spec, or remove it".into(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -215,21 +156,39 @@ fn typed<T: DeserializeOwned>(kind: &str, mut value: Value) -> Result<T, Problem
     if let Some(fields) = value.as_object_mut() {
         fields.remove("status");
     }
-    let schema = schema::of_kind(kind).ok_or_else(|| Problem {
+    let rules = Rules::of(kind).ok_or_else(|| Problem {
         field: "kind".into(),
         text: format!("{kind} has no schema: this is a defect of storebench"),
     })?;
-    structure::check(&schema, &value)?;
-    if let Err(errors) = kube::core::cel::Validator::new().validate(&schema, &value, None)
+    structure::check(&rules.schema, &value)?;
+    if let Err(errors) = Validator::new().validate_compiled(&rules.compiled, &value, None)
         && let Some(error) = errors.into_iter().next()
     {
-        return Err(Problem {
-            field: error.field_path.trim_start_matches('.').into(),
-            text: one_line(&error.message),
-        });
+        return Err(Problem { field: error.field_path.trim_start_matches('.').into(), text: one_line(&error.message) });
     }
+    // What the schema leaves open in the types of Kubernetes itself.
     serde_json::from_value(value).map_err(|error| Problem {
         field: "spec".into(),
-        text: one_line(&error.to_string()),
+        text: format!("does not fit: {}; correct it", one_line(&error.to_string())),
     })
+}
+
+/// The rules of a kind, compiled once in a process: it takes longer than everything else that is done with a file.
+struct Rules {
+    kind: &'static str,
+    schema: Value,
+    compiled: CompiledSchema,
+}
+
+impl Rules {
+    fn of(kind: &str) -> Option<&'static Self> {
+        static ALL: LazyLock<Vec<Rules>> = LazyLock::new(|| {
+            let rules = |kind| {
+                let schema = schema::of_kind(kind)?;
+                Some(Rules { kind, compiled: compile_schema(&schema), schema })
+            };
+            ["StorageService", "BenchmarkRun"].into_iter().filter_map(rules).collect()
+        });
+        ALL.iter().find(|rules| rules.kind == kind)
+    }
 }

@@ -5,27 +5,20 @@
 
 use serde_json::{Map, Value};
 
-use super::{Problem, shorten};
+use super::Problem;
+use super::text::{one_line, shorten};
 
 /// Finds the first problem of a value, in the order in which the fields were written.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
     let spec = &schema["properties"]["spec"];
     match value.get("spec") {
         Some(found) => check_at("spec", spec, found),
-        None => Err(Problem {
-            field: "spec".into(),
-            text: "is missing: say what you want under spec".into(),
-        }),
+        None => Err(Problem { field: "spec".into(), text: "is missing: say what you want under spec".into() }),
     }
 }
 
 fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
-    let problem = |text: String| {
-        Err(Problem {
-            field: path.into(),
-            text,
-        })
-    };
+    let problem = |text: String| Err(Problem { field: path.into(), text });
     if value.is_null() {
         return if schema["nullable"] == Value::Bool(true) {
             Ok(())
@@ -34,33 +27,33 @@ fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
         };
     }
     if schema["x-kubernetes-int-or-string"] == Value::Bool(true) {
-        return if value.is_string() || value.is_i64() {
-            Ok(())
-        } else {
-            problem("must be a whole number or a text".into())
+        return match value {
+            Value::String(text) => check_string(path, schema, text),
+            _ if value.is_i64() => Ok(()),
+            _ => problem(format!("must be a whole number or a text, not {}: put it in quotes", describe(value))),
         };
     }
     match schema["type"].as_str() {
         Some("object") => match value {
             Value::Object(fields) => check_object(path, schema, fields),
-            _ => problem(format!("must be an object with fields, not {}", describe(value))),
+            _ => problem(format!("must be an object, not {}: write its fields below it, indented", describe(value))),
         },
         Some("array") => match value {
             Value::Array(items) => check_array(path, schema, items),
-            _ => problem(format!(
-                "must be a list, not {}: start each item with `- `",
-                describe(value)
-            )),
+            _ => problem(format!("must be a list, not {}: start each item with `- `", describe(value))),
         },
         Some("string") => match value {
             Value::String(text) => check_string(path, schema, text),
+            Value::Number(_) if schema["pattern"] == crate::duration::PATTERN => {
+                problem(format!("must be a duration, not {}: add a unit, as in 5s", describe(value)))
+            }
             _ => problem(format!("must be a text, not {}: put it in quotes", describe(value))),
         },
         Some("boolean") => {
             if value.is_boolean() {
                 Ok(())
             } else {
-                problem(format!("must be true or false, not {}", describe(value)))
+                problem(format!("must be true or false, not {}: write one of them, without quotes", describe(value)))
             }
         }
         Some("integer") => check_integer(path, schema, value),
@@ -71,46 +64,35 @@ fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
 fn check_object(path: &str, schema: &Value, fields: &Map<String, Value>) -> Result<(), Problem> {
     let known = schema["properties"].as_object();
     for (name, value) in fields {
-        let child = format!("{path}.{name}");
-        match (
-            known.and_then(|known| known.get(name)),
-            schema.get("additionalProperties"),
-        ) {
+        let child = format!("{path}.{}", shorten(name));
+        match (known.and_then(|known| known.get(name)), schema.get("additionalProperties")) {
             (Some(schema), _) => check_at(&child, schema, value)?,
             (None, Some(schema)) if schema.is_object() => check_at(&child, schema, value)?,
             _ if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true) => {}
-            _ => return Err(unknown_field(path, name, known)),
+            _ => {
+                let names = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                return Err(unknown_field(path, name, names));
+            }
         }
     }
-    for required in schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-    {
+    for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !fields.contains_key(required) {
             let text = format!("is missing: {}", remedy_of(known.and_then(|known| known.get(required))));
-            return Err(Problem {
-                field: format!("{path}.{required}"),
-                text,
-            });
+            return Err(Problem { field: format!("{path}.{required}"), text });
         }
     }
     Ok(())
 }
 
-fn unknown_field(path: &str, name: &str, known: Option<&Map<String, Value>>) -> Problem {
-    let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+/// A field that is not among the known ones, with the nearest of them.
+pub(super) fn unknown_field(path: &str, name: &str, names: Vec<&str>) -> Problem {
     let nearest = names.iter().map(|known| (edit_distance(name, known), *known)).min();
     let remedy = match nearest {
         Some((distance, nearest)) if distance <= 3 && distance < nearest.len() => format!("did you mean {nearest}?"),
         _ if names.is_empty() => "remove it".into(),
         _ => format!("the fields here are {}", names.join(", ")),
     };
-    Problem {
-        field: format!("{path}.{}", shorten(name)),
-        text: format!("is not a known field: {remedy}"),
-    }
+    Problem { field: format!("{path}.{}", shorten(name)), text: format!("is not a known field: {remedy}") }
 }
 
 fn remedy_of(schema: Option<&Value>) -> String {
@@ -118,8 +100,8 @@ fn remedy_of(schema: Option<&Value>) -> String {
     match (enumeration(schema), schema["description"].as_str()) {
         (Some(values), _) => format!("set it to one of {values}"),
         (None, Some(description)) => {
-            let first = description.split_inclusive('.').next().unwrap_or(description);
-            format!("add it ({})", first.trim_end_matches('.').replace('\n', " "))
+            let first = description.split(". ").next().unwrap_or(description);
+            format!("add it ({})", one_line(first.trim_end_matches('.')))
         }
         (None, None) => "add it".into(),
     }
@@ -131,12 +113,7 @@ fn enumeration(schema: &Value) -> Option<String> {
 }
 
 fn check_array(path: &str, schema: &Value, items: &[Value]) -> Result<(), Problem> {
-    let problem = |text: String| {
-        Err(Problem {
-            field: path.into(),
-            text,
-        })
-    };
+    let problem = |text: String| Err(Problem { field: path.into(), text });
     if let Some(least) = schema["minItems"].as_u64()
         && (items.len() as u64) < least
     {
@@ -147,25 +124,13 @@ fn check_array(path: &str, schema: &Value, items: &[Value]) -> Result<(), Proble
     {
         return problem(format!("holds {} items: give at most {most}", items.len()));
     }
-    items
-        .iter()
-        .enumerate()
-        .try_for_each(|(index, item)| check_at(&format!("{path}[{index}]"), &schema["items"], item))
+    items.iter().enumerate().try_for_each(|(index, item)| check_at(&format!("{path}[{index}]"), &schema["items"], item))
 }
 
 fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
-    let problem = |message: String| {
-        Err(Problem {
-            field: path.into(),
-            text: message,
-        })
-    };
+    let problem = |message: String| Err(Problem { field: path.into(), text: message });
     if let Some(values) = enumeration(schema) {
-        let matches = schema["enum"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|value| value.as_str() == Some(text));
+        let matches = schema["enum"].as_array().into_iter().flatten().any(|value| value.as_str() == Some(text));
         return if matches {
             Ok(())
         } else {
@@ -176,55 +141,53 @@ fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
     if schema["minLength"].as_u64().is_some_and(|least| length < least) {
         return problem("is too short: give it a value".into());
     }
+    if let Some(pattern) = schema["pattern"].as_str() {
+        let matches = regex_lite::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
+        if !matches {
+            let is_duration = pattern == crate::duration::PATTERN;
+            let example = if is_duration { Some("500ms, 5s, 2m or 1h") } else { schema["example"].as_str() };
+            // A long pattern helps nobody who reads a line.
+            let remedy = match example {
+                Some(example) if pattern.len() > 50 => format!("write it like {example}"),
+                Some(example) => format!("write it like {example}; it must match {pattern}"),
+                None => format!("it must match {pattern}"),
+            };
+            return problem(format!("`{}` does not fit: {remedy}", shorten(text)));
+        }
+    }
     if let Some(most) = schema["maxLength"].as_u64()
         && length > most
     {
         return problem(format!("has {length} characters: use at most {most}"));
     }
-    if let Some(pattern) = schema["pattern"].as_str() {
-        let matches = regex_lite::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
-        if !matches {
-            let example = if pattern == crate::duration::PATTERN {
-                " (such as 500ms, 5s, 2m or 1h)"
-            } else {
-                ""
-            };
-            return problem(format!(
-                "`{}` does not fit: it must match {pattern}{example}",
-                shorten(text)
-            ));
-        }
-    }
     Ok(())
 }
 
 fn check_integer(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
-    let problem = |text: String| {
-        Err(Problem {
-            field: path.into(),
-            text,
-        })
-    };
-    let Some(number) = value
-        .as_i64()
-        .map(i128::from)
-        .or_else(|| value.as_u64().map(i128::from))
-    else {
-        return problem(format!("must be a whole number, not {}", describe(value)));
-    };
+    let problem = |text: String| Err(Problem { field: path.into(), text });
     // schemars writes bounds as floats; all of ours are exact in a double.
     let bound = |name: &str| schema[name].as_f64().map(|bound| bound as i128);
-    match (bound("minimum"), bound("maximum")) {
-        (Some(least), Some(most)) if number < least || number > most => {
-            problem(format!("is {number}: give a number from {least} to {most}"))
-        }
-        (Some(least), None) if number < least => problem(format!("is {number}: give a number of at least {least}")),
-        (None, Some(most)) if number > most => problem(format!("is {number}: give a number of at most {most}")),
-        _ => Ok(()),
+    let range = match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) => format!("give a number from {least} to {most}"),
+        (Some(least), None) => format!("give a number of at least {least}"),
+        (None, Some(most)) => format!("give a number of at most {most}"),
+        (None, None) => "write digits only".into(),
+    };
+    let Some(number) = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from)) else {
+        let remedy = match value {
+            Value::String(text) if text.parse::<i64>().is_ok() => "remove the quotes".into(),
+            _ => range,
+        };
+        return problem(format!("must be a whole number, not {}: {remedy}", describe(value)));
+    };
+    if bound("minimum").is_some_and(|least| number < least) || bound("maximum").is_some_and(|most| number > most) {
+        return problem(format!("is {number}: {range}"));
     }
+    Ok(())
 }
 
-fn describe(value: &Value) -> String {
+/// A value as it is named in a message.
+pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
         Value::Bool(value) => format!("{value}"),
@@ -257,12 +220,7 @@ mod tests {
 
     #[test]
     fn distance_counts_edits() {
-        for (a, b, distance) in [
-            ("arms", "arms", 0),
-            ("arm", "arms", 1),
-            ("amrs", "arms", 2),
-            ("", "arms", 4),
-        ] {
+        for (a, b, distance) in [("arms", "arms", 0), ("arm", "arms", 1), ("amrs", "arms", 2), ("", "arms", 4)] {
             assert_eq!(edit_distance(a, b), distance, "{a} {b}");
         }
     }

@@ -1,0 +1,39 @@
+# The verbs of this project. `make` alone lists them.
+.DEFAULT_GOAL := help
+STOREBENCH := target/release/storebench
+
+help: ## list the verbs
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STOREBENCH): FORCE
+	cargo build --release -p storebench -p bench-jobs
+
+demo: $(STOREBENCH) ## five minutes: compare real stores on this machine, end with a report
+	-peers/fetch etcd etcd-old redis valkey
+	testing/demo
+
+test: ## every test that needs no cluster (fetches the peers it needs)
+	peers/fetch
+	cargo test --workspace
+
+lint: ## formatting, clippy, licences and duplicates
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo deny --all-features check bans licenses sources
+
+peers: ## fetch every peer store and tool, without root
+	peers/fetch
+
+conformance: ## what peers' own rules and tools say of us: the CRDs under Kubernetes' own validation
+	testing/api-rules/test
+
+bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and the A/A and A/B rates (long)
+	bench-jobs/compare etcd
+	bench-jobs/compare redis
+	testing/verdict-rates
+
+e2e: ## a real Kind cluster: not yet, the operator comes next
+	@echo "e2e: there is no operator yet, so there is nothing to test on a cluster"
+
+.PHONY: help demo test lint peers conformance bench e2e FORCE
+FORCE:

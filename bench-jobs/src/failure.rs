@@ -1,0 +1,74 @@
+//! The store failed: what is said about it, in one line.
+
+use std::fmt;
+use std::io;
+
+/// The longest message, bytes: several must fit in a termination message.
+pub const LINE_BYTES_MAX: usize = 300;
+
+/// A request that the store did not answer as it must: refused or lost connection, error reply, timeout, reply that
+/// breaks the protocol. Its text is one line of at most [`LINE_BYTES_MAX`] bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure described by `text`.
+    pub fn new(text: impl fmt::Display) -> Self {
+        Self(one_line(&text.to_string()))
+    }
+
+    /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
+    pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
+        // What the system says without the "(os error 104)" that helps nobody.
+        let text = error.to_string();
+        let said = text.split(" (os error").next().unwrap_or_default();
+        Self::new(format_args!("{doing}: {said}"))
+    }
+
+    /// The message.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text made fit for one line: control characters escaped, at most [`LINE_BYTES_MAX`] bytes, cut at a character with
+/// an ellipsis.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(LINE_BYTES_MAX));
+    for character in text.trim().chars() {
+        let escaped = match character {
+            '\n' | '\r' | '\t' => " ".to_owned(),
+            character if character.is_control() => character.escape_default().to_string(),
+            character => character.to_string(),
+        };
+        if line.len() + escaped.len() > LINE_BYTES_MAX - '…'.len_utf8() {
+            line.push('…');
+            break;
+        }
+        line.push_str(&escaped);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn always_one_short_line(text: String) {
+            let line = one_line(&text);
+            prop_assert!(line.len() <= LINE_BYTES_MAX && !line.chars().any(char::is_control));
+        }
+    }
+
+    #[test]
+    fn says_what_was_done_and_what_went_wrong() {
+        let error = io::Error::from_raw_os_error(104);
+        let failure = Failure::io("read from 127.0.0.1:1", &error);
+        assert_eq!(failure.text(), "read from 127.0.0.1:1: Connection reset by peer");
+        assert_eq!(one_line(&"x".repeat(1_000)).len(), LINE_BYTES_MAX);
+    }
+}

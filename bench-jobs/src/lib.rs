@@ -1,0 +1,34 @@
+//! What makes load: one module per workload family, and what they share.
+//!
+//! `bench-job` reads a [`storebench_crds::job::JobSpec`], loads one arm, and reports as that module describes. It runs
+//! the same in a pod and under an embedded run; it has no Kubernetes permissions and needs none.
+//!
+//! From the outside in: [`command_line`] is the program, [`specification`] reads the job, [`job`] runs its workloads,
+//! [`load`] runs one of them on its threads, and a family ([`redis`], [`etcd`]) is what a client does. A client sees the
+//! machinery through its [`session`]. What is written and what must come back is in [`keys`], [`values`] and
+//! [`expect`]; when it is sent in [`pace`]; what is observed in [`record`]; whether the loader can be believed in
+//! [`audit`].
+
+pub mod alarm;
+pub mod audit;
+pub mod command_line;
+pub mod dial;
+pub mod etcd;
+pub mod expect;
+pub mod failure;
+pub mod job;
+pub mod keys;
+pub mod load;
+pub mod metrics;
+pub mod pace;
+pub mod record;
+pub mod redis;
+pub mod report;
+pub mod scrape;
+pub mod seeds;
+pub mod session;
+pub mod specification;
+mod thread;
+pub mod values;
+
+pub use command_line::main_with;

@@ -1,0 +1,310 @@
+//! Reads the job file, and refuses one that cannot be run, in one line that names the field.
+//!
+//! The rules are those of the API's schema. They are checked again here because a job file can come from anywhere, and
+//! because nothing behind this module may stumble over a value: families rely on every bound below.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use storebench_crds::DurationText;
+use storebench_crds::job::JobSpec;
+use storebench_crds::workload::{
+    EtcdOperation, EtcdWorkload, Load, LoadMode, RangeScope, RedisCommand, RedisWorkload, Workload,
+};
+
+use crate::failure::one_line;
+use crate::load::Context;
+use crate::seeds::{mix, mix_text};
+
+/// Why a job file is refused: one line that starts with the file's name or the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SpecError(String);
+
+type Checked = Result<(), SpecError>;
+
+/// Reads and checks a job file.
+pub fn read(path: &Path) -> Result<JobSpec, SpecError> {
+    let text = fs::read_to_string(path).map_err(|error| SpecError(format!("{}: {error}", path.display())))?;
+    parse(&text)
+}
+
+/// Parses and checks the text of a job file.
+pub fn parse(text: &str) -> Result<JobSpec, SpecError> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| SpecError(one_line(&format!("the job is not JSON: {error}"))))?;
+    let spec: JobSpec = from_value(&value)?;
+    check(&spec)?;
+    Ok(spec)
+}
+
+/// What the `index`-th workload of a checked job runs with.
+pub fn context(spec: &JobSpec, index: usize) -> Result<Context, SpecError> {
+    let workload = spec.workloads.get(index).ok_or_else(|| SpecError(format!("workloads[{index}]: there is none")))?;
+    let at = format!("workloads[{index}].load");
+    let load = &workload.load;
+    Ok(Context {
+        workload: workload.name.clone(),
+        // The same trial gives two workloads different values, so that a lost write is not hidden by an equal older one.
+        seed: mix(mix_text(spec.seed, &workload.name), index as u64),
+        endpoints: spec.endpoints.clone(),
+        connections: load.connections,
+        clients: load.clients(),
+        threads: load.threads,
+        total: load.total,
+        duration: load.duration.as_ref().map(|text| duration(&format!("{at}.duration"), text)).transpose()?,
+        warm_up: duration(&format!("{at}.warmUp"), &load.warm_up)?,
+        rate: load.rate,
+        timeout: duration(&format!("{at}.timeout"), &load.timeout)?,
+    })
+}
+
+/// Deserialises, and on failure finds the path of the field: the value is written out one field a line and read again,
+/// so that the line of the error is the line of the field.
+fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
+    let pretty = serde_json::to_string_pretty(value).map_err(|error| SpecError(error.to_string()))?;
+    serde_json::from_str(&pretty).map_err(|error| {
+        let path = path_at_line(&pretty, error.line());
+        let text = error.to_string();
+        let said = text.split(" at line ").next().unwrap_or_default();
+        SpecError(one_line(&format!("{path}: {said}")))
+    })
+}
+
+/// The path of the field that stands in a line (from 1) of pretty-printed JSON, such as `workloads[0].load.total`.
+fn path_at_line(pretty: &str, line: usize) -> String {
+    let mut path: Vec<(usize, String)> = Vec::new();
+    let mut indexes: Vec<(usize, usize)> = Vec::new();
+    for text in pretty.lines().take(line) {
+        let depth = text.len() - text.trim_start().len();
+        path.retain(|(other, _)| *other < depth);
+        indexes.retain(|(other, _)| *other <= depth);
+        let item = text.trim();
+        if item.starts_with(['}', ']']) {
+            // The end of an object: an error here is about the object itself.
+            if let Some((_, last)) = indexes.iter().find(|(other, _)| *other == depth) {
+                path.push((depth, format!("[{last}]")));
+            }
+            continue;
+        }
+        match item.split_once("\": ").and_then(|(name, _)| name.strip_prefix('"')) {
+            Some(name) => path.push((depth, name.to_owned())),
+            None if depth > 0 => {
+                match indexes.iter_mut().find(|(other, _)| *other == depth) {
+                    Some((_, index)) => *index += 1,
+                    None => indexes.push((depth, 0)),
+                }
+                let index = indexes.last().map_or(0, |(_, index)| *index);
+                path.push((depth, format!("[{index}]")));
+            }
+            None => {}
+        }
+    }
+    let mut text = String::new();
+    for (_, part) in path {
+        if !part.starts_with('[') && !text.is_empty() {
+            text.push('.');
+        }
+        text.push_str(&part);
+    }
+    if text.is_empty() { "job".into() } else { text }
+}
+
+fn check(spec: &JobSpec) -> Checked {
+    ensure(!spec.endpoints.is_empty(), "endpoints", "give at least one host:port")?;
+    for (index, endpoint) in spec.endpoints.iter().enumerate() {
+        let port = endpoint.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        ensure(matches!(port, Some(Ok(_))), &format!("endpoints[{index}]"), "must be host:port")?;
+    }
+    ensure(!spec.workloads.is_empty(), "workloads", "give at least one")?;
+    for (index, workload) in spec.workloads.iter().enumerate() {
+        check_workload(&format!("workloads[{index}]"), workload)?;
+    }
+    Ok(())
+}
+
+fn check_workload(at: &str, workload: &Workload) -> Checked {
+    let name = &workload.name;
+    ensure(
+        (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+        &format!("{at}.name"),
+        "must be 1 to 40 letters, digits or dashes",
+    )?;
+    check_load(&format!("{at}.load"), &workload.load)?;
+    let load = &workload.load;
+    match (&workload.redis, &workload.etcd) {
+        (Some(redis), None) => {
+            let field = format!("{at}.load.clients");
+            ensure(load.clients() == load.connections, &field, "must equal load.connections for redis")?;
+            check_redis(&format!("{at}.redis"), redis)
+        }
+        (None, Some(etcd)) => {
+            let field = format!("{at}.load.clients");
+            ensure(load.clients() >= load.connections, &field, "must be at least load.connections")?;
+            check_etcd(&format!("{at}.etcd"), etcd)
+        }
+        _ => Err(SpecError(format!("{at}: give exactly one workload family: etcd or redis"))),
+    }
+}
+
+fn check_load(at: &str, load: &Load) -> Checked {
+    let field = |name: &str| format!("{at}.{name}");
+    range(&field("connections"), load.connections, 1, 10_000)?;
+    range(&field("clients"), load.clients(), 1, 100_000)?;
+    range(&field("threads"), load.threads, 1, 256)?;
+    ensure(load.threads <= load.connections, &field("threads"), "must not exceed connections")?;
+    match (load.total, &load.duration) {
+        (Some(total), None) => range(&field("total"), total, 1, 1_000_000_000)?,
+        (None, Some(text)) => positive(&field("duration"), text)?,
+        _ => return Err(SpecError(format!("{at}: give exactly one of total or duration"))),
+    }
+    duration(&field("warmUp"), &load.warm_up)?;
+    positive(&field("timeout"), &load.timeout)?;
+    match (load.mode, load.rate) {
+        (LoadMode::OpenLoop, Some(rate)) => range(&field("rate"), rate, 1, 10_000_000),
+        (LoadMode::ClosedLoop, None) => Ok(()),
+        _ => Err(SpecError(format!("{at}.rate: belongs with mode: OpenLoop; set both or neither"))),
+    }
+}
+
+fn check_redis(at: &str, redis: &RedisWorkload) -> Checked {
+    let field = |name: &str| format!("{at}.{name}");
+    range(&field("pipeline"), redis.pipeline, 1, 1_000)?;
+    range(&field("valueBytes"), redis.value_bytes, 1, 1_048_576)?;
+    range(&field("keySpace"), redis.key_space, 1, 10_000_000)?;
+    let is_mixed = redis.command == RedisCommand::Mixed;
+    check_read_percent(&field("readPercent"), redis.read_percent, is_mixed, "command: Mixed")
+}
+
+fn check_etcd(at: &str, etcd: &EtcdWorkload) -> Checked {
+    let field = |name: &str| format!("{at}.{name}");
+    range(&field("keyBytes"), etcd.key_bytes, 24, 1_024)?;
+    range(&field("valueBytes"), etcd.value_bytes, 8, 1_048_576)?;
+    range(&field("keySpace"), etcd.key_space, 1, 10_000_000)?;
+    range(&field("limit"), etcd.limit.unwrap_or(1), 1, 100_000)?;
+    range(&field("streams"), etcd.streams.unwrap_or(1), 1, 10_000)?;
+    range(&field("watchers"), etcd.watchers.unwrap_or(1), 1, 100_000)?;
+    let field_operations = field("operationsPerTransaction");
+    let operations = etcd.operations_per_transaction.unwrap_or(1);
+    range(&field_operations, operations, 1, 128)?;
+    ensure(operations <= etcd.key_space, &field_operations, "must not exceed keySpace")?;
+    range(&field("compactKeepRevisions"), etcd.compact_keep_revisions, 0, 100_000_000)?;
+    if let Some(text) = &etcd.compact_interval {
+        positive(&field("compactInterval"), text)?;
+    }
+    let is_range = etcd.operation == EtcdOperation::Range;
+    let is_prefix = etcd.scope == RangeScope::Prefix;
+    ensure(is_range || !is_prefix, &field("scope"), "Prefix needs operation: Range")?;
+    let is_mixed = etcd.operation == EtcdOperation::Mixed;
+    check_read_percent(&field("readPercent"), etcd.read_percent, is_mixed, "operation: Mixed")
+}
+
+fn check_read_percent(at: &str, percent: Option<u32>, is_mixed: bool, mixed: &str) -> Checked {
+    match percent {
+        Some(percent) if is_mixed => range(at, percent, 0, 100),
+        None if !is_mixed => Ok(()),
+        Some(_) => Err(SpecError(format!("{at}: needs {mixed}; remove it"))),
+        None => Err(SpecError(format!("{at}: {mixed} needs it"))),
+    }
+}
+
+fn ensure(holds: bool, at: &str, rule: &str) -> Checked {
+    match holds {
+        true => Ok(()),
+        false => Err(SpecError(format!("{at}: {rule}"))),
+    }
+}
+
+fn range(at: &str, value: impl Into<u64>, least: u64, most: u64) -> Checked {
+    let value = value.into();
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(SpecError(format!("{at}: must be {least} to {most}, not {value}"))),
+    }
+}
+
+fn duration(at: &str, text: &DurationText) -> Result<Duration, SpecError> {
+    text.parse().map_err(|error| SpecError(one_line(&format!("{at}: {error}"))))
+}
+
+fn positive(at: &str, text: &DurationText) -> Checked {
+    let duration = duration(at, text)?;
+    ensure(!duration.is_zero(), at, "must be longer than 0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn job() -> Value {
+        json!({
+            "run": "r", "arm": "a", "trial": 0, "seed": 7, "endpoints": ["127.0.0.1:6379"],
+            "workloads": [
+                { "name": "set", "redis": { "command": "Set" }, "load": { "connections": 4, "total": 100 } },
+                { "name": "get", "redis": { "command": "Get" }, "load": { "connections": 4, "duration": "2s" } },
+            ],
+        })
+    }
+
+    fn refusal(path: &str, value: Value) -> String {
+        let mut job = job();
+        let (parent, last) = path.rsplit_once('/').unwrap();
+        job.pointer_mut(parent).unwrap()[last] = value;
+        parse(&job.to_string()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_job_is_read_and_its_durations_parsed() {
+        let spec = parse(&job().to_string()).unwrap();
+        let (first, second) = (context(&spec, 0).unwrap(), context(&spec, 1).unwrap());
+        assert_eq!((first.clients, first.total, first.duration), (4, Some(100), None));
+        assert_eq!(second.duration, Some(Duration::from_secs(2)));
+        assert_eq!((second.warm_up, second.timeout), (Duration::from_secs(1), Duration::from_secs(10)));
+        assert_ne!(first.seed, second.seed);
+        assert!(context(&spec, 2).is_err());
+    }
+
+    #[test]
+    fn refusals_name_the_field_in_one_line() {
+        for (path, value, expected) in [
+            ("/endpoints", json!([]), "endpoints: give at least one host:port"),
+            ("/endpoints", json!(["a:1", "b"]), "endpoints[1]: must be host:port"),
+            ("/workloads", json!([]), "workloads: give at least one"),
+            ("/seed", json!("x"), "seed: invalid type: string \"x\", expected u64"),
+            ("/workloads/1/load/threads", json!("two"), "workloads[1].load.threads: invalid type: string \"two\""),
+            ("/workloads/1/redis/command", json!("Gett"), "workloads[1].redis.command: unknown variant `Gett`"),
+            ("/workloads/0/load/total", json!(-1), "workloads[0].load.total: invalid value: integer `-1`"),
+            ("/workloads/0/load/threads", json!(5), "workloads[0].load.threads: must not exceed connections"),
+            ("/workloads/0/load/total", Value::Null, "workloads[0].load: give exactly one of total or duration"),
+            ("/workloads/0/load/rate", json!(5), "workloads[0].load.rate: belongs with mode: OpenLoop"),
+            ("/workloads/0/load/timeout", json!("5"), "workloads[0].load.timeout: `5` is not a duration"),
+            ("/workloads/0/load/timeout", json!("0s"), "workloads[0].load.timeout: must be longer than 0"),
+            ("/workloads/0/load/clients", json!(9), "workloads[0].load.clients: must equal load.connections"),
+            ("/workloads/0/redis/pipeline", json!(0), "workloads[0].redis.pipeline: must be 1 to 1000, not 0"),
+            ("/workloads/0/redis/readPercent", json!(5), "workloads[0].redis.readPercent: needs command: Mixed"),
+            ("/workloads/0/redis/command", json!("Mixed"), "workloads[0].redis.readPercent: command: Mixed needs it"),
+            ("/workloads/0/redis", Value::Null, "workloads[0]: give exactly one workload family"),
+            ("/workloads/0/name", json!("a b"), "workloads[0].name: must be 1 to 40"),
+        ] {
+            let said = refusal(path, value);
+            assert!(said.starts_with(expected) && !said.contains('\n'), "{path}: {said}");
+        }
+    }
+
+    #[test]
+    fn missing_and_unknown_fields_are_named() {
+        let mut without = job();
+        without["workloads"][1].as_object_mut().unwrap().remove("load");
+        let said = parse(&without.to_string()).unwrap_err().to_string();
+        assert_eq!(said, "workloads[1]: missing field `load`");
+        let said = refusal("/sed", json!(1));
+        assert!(said.starts_with("sed: unknown field `sed`"), "{said}");
+        let said = parse("{").unwrap_err().to_string();
+        assert!(said.starts_with("the job is not JSON"), "{said}");
+        assert!(read(Path::new("/no/such")).unwrap_err().to_string().starts_with("/no/such: "));
+    }
+}

@@ -1,0 +1,409 @@
+//! `bench-job` against a real etcd: every operation and option, a store that dies or hangs, and a store whose data is
+//! tampered with during a run.
+//!
+//! Needs etcd in the peers folder; `peers/fetch etcd` puts it there. A run may end as hindered by a busy machine, which
+//! says nothing about the store: figures are checked all the same.
+
+// Clippy knows tests by their attribute, and helpers have none.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use bench_jobs::etcd::grpc::{Channel, GrpcError};
+use bench_jobs::etcd::messages::{
+    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
+};
+use prost::Message;
+use serde_json::{Value, json};
+use storebench_crds::job::{JobLine, JobOutcome, JobSummary, Phase, WorkloadSummary};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+// --- the store ---------------------------------------------------------------
+
+fn etcd_program() -> PathBuf {
+    let versions = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../peers/versions")).unwrap();
+    let pinned = |line: &str| line.strip_prefix("etcd ").map(|version| version.trim().to_owned());
+    let version = versions.lines().find_map(pinned).expect("peers/versions names etcd");
+    let folder = |name| std::env::var_os(name).map(PathBuf::from);
+    let peers = folder("STOREBENCH_PEERS").unwrap_or_else(|| {
+        let data = folder("XDG_DATA_HOME").unwrap_or_else(|| folder("HOME").unwrap().join(".local/share"));
+        data.join("storebench/peers")
+    });
+    let program = peers.join("etcd").join(version).join("etcd");
+    assert!(program.exists(), "{} is missing; run: peers/fetch etcd", program.display());
+    program
+}
+
+/// A folder of its own, gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("etcd-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An etcd of its own, killed when dropped.
+struct Etcd {
+    process: Child,
+    endpoint: String,
+    _folder: Folder,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let folder = Folder::new();
+        let ports: Vec<u16> = {
+            let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+        };
+        let (endpoint, peer) = (format!("127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
+        let client = format!("http://{endpoint}");
+        let process = Command::new(etcd_program())
+            .arg("--data-dir")
+            .arg(folder.0.join("data"))
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            // What is tested is the loader; the disk would only make it slower.
+            .args(["--unsafe-no-fsync", "--log-level", "error"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let etcd = Self { process, endpoint, _folder: folder };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let read = RangeRequest { key: b"ready".to_vec(), ..RangeRequest::default() };
+        while etcd.ask::<_, RangeResponse>(path::RANGE, &read).is_err() {
+            assert!(Instant::now() < deadline, "etcd did not answer");
+            sleep(Duration::from_millis(50));
+        }
+        etcd
+    }
+
+    /// Asks as somebody else than the loader.
+    fn ask<A: Message, B: Message + Default>(&self, path: &'static str, request: &A) -> Result<B, GrpcError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut channel = Channel::connect(&self.endpoint, TIMEOUT).await?;
+            let call = channel.call(path);
+            channel.unary(&call, request).await
+        })
+    }
+
+    fn get(&self, key: &str) -> Vec<u8> {
+        let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
+        let answer: RangeResponse = self.ask(path::RANGE, &request).unwrap();
+        answer.kvs[0].value.to_vec()
+    }
+
+    fn put(&self, key: &str, value: &[u8]) {
+        let request = PutRequest { key: key.into(), value: value.into() };
+        let _: PutResponse = self.ask(path::PUT, &request).unwrap();
+    }
+
+    fn delete(&self, key: &str) {
+        let request = DeleteRangeRequest { key: key.into(), ..DeleteRangeRequest::default() };
+        let answer: DeleteRangeResponse = self.ask(path::DELETE_RANGE, &request).unwrap();
+        assert_eq!(answer.deleted, 1);
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn key(number: u32) -> String {
+    format!("storebench/{number:021}")
+}
+
+// --- the loader --------------------------------------------------------------
+
+/// A job of one workload: ten clients on two connections unless `load` says otherwise.
+fn job(etcd: &Etcd, workload: Value, load: Value) -> Value {
+    let mut merged = json!({ "connections": 2, "clients": 10, "warmUp": "0s", "timeout": "2s" });
+    for (name, value) in load.as_object().unwrap() {
+        merged[name] = value.clone();
+    }
+    json!({
+        "run": "test", "arm": "etcd", "trial": 0, "seed": 7, "endpoints": [etcd.endpoint],
+        "workloads": [{ "name": "w", "etcd": workload, "load": merged }],
+    })
+}
+
+/// Runs a job; `at` is called when the measured phase has begun.
+fn run_with(job: &Value, at: impl FnOnce()) -> JobSummary {
+    let folder = Folder::new();
+    let (file, message) = (folder.0.join("job.json"), folder.0.join("message"));
+    fs::write(&file, job.to_string()).unwrap();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_bench-job"))
+        .arg("--job")
+        .arg(&file)
+        .arg("--termination-message")
+        .arg(&message)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut at = Some(at);
+    for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+        if let Some(Ok(JobLine::Phase { phase, .. })) = JobLine::decode(&line.unwrap())
+            && phase == Phase::Measure
+            && let Some(at) = at.take()
+        {
+            at();
+        }
+    }
+    assert!(process.wait().unwrap().success());
+    serde_json::from_slice(&fs::read(&message).unwrap()).unwrap()
+}
+
+/// The figures of a run in which nothing was wrong with the store, and whether nothing hindered the loader either.
+fn measured(job: &Value) -> (WorkloadSummary, bool) {
+    let summary = run_with(job, || {});
+    let unhindered = match &summary.outcome {
+        JobOutcome::Completed => true,
+        JobOutcome::Hindered { .. } => false,
+        other => panic!("{job}: {other:?}"),
+    };
+    let figures = summary.workloads[0].clone();
+    assert_eq!(figures.errors, 0, "{job}");
+    (figures, unhindered)
+}
+
+/// The key and detail of the first wrong answer.
+fn wrong(summary: JobSummary) -> (String, String) {
+    match summary.outcome {
+        JobOutcome::WrongAnswer { key, detail, .. } => {
+            assert!(!detail.contains('\n') && !key.contains('\n'));
+            (key, detail)
+        }
+        other => panic!("expected a wrong answer: {other:?}"),
+    }
+}
+
+// --- right answers -----------------------------------------------------------
+
+#[test]
+fn every_operation_completes_and_counts_what_it_did() {
+    let etcd = Etcd::start();
+    let total = 500;
+    for (workload, per_request, verified_at_least) in [
+        (json!({ "operation": "Put", "keySpace": 100 }), 1, 90),
+        (json!({ "operation": "Put", "keySpace": 100, "keyOrder": "Sequential", "valueBytes": 8 }), 1, 100),
+        (json!({ "operation": "Put", "keySpace": 3, "keyBytes": 24 }), 1, 3),
+        (json!({ "operation": "Put", "keySpace": 20, "valueBytes": 100_000 }), 1, 20),
+        (json!({ "operation": "Range", "keySpace": 100 }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 5, "keyOrder": "Sequential" }), 1, 505),
+        (json!({ "operation": "Range", "keySpace": 100, "consistency": "Serializable" }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 100, "countOnly": true }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 100, "keysOnly": true }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 100, "scope": "Prefix" }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 100, "scope": "Prefix", "limit": 7, "keysOnly": true }), 1, 600),
+        (json!({ "operation": "Range", "keySpace": 100, "scope": "Prefix", "limit": 100 }), 1, 600),
+        (
+            json!({ "operation": "Range", "keySpace": 100, "scope": "Prefix", "countOnly": true,
+                    "consistency": "Serializable" }),
+            1,
+            600,
+        ),
+        (json!({ "operation": "Delete", "keySpace": 1000 }), 1, 1500),
+        (json!({ "operation": "Delete", "keySpace": 100, "keyOrder": "Sequential" }), 1, 600),
+        (json!({ "operation": "Delete", "keySpace": 7 }), 1, 507),
+        (json!({ "operation": "TxnPut", "keySpace": 1000, "operationsPerTransaction": 20 }), 1, 900),
+        (json!({ "operation": "TxnPut", "keySpace": 128, "operationsPerTransaction": 128 }), 1, 128),
+        (json!({ "operation": "TxnPut", "keySpace": 100, "keyOrder": "Sequential" }), 1, 100),
+        (json!({ "operation": "Mixed", "keySpace": 100, "readPercent": 50 }), 1, 200),
+        (json!({ "operation": "Mixed", "keySpace": 100, "readPercent": 90, "consistency": "Serializable" }), 1, 400),
+        (json!({ "operation": "Mixed", "keySpace": 2, "readPercent": 50 }), 1, 150),
+        (json!({ "operation": "WatchLatency", "keySpace": 100 }), 1, 500),
+        (json!({ "operation": "WatchLatency", "keySpace": 2 }), 1, 500),
+        (
+            json!({ "operation": "WatchLatency", "keySpace": 100, "watchers": 5, "streams": 3, "previousValue": true }),
+            5,
+            2500,
+        ),
+        (json!({ "operation": "WatchThroughput", "keySpace": 100, "watchers": 6, "streams": 2 }), 6, 3000),
+        (json!({ "operation": "WatchThroughput", "keySpace": 3, "streams": 4, "previousValue": true }), 1, 500),
+        (json!({ "operation": "LeaseKeepAlive" }), 1, 500),
+    ] {
+        let (figures, _) = measured(&job(&etcd, workload.clone(), json!({ "total": total })));
+        assert_eq!(figures.operations, total * per_request, "{workload}");
+        assert!(figures.verified >= verified_at_least, "{workload}: verified {}", figures.verified);
+        assert!(figures.service.p50_nanos > 0 && figures.intended.is_none());
+    }
+}
+
+#[test]
+fn open_loops_threads_and_warm_ups_change_nothing_about_what_is_right() {
+    let etcd = Etcd::start();
+    let open = json!({ "total": 500, "mode": "OpenLoop", "rate": 1000, "warmUp": "100ms" });
+    let two_threads = json!({ "total": 500, "threads": 2, "warmUp": "100ms" });
+    for (workload, per_request) in [
+        (json!({ "operation": "Put" }), 1),
+        (json!({ "operation": "Range" , "keySpace": 500}), 1),
+        (json!({ "operation": "Delete", "keySpace": 500 }), 1),
+        (json!({ "operation": "TxnPut", "operationsPerTransaction": 4 }), 1),
+        (json!({ "operation": "Mixed", "keySpace": 500, "readPercent": 30 }), 1),
+        (json!({ "operation": "WatchLatency", "watchers": 3, "streams": 2 }), 3),
+        (json!({ "operation": "WatchThroughput", "keySpace": 4, "watchers": 3, "streams": 3 }), 3),
+        (json!({ "operation": "LeaseKeepAlive" }), 1),
+    ] {
+        for load in [&open, &two_threads] {
+            let (figures, unhindered) = measured(&job(&etcd, workload.clone(), load.clone()));
+            // An open loop leaves requests out when the machine was too slow for its timetable, and says so.
+            let complete = figures.operations == 500 * per_request;
+            let cut_short = load["rate"].is_number() && !unhindered && figures.operations % per_request == 0;
+            assert!(complete || cut_short, "{workload} {load}: {} operations", figures.operations);
+            assert_eq!(figures.intended.is_some(), load["rate"].is_number());
+        }
+    }
+    // Several workloads in one job: each begins with a clean prefix and with counters from 1.
+    let mut several = job(&etcd, json!({ "operation": "Put", "keySpace": 100 }), json!({ "total": 500 }));
+    for operation in ["Put", "Range", "Delete"] {
+        let mut next = several["workloads"][0].clone();
+        next["name"] = json!(operation.to_lowercase());
+        next["etcd"]["operation"] = json!(operation);
+        several["workloads"].as_array_mut().unwrap().push(next);
+    }
+    several["workloads"].as_array_mut().unwrap().retain(|workload| workload["name"] != "w");
+    measured(&several);
+}
+
+#[test]
+fn compaction_runs_along_and_forgets_the_history() {
+    let etcd = Etcd::start();
+    for workload in [
+        json!({ "operation": "Put", "keySpace": 100, "compactInterval": "50ms", "compactKeepRevisions": 10 }),
+        json!({ "operation": "WatchThroughput", "keySpace": 100, "compactInterval": "50ms", "previousValue": true,
+                "compactKeepRevisions": 5_000 }),
+    ] {
+        measured(&job(&etcd, workload, json!({ "duration": "700ms" })));
+    }
+    let old = RangeRequest { key: key(0).into(), revision: 2, ..RangeRequest::default() };
+    let error = etcd.ask::<_, RangeResponse>(path::RANGE, &old).unwrap_err();
+    assert!(error.to_string().contains("has been compacted"), "{error}");
+}
+
+// --- a store that fails ------------------------------------------------------
+
+#[test]
+fn a_killed_or_hanging_store_fails_the_run_in_one_line_and_in_time() {
+    for (signal, workload) in [
+        ("-KILL", json!({ "operation": "Put" })),
+        ("-KILL", json!({ "operation": "WatchLatency", "watchers": 2 })),
+        ("-KILL", json!({ "operation": "LeaseKeepAlive" })),
+        ("-STOP", json!({ "operation": "Mixed", "readPercent": 50, "keySpace": 100 })),
+        ("-STOP", json!({ "operation": "WatchThroughput" })),
+    ] {
+        let etcd = Etcd::start();
+        let mut hit = None;
+        let summary = run_with(&job(&etcd, workload.clone(), json!({ "duration": "20s" })), || {
+            sleep(Duration::from_millis(200));
+            etcd.signal(signal);
+            hit = Some(Instant::now());
+        });
+        let waited = hit.unwrap().elapsed();
+        // Far less than the run would have lasted; not sharper, for a busy machine.
+        assert!(waited < TIMEOUT + Duration::from_secs(6), "{workload}: ended after {waited:?}");
+        let JobOutcome::StoreFailed { detail, .. } = summary.outcome else {
+            panic!("{workload}: {:?}", summary.outcome);
+        };
+        assert!(!detail.is_empty() && !detail.contains('\n'), "{workload}: {detail}");
+        if signal == "-STOP" {
+            assert!(detail.contains("no answer within 2s"), "{detail}");
+        }
+    }
+}
+
+// --- a store that is tampered with -------------------------------------------
+
+#[test]
+fn what_others_change_during_a_run_is_a_wrong_answer_that_names_the_key() {
+    let etcd = Etcd::start();
+    let pause = || sleep(Duration::from_millis(150));
+    let duration = json!({ "duration": "1s" });
+    let run = |workload: Value, load: &Value, tamper: &dyn Fn()| {
+        wrong(run_with(&job(&etcd, workload, load.clone()), || {
+            pause();
+            tamper();
+        }))
+    };
+
+    let (name, detail) = run(json!({ "operation": "Range", "keySpace": 50 }), &duration, &|| {
+        etcd.put(&key(7), b"changed from outside");
+    });
+    assert_eq!(name, key(7), "{detail}");
+    assert!(detail.contains("changed from outside"), "{detail}");
+
+    let (name, detail) = run(json!({ "operation": "Range", "keySpace": 50 }), &duration, &|| etcd.delete(&key(8)));
+    assert_eq!(name, key(8), "{detail}");
+    assert!(detail.contains("no such key"), "{detail}");
+
+    // The writers overwrite it again; the store's counter of puts tells.
+    let (name, detail) = run(json!({ "operation": "Put", "keySpace": 50 }), &duration, &|| etcd.delete(&key(9)));
+    assert_eq!(name, key(9), "{detail}");
+    assert!(detail.contains("put count"), "{detail}");
+
+    // The same where several clients write the same keys.
+    let (name, detail) = run(json!({ "operation": "Put", "keySpace": 3 }), &duration, &|| etcd.delete(&key(1)));
+    assert_eq!(name, key(1), "{detail}");
+    assert!(detail.contains("put count"), "{detail}");
+
+    // Overwritten and restored while nobody looks: one client deletes the first keys in order, slowly.
+    let slow = json!({ "connections": 1, "clients": 1, "total": 20, "mode": "OpenLoop", "rate": 20 });
+    let aside = json!({ "operation": "Delete", "keySpace": 50, "keyOrder": "Sequential" });
+    let (name, detail) = run(aside, &slow, &|| {
+        let value = etcd.get(&key(40));
+        etcd.put(&key(40), b"something else");
+        etcd.put(&key(40), &value);
+    });
+    assert_eq!(name, key(40), "{detail}");
+    assert_eq!(detail, "expected put count 1 since the key was created, found 3");
+
+    let (name, detail) = run(json!({ "operation": "Put", "keySpace": 50 }), &duration, &|| etcd.put(&key(50), b"new"));
+    assert_eq!((name, detail.as_str()), (key(50), "nobody wrote this key"));
+
+    // A whole prefix, in which one key is missing.
+    let prefix = json!({ "operation": "Range", "keySpace": 50, "scope": "Prefix" });
+    let (name, detail) = run(prefix, &duration, &|| etcd.delete(&key(11)));
+    assert_eq!(name, key(11), "{detail}");
+
+    // Watchers are told of everything, and of nothing that nobody sent.
+    for operation in ["WatchLatency", "WatchThroughput"] {
+        let watch = json!({ "operation": operation, "keySpace": 5000, "watchers": 2 });
+        let (name, detail) = run(watch, &duration, &|| etcd.put(&key(12), b"foreign"));
+        assert_eq!(name, key(12), "{detail}");
+        assert!(detail.contains("watcher"), "{detail}");
+    }
+
+    // A key that was deleted does not come back. All are gone long before the foreign put.
+    let (name, detail) = run(json!({ "operation": "Delete", "keySpace": 20 }), &duration, &|| etcd.put(&key(13), b"x"));
+    assert_eq!(name, key(13), "{detail}");
+    assert_eq!(detail, "expected a deletion to find 0 keys, for it was deleted before, it found 1");
+}

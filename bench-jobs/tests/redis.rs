@@ -1,0 +1,376 @@
+//! `bench-job` against a real redis-server: every command, both protocols, stalls, deaths and wrong answers.
+//!
+//! Needs redis-server in the peers folder or in PATH; `peers/fetch redis` puts it there. A run may end as hindered by a
+//! busy machine, which says nothing about the store: answers and figures are checked all the same.
+
+// Helpers of a test fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod redis_support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis_support::{Ended, Job, Redis, free_port, workload};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use storebench_crds::job::{Hindrance, JobLine, JobOutcome, LatencyKind, Phase, decode_histogram};
+
+const COMMANDS: [&str; 21] = [
+    "PingInline",
+    "Ping",
+    "Set",
+    "Get",
+    "Mixed",
+    "Incr",
+    "Lpush",
+    "Rpush",
+    "Lpop",
+    "Rpop",
+    "Sadd",
+    "Hset",
+    "Spop",
+    "Zadd",
+    "Zpopmin",
+    "Lrange100",
+    "Lrange300",
+    "Lrange500",
+    "Lrange600",
+    "Mset",
+    "Xadd",
+];
+
+fn run(redis: &Redis, parameters: Value, load: Value) -> Ended {
+    Job::start(redis.port, workload(parameters, load), &[]).end()
+}
+
+fn parameters(command: &str, protocol: &str, pipeline: u32) -> Value {
+    let mut parameters =
+        json!({ "command": command, "protocol": protocol, "pipeline": pipeline, "valueBytes": 40, "keySpace": 300 });
+    if command == "Mixed" {
+        parameters["readPercent"] = json!(50);
+    }
+    parameters
+}
+
+fn phases(ended: &Ended) -> Vec<Phase> {
+    let phase = |line: &JobLine| match line {
+        JobLine::Phase { phase, .. } => Some(*phase),
+        _ => None,
+    };
+    ended.lines.iter().filter_map(phase).collect()
+}
+
+/// How many latencies of a kind were reported.
+fn recorded(ended: &Ended, kind: LatencyKind) -> Option<u64> {
+    ended.lines.iter().find_map(|line| match line {
+        JobLine::Histogram { latency, data, .. } if *latency == kind => Some(decode_histogram(data).unwrap().len()),
+        _ => None,
+    })
+}
+
+/// Every request is answered, counted and recorded, and every answer that can be checked was.
+fn check_every_command(protocol: &str, pipeline: u32, threads: u32) {
+    let redis = Redis::start(&[]);
+    for command in COMMANDS {
+        let load = json!({ "connections": 5, "threads": threads, "total": 2000, "warmUp": "30ms" });
+        let ended = run(&redis, parameters(command, protocol, pipeline), load);
+        let measured = ended.measured();
+        assert_eq!((measured.operations, measured.errors), (2000, 0), "{command}");
+        assert!(measured.elapsed_nanos > 0 && measured.service.max_nanos > 0 && measured.intended.is_none());
+        // Writes are checked when they are read back: as many as keys were drawn. PING has nothing to compare.
+        let least = match command {
+            "PingInline" | "Ping" => 0,
+            "Set" | "Mset" => 250,
+            "Mixed" => 1_000,
+            _ => 2_000,
+        };
+        assert!(measured.verified >= least, "{command}: {} verified", measured.verified);
+        assert_eq!(recorded(&ended, LatencyKind::Service), Some(2000), "{command}");
+        assert!(ended.lines.iter().any(|line| matches!(line, JobLine::Audit { .. })));
+        let all = [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify, Phase::Done];
+        assert_eq!(phases(&ended), all);
+    }
+}
+
+#[test]
+fn every_command_resp2() {
+    check_every_command("Resp2", 1, 1);
+}
+
+#[test]
+fn every_command_resp2_pipelined() {
+    check_every_command("Resp2", 16, 2);
+}
+
+#[test]
+fn every_command_resp3() {
+    check_every_command("Resp3", 1, 2);
+}
+
+#[test]
+fn every_command_resp3_pipelined() {
+    check_every_command("Resp3", 16, 1);
+}
+
+#[test]
+fn unusual_shapes_are_measured_too() {
+    let redis = Redis::start(&[]);
+    let mixed = |value_bytes: u32, key_space: u32, pipeline: u32| {
+        json!({ "command": "Mixed", "readPercent": 60, "valueBytes": value_bytes, "keySpace": key_space,
+                "pipeline": pipeline, "keyOrder": "Sequential" })
+    };
+    let total = |total: u32| json!({ "connections": 7, "threads": 3, "total": total, "warmUp": "0s" });
+    // Values that fill socket buffers in both directions; one-byte values; fewer keys than clients.
+    for (parameters, requests) in
+        [(mixed(1_048_576, 20, 8), 150), (mixed(1, 500, 1000), 5_000), (mixed(100, 3, 16), 3_000)]
+    {
+        let ended = run(&redis, parameters, total(requests));
+        assert_eq!(ended.measured().operations, u64::from(requests));
+        assert_eq!(phases(&ended), [Phase::Prepare, Phase::Measure, Phase::Verify, Phase::Done]);
+    }
+    for command in ["Incr", "Sadd", "Hset", "Zadd", "Mset", "Lpop", "Spop"] {
+        let parameters = json!({ "command": command, "valueBytes": 3, "keySpace": 2, "pipeline": 4 });
+        assert_eq!(run(&redis, parameters, total(1_000)).measured().operations, 1_000, "{command}");
+    }
+    let load = json!({ "connections": 4, "duration": "1500ms", "warmUp": "100ms" });
+    let ended = run(&redis, parameters("Get", "Resp2", 4), load);
+    assert!(ended.measured().elapsed_nanos >= 1_490_000_000, "{:?}", ended.summary);
+    let progress = ended.lines.iter().any(|line| matches!(line, JobLine::Progress { operations: 1.., .. }));
+    assert!(progress, "{:?}", ended.lines);
+}
+
+fn open_loop(connections: u32, rate: u64, duration: &str) -> Value {
+    json!({ "connections": connections, "mode": "OpenLoop", "rate": rate, "duration": duration, "warmUp": "100ms" })
+}
+
+#[test]
+fn an_open_loop_keeps_its_timetable() {
+    let redis = Redis::start(&[]);
+    let mut load = open_loop(10, 2_000, "1s");
+    load["threads"] = json!(2);
+    let ended = run(&redis, parameters("Set", "Resp2", 1), load);
+    let measured = ended.measured();
+    assert_eq!(measured.operations, 2_000);
+    let intended = measured.intended.unwrap();
+    assert!(intended.max_nanos >= measured.service.max_nanos);
+    assert_eq!(recorded(&ended, LatencyKind::Intended), Some(2_000));
+    let seconds = measured.elapsed_nanos as f64 / 1e9;
+    assert!((0.9..1.5).contains(&seconds), "{seconds}");
+    let scheduled = ended.lines.iter().find_map(|line| match line {
+        JobLine::Audit { audit, .. } => Some(audit.scheduled),
+        _ => None,
+    });
+    assert_eq!(scheduled, Some(2_000));
+}
+
+/// The store stands still for 1.1 s. Requests that were due meanwhile had to wait, and the result says so; the service
+/// time, which only ten requests spent waiting, hides it.
+#[test]
+fn a_stall_is_not_omitted() {
+    let redis = Redis::start(&[]);
+    let parameters = parameters("Get", "Resp2", 1);
+    let mut job = Job::start(redis.port, workload(parameters, open_loop(10, 1_000, "4s")), &[]);
+    job.until(Phase::Measure);
+    thread::sleep(Duration::from_millis(1_000));
+    redis.signal(Signal::STOP);
+    thread::sleep(Duration::from_millis(1_100));
+    redis.signal(Signal::CONT);
+    let ended = job.end();
+    let measured = ended.measured();
+    assert_eq!(measured.operations, 4_000, "nothing was dropped");
+    let intended = measured.intended.unwrap();
+    assert!(intended.p999_nanos > 800_000_000, "{intended:?}");
+    assert!(intended.max_nanos > 1_000_000_000, "{intended:?}");
+    assert!(intended.p90_nanos > 300_000_000, "{intended:?}");
+    assert!(measured.service.p99_nanos < intended.p90_nanos, "{:?}", measured.service);
+    assert!(measured.service.max_nanos > 1_000_000_000, "{:?}", measured.service);
+}
+
+#[test]
+fn a_rate_out_of_reach_is_said_to_be() {
+    let redis = Redis::start(&[]);
+    let ended = run(&redis, parameters("Set", "Resp2", 1), open_loop(1, 5_000_000, "300ms"));
+    match &ended.summary.outcome {
+        JobOutcome::Hindered { hindrance: Hindrance::RateNotReached, detail, .. } => {
+            assert!(detail.contains("of 1500000 requests"), "{detail}");
+        }
+        JobOutcome::Hindered { hindrance: Hindrance::ProcessorWithheld, .. } => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_store_that_dies_has_failed() {
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 20, "threads": 2, "duration": "20s", "warmUp": "0s" });
+    let mut job = Job::start(redis.port, workload(parameters("Set", "Resp2", 4), load), &[]);
+    job.until(Phase::Measure);
+    thread::sleep(Duration::from_millis(300));
+    let killed = Instant::now();
+    redis.signal(Signal::KILL);
+    let ended = job.end();
+    let detail = ended.store_failed();
+    let address = format!("127.0.0.1:{}", redis.port);
+    assert!(detail.contains(&address), "{detail}");
+    assert!(["closed", "reset", "Broken pipe"].iter().any(|word| detail.contains(word)), "{detail}");
+    assert!(killed.elapsed() < Duration::from_secs(5));
+    assert_eq!(phases(&ended).last(), Some(&Phase::Done));
+}
+
+#[test]
+fn a_store_that_hangs_has_failed() {
+    let redis = Redis::start(&[]);
+    for load in [
+        json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" }),
+        json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms", "mode": "OpenLoop", "rate": 100 }),
+    ] {
+        let mut job = Job::start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
+        job.until(Phase::Measure);
+        let stopped = Instant::now();
+        redis.signal(Signal::STOP);
+        let ended = job.end();
+        redis.signal(Signal::CONT);
+        assert_eq!(ended.store_failed(), "no answer within 400ms");
+        assert!(stopped.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_has_failed() {
+    let started = Instant::now();
+    let load = json!({ "connections": 3, "total": 10 });
+    let ended = Job::start(free_port(), workload(parameters("Set", "Resp2", 1), load), &[]).end();
+    assert!(ended.store_failed().ends_with("tried for 5s: Connection refused"), "{}", ended.store_failed());
+    assert!((4..15).contains(&started.elapsed().as_secs()));
+}
+
+#[test]
+fn a_store_that_starts_late_is_waited_for() {
+    let redis = Redis::start(&[]);
+    let port = redis.port;
+    drop(redis);
+    let load = json!({ "connections": 3, "total": 10, "warmUp": "0s" });
+    let job = Job::start(port, workload(parameters("Set", "Resp2", 1), load), &[]);
+    thread::sleep(Duration::from_millis(500));
+    let _redis = Redis::start_on(port, &[]);
+    assert_eq!(job.end().measured().operations, 10);
+}
+
+#[test]
+fn an_error_reply_is_a_failure() {
+    let redis = Redis::start(&["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"]);
+    let load = json!({ "connections": 3, "total": 1000, "warmUp": "0s" });
+    let ended = run(&redis, parameters("Set", "Resp2", 2), load);
+    assert!(ended.store_failed().contains(": SET: OOM command not allowed"), "{}", ended.store_failed());
+}
+
+/// Runs `command` and meanwhile changes the store from outside, again and again.
+fn tampered(command: &str, tamper: &str) -> (String, u64, String) {
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 10, "threads": 2, "duration": "1s", "warmUp": "0s" });
+    let mut job = Job::start(redis.port, workload(parameters(command, "Resp2", 2), load), &[]);
+    job.until(Phase::Measure);
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(100));
+        let reply = redis.command(tamper);
+        assert!(!reply.starts_with('-'), "{reply}");
+    }
+    match job.end().summary.outcome {
+        JobOutcome::WrongAnswer { workload, count, key, detail } => {
+            assert_eq!(workload, "w");
+            assert!(count > 0 && !detail.contains('\n'));
+            (key, count, detail)
+        }
+        other => panic!("{command} with {tamper}: {other:?}"),
+    }
+}
+
+#[test]
+fn wrong_answers_are_found_and_the_key_named() {
+    let (key, count, detail) = tampered("Get", "SET key:000000000007 planted");
+    assert_eq!(key, "key:000000000007");
+    assert_eq!(detail, "expected version 1, found 7 bytes that were never written, \"planted\"");
+    assert!(count > 1, "{count}");
+    let (key, _, detail) = tampered("Get", "DEL key:000000000042");
+    assert_eq!(key, "key:000000000042");
+    assert_eq!(detail, "expected version 1, found no such key");
+    let (key, _, detail) = tampered("Incr", "INCRBY counter:000000000011 5");
+    assert_eq!(key, "counter:000000000011");
+    assert!(detail.starts_with("expected the count "), "{detail}");
+    let (key, _, detail) = tampered("Mixed", "FLUSHALL");
+    assert!(key.starts_with("key:"), "{key}");
+    assert!(detail.ends_with("found no such key"), "{detail}");
+    let (key, _, _) = tampered("Sadd", "SREM myset element:000000000013");
+    assert_eq!(key, "element:000000000013");
+    let (key, _, _) = tampered("Lpush", "LPOP mylist");
+    assert_eq!(key, "mylist");
+    let (key, _, detail) = tampered("Lrange100", "LSET mylist 99 planted");
+    assert_eq!(key, "mylist");
+    assert!(detail.starts_with("expected element 99, found 7 bytes"), "{detail}");
+    let (key, _, _) = tampered("Xadd", "XTRIM mystream MAXLEN 1");
+    assert_eq!(key, "mystream");
+}
+
+#[test]
+fn what_is_lost_at_the_end_is_found_when_read_back() {
+    // Two elements of ten are popped by someone else before anyone measures: nobody sees it but the sum.
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 1, "duration": "1s", "warmUp": "0s", "mode": "OpenLoop", "rate": 5 });
+    let parameters = json!({ "command": "Spop", "keySpace": 10 });
+    let mut job = Job::start(redis.port, workload(parameters, load), &[]);
+    job.until(Phase::Measure);
+    redis.command("SPOP myset 2");
+    match job.end().summary.outcome {
+        JobOutcome::WrongAnswer { key, detail, .. } => {
+            assert_eq!(key, "myset");
+            assert_eq!(detail, "expected SCARD 5, found 3");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn counts_can_be_watched_while_it_runs() {
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 2, "duration": "1500ms", "warmUp": "0s" });
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let arguments = ["--metrics-listen", listen.as_str()];
+    let mut job = Job::start(redis.port, workload(parameters("Set", "Resp2", 1), load), &arguments);
+    job.until(Phase::Measure);
+    thread::sleep(Duration::from_millis(500));
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let requests = text.lines().find_map(|line| line.strip_prefix("storebench_job_requests_total{workload=\"w\"} "));
+    let requests: u64 = requests.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    assert!(text.contains("storebench_job_phase{workload=\"w\",phase=\"measure\"} 1"), "{text}");
+    let operations = job.end().measured().operations;
+    assert!(requests > 0 && requests < operations, "{requests} of {operations}");
+}
+
+#[test]
+fn a_bad_job_is_refused_in_one_line() {
+    let bench_job =
+        |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_bench-job")).args(arguments).output().unwrap();
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bad-{}.json", std::process::id()));
+    let spec = json!({
+        "run": "test", "arm": "redis", "trial": 0, "seed": 42, "endpoints": ["127.0.0.1:1"],
+        "workloads": [workload(json!({ "command": "Set", "pipeline": 0 }), json!({ "total": 10 }))],
+    });
+    std::fs::write(&file, spec.to_string()).unwrap();
+    let output = bench_job(&["--job", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "bench-job: workloads[0].redis.pipeline: must be 1 to 1000, not 0\n");
+    assert_eq!(bench_job(&["--nonsense"]).status.code(), Some(1));
+    let help = bench_job(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(String::from_utf8(help.stdout).unwrap().contains("Exit code:"));
+}

@@ -1,0 +1,120 @@
+//! Where a run ran: the facts that must be equal before two runs may be compared, and a hash of them.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+use storebench_core::validate::ValidatedRun;
+use storebench_crds::status::Fingerprint;
+
+use super::peers::{Binary, reported_version};
+
+/// Gathers the facts. One that cannot be read is left out, which changes the hash.
+pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binary>], data: &Path) -> Fingerprint {
+    let mut facts = BTreeMap::new();
+    let mut fact = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            facts.insert(name.to_owned(), value);
+        }
+    };
+    let system = rustix::system::uname();
+    fact("kernel", Some(system.release().to_string_lossy().into_owned()));
+    fact("architecture", Some(system.machine().to_string_lossy().into_owned()));
+    fact("processor", processor());
+    fact("cores", std::thread::available_parallelism().ok().map(|cores| cores.to_string()));
+    fact("memory", procfs_memory());
+    fact("governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    fact("clocksource", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    fact("cpu quota", cpu_quota());
+    fact("file system", file_system(data).map(str::to_owned));
+    fact("storebench", Some(env!("CARGO_PKG_VERSION").into()));
+    for (arm, binary) in run.arms.iter().zip(binaries) {
+        let Some(binary) = binary else { continue };
+        let version = reported_version(arm.service.engine, &binary.path).unwrap_or_else(|| binary.version.clone());
+        let digest = digest(&binary.path).map_or_else(String::new, |digest| format!(" sha256:{digest}"));
+        fact(&format!("service {}", arm.service.name), Some(format!("{} {version}{digest}", arm.service.engine.name)));
+    }
+    let mut hash = Sha256::new();
+    for (name, value) in &facts {
+        hash.update(format!("{name}={value}\n"));
+    }
+    Fingerprint { hash: hexadecimal(&hash.finalize()[..8]), facts }
+}
+
+/// What a reader must know about the file system under the data, if it makes durability cheap.
+pub(crate) fn file_system_caveat(data: &Path) -> Option<String> {
+    let name = file_system(data)?;
+    matches!(name, "tmpfs" | "ramfs").then(|| {
+        format!(
+            "the data are on {name}, where a sync costs nothing and nothing survives: choose a disk with --data-dir"
+        )
+    })
+}
+
+/// The file system's name, from its magic number in statfs(2).
+fn file_system(path: &Path) -> Option<&'static str> {
+    let magic = rustix::fs::statfs(path).ok()?.f_type;
+    Some(match magic as u64 & 0xffff_ffff {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x794c_7630 => "overlayfs",
+        0x2fc1_2fc1 => "zfs",
+        0x6969 => "nfs",
+        0xf2f5_2010 => "f2fs",
+        _ => "another",
+    })
+}
+
+fn first_line(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()?.lines().next().map(|line| line.trim().to_owned())
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn procfs_memory() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes: u64 =
+        text.lines().find(|line| line.starts_with("MemTotal"))?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(format!("{} MiB", kibibytes / 1024))
+}
+
+/// The CPU quota of our control group, where there is one (cgroup v2, then v1).
+fn cpu_quota() -> Option<String> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let quota = match controllers {
+            "" => first_line(&format!("/sys/fs/cgroup{path}/cpu.max")).filter(|quota| !quota.starts_with("max")),
+            _ if controllers.split(',').any(|controller| controller == "cpu") => {
+                first_line(&format!("/sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us"))
+                    .filter(|quota| !quota.starts_with('-'))
+            }
+            _ => None,
+        }?;
+        Some(format!("{quota} µs"))
+    })
+}
+
+fn digest(path: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(hexadecimal(&hash.finalize()[..8])),
+            count => hash.update(&buffer[..count]),
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

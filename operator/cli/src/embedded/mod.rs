@@ -1,0 +1,146 @@
+//! The embedded driver: realises plans as child processes on loopback, runs the schedule, fills the record.
+//!
+//! The same plans, schedule and judgement as the operator's; only this folder differs. Nothing here judges a number.
+//! Children and files never outlive the process: see [`guard`].
+
+pub(crate) mod fingerprint;
+pub(crate) mod guard;
+pub(crate) mod interrupt;
+mod load;
+pub(crate) mod peers;
+mod probe;
+pub(crate) mod progress;
+mod service;
+mod trial;
+mod usage;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use storebench_core::judgement::{available, stop_half_widths};
+use storebench_core::ledger::{Next, next};
+use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::validate::{ValidatedArm, ValidatedRun};
+
+use guard::ScratchDirectory;
+use peers::Binary;
+use progress::Progress;
+
+/// What an embedded run needs besides the run itself.
+pub(crate) struct Options {
+    /// Where stores keep their data while they run.
+    pub(crate) data_directory: PathBuf,
+}
+
+/// The data directory: the one asked for, or one in the user's cache, which unlike the temporary directory is on a disk.
+pub(crate) fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let directory = match asked {
+        Some(directory) => directory.to_path_buf(),
+        None => {
+            let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+            let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+            cache
+                .context("neither XDG_CACHE_HOME nor HOME is set: choose a directory with --data-dir")?
+                .join("storebench")
+        }
+    };
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("{}: cannot be created: choose another with --data-dir", directory.display()))?;
+    std::path::absolute(&directory).context("the data directory has no absolute path")
+}
+
+/// Runs the schedule to its end, or until a trial ends it, or until a signal does. Fails only where storebench itself
+/// cannot go on; whatever a store does is in the record.
+pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) -> anyhow::Result<RunRecord> {
+    let clock = Clock::start();
+    let scratch = ScratchDirectory::create(&options.data_directory)?;
+    let (mut record, binaries) = prepare(run, &clock, scratch.path());
+    let mut stage = trial::Stage::new(run, scratch.path(), clock.started);
+    loop {
+        if interrupt::requested() {
+            record.aborted = Some(format!("interrupted after {} trials of an arm", record.trials.len()));
+            break;
+        }
+        let arms = available(&record);
+        let Next::Run { index, arm } = next(&run.spec, &arms, &record.trials, || stop_half_widths(&record)) else {
+            break;
+        };
+        let position = run.arms.iter().position(|candidate| candidate.name == arm);
+        let (arm, binary) = position
+            .and_then(|position| Some((&run.arms[position], binaries[position].as_ref()?)))
+            .context("the schedule names an arm that the run does not have")?;
+        progress.trial_begins(index, &arm.name);
+        let Some((trial, command)) = stage.run(arm, binary, index, progress)? else { continue };
+        if let Some(arm) = record.arms.iter_mut().find(|candidate| candidate.name == arm.name) {
+            arm.command = command;
+        }
+        progress.trial_ends(&trial);
+        record.trials.push(trial);
+    }
+    record.duration_millis = clock.elapsed_millis();
+    Ok(record)
+}
+
+/// Wall clock for the reader, monotonic clock for everything else.
+struct Clock {
+    started: Instant,
+    started_at: String,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let now = jiff::Timestamp::now();
+        let now = now.round(jiff::Unit::Second).unwrap_or(now);
+        Self { started: Instant::now(), started_at: now.to_string() }
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+}
+
+/// An empty record, and the executable of every arm that has one here.
+fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Option<Binary>>) {
+    let found: Vec<_> = run.arms.iter().map(|arm| peers::find(&arm.service)).collect();
+    let mut caveats = vec![
+        "loader and stores share this machine: compare arms with each other, not with figures from elsewhere"
+            .to_owned(),
+    ];
+    if run.arms.iter().any(|arm| arm.service.spec.resources.is_some()) {
+        caveats.push("spec.resources of the services are not enforced in an embedded run".into());
+    }
+    caveats.extend(fingerprint::file_system_caveat(data));
+    let binaries: Vec<Option<Binary>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
+    let arms = run.arms.iter().zip(&found).map(|(arm, found)| arm_record(arm, found.as_ref())).collect();
+    let record = RunRecord {
+        record_version: RECORD_VERSION,
+        name: run.name.clone(),
+        storebench_version: env!("CARGO_PKG_VERSION").into(),
+        started_at: clock.started_at.clone(),
+        duration_millis: 0,
+        driver: Driver::Embedded,
+        spec: run.spec.clone(),
+        arms,
+        trials: Vec::new(),
+        fingerprint: fingerprint::take(run, &binaries, data),
+        caveats,
+        aborted: None,
+    };
+    (record, binaries)
+}
+
+fn arm_record(arm: &ValidatedArm, found: Result<&Binary, &storebench_core::record::Unavailable>) -> ArmRecord {
+    ArmRecord {
+        name: arm.name.clone(),
+        baseline: arm.baseline,
+        service: arm.service.name.clone(),
+        engine: arm.service.engine.kind,
+        version: found.ok().and_then(|binary| peers::reported_version(arm.service.engine, &binary.path)),
+        durability: arm.service.durability,
+        durability_setting: arm.service.durability_setting.into(),
+        replicas: arm.service.replicas,
+        command: Vec::new(),
+        unavailable: found.err().cloned(),
+    }
+}

@@ -1,0 +1,76 @@
+//! Progress on standard error: a bar on a terminal, a plain line for each finished trial elsewhere, nothing if asked.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use storebench_core::record::TrialRecord;
+use storebench_core::validate::ValidatedRun;
+use storebench_crds::job::Phase;
+
+/// Progress of one run.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    plain: bool,
+    name: String,
+    trials_max: u32,
+}
+
+impl Progress {
+    pub(crate) fn new(run: &ValidatedRun, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let steps = u64::from(run.spec.trials.max) * run.arms.len() as u64;
+        let target = if terminal && !quiet { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(steps), target);
+        // The template is a constant; were it wrong, the default style would do.
+        if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(run.name.clone());
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar, plain: !terminal && !quiet, name: run.name.clone(), trials_max: run.spec.trials.max }
+    }
+
+    pub(crate) fn trial_begins(&self, index: u32, arm: &str) {
+        self.bar.set_message(format!("trial {} {arm}: starting", index + 1));
+    }
+
+    pub(crate) fn phase_begins(&self, workload: &str, phase: Phase) {
+        let phase = match phase {
+            Phase::Prepare => "preparing",
+            Phase::WarmUp => "warming up",
+            Phase::Measure => "measuring",
+            Phase::Verify => "verifying",
+            Phase::Done => "done",
+        };
+        self.bar.set_message(format!("{workload}: {phase}"));
+    }
+
+    pub(crate) fn workload_goes_on(&self, workload: &str, operations: u64, elapsed_millis: u64) {
+        let per_second = operations * 1_000 / elapsed_millis.max(1);
+        self.bar.set_message(format!("{workload}: {operations} requests, {per_second}/s"));
+    }
+
+    pub(crate) fn trial_ends(&self, trial: &TrialRecord) {
+        self.bar.inc(1);
+        if self.plain {
+            let figures: Vec<String> = trial
+                .workloads
+                .iter()
+                .map(|measurement| {
+                    let summary = &measurement.summary;
+                    let per_second =
+                        u128::from(summary.operations) * 1_000_000_000 / u128::from(summary.elapsed_nanos.max(1));
+                    format!("{} {per_second}/s p99 {} µs", summary.name, summary.service.p99_nanos / 1_000)
+                })
+                .collect();
+            let outcome = trial.failure.as_ref().map_or_else(|| figures.join(", "), |failure| failure.detail.clone());
+            let number = trial.index + 1;
+            eprintln!("{}: trial {number} of at most {}, {}: {outcome}", self.name, self.trials_max, trial.arm);
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

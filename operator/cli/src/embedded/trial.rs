@@ -1,0 +1,135 @@
+//! One trial of one arm: start the store (or reuse it), let it idle, load it, weigh it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
+use storebench_core::validate::{ValidatedArm, ValidatedRun};
+use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::job::JobSpec;
+use storebench_crds::status::TrialState;
+
+use super::load::Loaded;
+use super::peers::Binary;
+use super::progress::Progress;
+use super::service::{NeverReady, Service};
+use super::usage::Meter;
+use super::{interrupt, load};
+
+/// How long a store is watched before it is loaded.
+const IDLE_SPAN: Duration = Duration::from_millis(300);
+
+/// Where trials of one run take place.
+pub(super) struct Stage<'a> {
+    run: &'a ValidatedRun,
+    directory: PathBuf,
+    run_started: Instant,
+    timeout: Duration,
+    /// Stores that live as long as the run, by arm; empty where every trial gets a new one.
+    shared: BTreeMap<String, Service>,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(run: &'a ValidatedRun, directory: &Path, run_started: Instant) -> Self {
+        // The schema admits only durations that parse; ten minutes is the schema's own default.
+        let timeout = run.spec.trials.timeout.parse().unwrap_or(Duration::from_secs(600));
+        Self { run, directory: directory.to_path_buf(), run_started, timeout, shared: BTreeMap::new() }
+    }
+
+    /// Runs a trial. Returns it with the store's command line, or `None` where a signal asked for the end.
+    pub(super) fn run(
+        &mut self,
+        arm: &ValidatedArm,
+        binary: &Binary,
+        index: u32,
+        progress: &Progress,
+    ) -> anyhow::Result<Option<(TrialRecord, Vec<String>)>> {
+        let begun = Instant::now();
+        let mut trial = TrialRecord {
+            index,
+            arm: arm.name.clone(),
+            state: TrialState::Valid,
+            failure: None,
+            started_millis: begun.duration_since(self.run_started).as_millis() as u64,
+            duration_millis: 0,
+            workloads: Vec::new(),
+            footprint: None,
+            idle: None,
+            disk_bytes: None,
+        };
+        let mut command = Vec::new();
+        match self.service(arm, binary, index)? {
+            Err(NeverReady(detail)) => {
+                trial.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
+            }
+            Ok(mut service) => {
+                command.clone_from(&service.command);
+                let idle = watch_idle(&service);
+                let Some(loaded) = self.load(arm, &mut service, index, begun, progress)? else { return Ok(None) };
+                trial.footprint = Some(service.footprint);
+                if let Some(footprint) = &mut trial.footprint {
+                    footprint.idle_rss_bytes = idle.rss_average_bytes;
+                }
+                trial.idle = Some(idle);
+                trial.disk_bytes = Some(service.disk_bytes());
+                trial.workloads = loaded.workloads;
+                trial.failure = loaded.failure;
+                if self.run.spec.isolation == Isolation::Shared {
+                    self.shared.insert(arm.name.clone(), service);
+                }
+            }
+        }
+        if interrupt::requested() {
+            return Ok(None);
+        }
+        if trial.failure.is_some() {
+            trial.state = TrialState::Invalid;
+        }
+        trial.duration_millis = begun.elapsed().as_millis() as u64;
+        Ok(Some((trial, command)))
+    }
+
+    fn service(
+        &mut self,
+        arm: &ValidatedArm,
+        binary: &Binary,
+        index: u32,
+    ) -> anyhow::Result<Result<Service, NeverReady>> {
+        if let Some(service) = self.shared.remove(&arm.name) {
+            return Ok(Ok(service));
+        }
+        let directory = self.directory.join(format!("{}-{index}", arm.name));
+        std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
+        Service::start(&arm.service, binary, &directory, self.timeout)
+    }
+
+    fn load(
+        &self,
+        arm: &ValidatedArm,
+        service: &mut Service,
+        index: u32,
+        begun: Instant,
+        progress: &Progress,
+    ) -> anyhow::Result<Option<Loaded>> {
+        let job = JobSpec {
+            run: self.run.name.clone(),
+            arm: arm.name.clone(),
+            trial: index,
+            // The same for every arm of a trial, so that a pair is loaded with the same keys and values.
+            seed: self.run.spec.trials.seed.wrapping_add(u64::from(index)),
+            endpoints: service.endpoints(),
+            workloads: self.run.spec.workloads.clone(),
+        };
+        let directory = self.directory.join(format!("{}-{index}-job", arm.name));
+        std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
+        load::load(&job, service, &directory, begun + self.timeout, progress)
+    }
+}
+
+fn watch_idle(service: &Service) -> Usage {
+    let meter = Meter::start(&service.processes());
+    std::thread::sleep(IDLE_SPAN);
+    meter.finish()
+}

@@ -1,0 +1,150 @@
+//! `storebench`: compare storage services honestly.
+//!
+//! This file holds the command line and the exit codes; each command is a module of [`commands`], and [`embedded`] is the
+//! driver that realises plans as child processes.
+
+mod commands;
+mod embedded;
+mod exit;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use exit::Exit;
+
+/// Compare storage services honestly: interleaved trials, intervals, equal durability, a verdict.
+#[derive(Parser)]
+#[command(name = "storebench", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "Exit codes: 0 passed, 1 usage or internal error, 2 regressed, 3 inconclusive or nothing to compare with, \
+                          4 invalid, 130 interrupted.\n\nStart here: storebench run manifests/samples/redis-valkey.yaml";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run comparisons on this machine, without a cluster, and report
+    Run(RunArguments),
+    /// Check files without running anything
+    Validate {
+        /// YAML files, as for `kubectl apply`; `-` is standard input
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Render a saved report again (`report.json`, written by `run --save`), judging its raw trials anew
+    Report {
+        /// The saved report
+        file: PathBuf,
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// Wait until a BenchmarkRun in a cluster is complete; the exit code is its verdict
+    Wait {
+        /// The run, as `benchmarkrun/NAME` or `NAME`
+        run: String,
+        /// The namespace; absent: that of the current kubeconfig context
+        #[arg(short, long)]
+        namespace: Option<String>,
+        /// Give up after this long, such as 30m
+        #[arg(long, default_value = "1h")]
+        timeout: String,
+    },
+    /// Print the CustomResourceDefinitions
+    Crds,
+    /// List engines: what is installed here, and the command that installs what is not
+    Engines,
+    /// Load one arm as a job file says (what trials run; rarely useful by hand)
+    #[command(disable_help_flag = true)]
+    BenchJob {
+        /// Arguments of bench-job; try --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    /// Die with the parent: replaces itself with a program that is killed when storebench is
+    #[command(hide = true)]
+    ExecGuarded {
+        /// The process that must be the parent
+        #[arg(long)]
+        parent: i32,
+        /// The program and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Outlive the parent: removes a directory when standard input ends
+    #[command(hide = true)]
+    RemoveWhenOrphaned {
+        /// The directory
+        directory: PathBuf,
+    },
+}
+
+#[derive(clap::Args)]
+struct RunArguments {
+    /// YAML files with StorageServices and BenchmarkRuns, as for `kubectl apply`; `-` is standard input
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// What to print when done
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Write report.html, report.md, report.json and run.yaml of each run into DIRECTORY/<run>/
+    #[arg(long, value_name = "DIRECTORY")]
+    save: Option<PathBuf>,
+    /// Where stores keep their data while they run; must be on the disk you want measured
+    #[arg(long, value_name = "DIRECTORY", env = "STOREBENCH_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// No progress on standard error
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For a terminal
+    Text,
+    /// For a pull request
+    Markdown,
+    /// One self-contained page
+    Html,
+    /// Everything, raw trials included
+    Json,
+    /// The BenchmarkRun with its status, as the operator would write it
+    Yaml,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are not errors; anything else is a usage error, whose code here is 1, not clap's 2.
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Passed };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let result = match cli.command {
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Validate { files } => commands::validate::validate(&files),
+        Command::Report { file, output } => commands::report::report(&file, output),
+        Command::Wait { run, namespace, timeout } => commands::wait::wait(&run, namespace.as_deref(), &timeout),
+        Command::Crds => commands::crds::crds(),
+        Command::Engines => commands::engines::engines(),
+        Command::BenchJob { arguments } => {
+            return bench_jobs::main_with(std::iter::once("storebench bench-job".into()).chain(arguments));
+        }
+        Command::ExecGuarded { parent, command } => embedded::guard::exec_guarded(parent, &command),
+        Command::RemoveWhenOrphaned { directory } => embedded::guard::remove_when_orphaned(&directory),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("storebench: {error:#}");
+            Exit::Usage.into()
+        }
+    }
+}

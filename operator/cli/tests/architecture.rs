@@ -1,0 +1,84 @@
+//! Who may import whom. The layout in ARCHITECTURE.md is a promise; this keeps it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Each crate and the crates of this workspace that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("storebench-crds", &[]),
+    ("storebench-core", &["storebench-crds"]),
+    ("bench-jobs", &["storebench-crds"]),
+    ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
+    ("faulty-store", &[]),
+];
+
+/// Libraries that a pure crate may not depend on, because they do I/O or know a cluster.
+const IMPURE: &[&str] = &["tokio", "procfs", "rustix", "h2", "tempfile", "jiff"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Package names of all members, with the names of their normal dependencies.
+fn members() -> BTreeMap<String, Vec<String>> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let package = |package: &serde_json::Value| {
+        let normal = |dependency: &&serde_json::Value| dependency["kind"].is_null();
+        let names = package["dependencies"].as_array().unwrap().iter().filter(normal);
+        let names = names.map(|dependency| dependency["name"].as_str().unwrap().to_owned()).collect();
+        (package["name"].as_str().unwrap().to_owned(), names)
+    };
+    metadata["packages"].as_array().unwrap().iter().map(package).collect()
+}
+
+#[test]
+fn crates_import_only_what_the_architecture_allows() {
+    let members = members();
+    for (name, dependencies) in &members {
+        let allowed = ALLOWED.iter().find(|(member, _)| member == name);
+        let (_, allowed) =
+            allowed.unwrap_or_else(|| panic!("{name} is new: give it a place in ARCHITECTURE.md and here"));
+        for dependency in dependencies.iter().filter(|dependency| members.contains_key(*dependency)) {
+            assert!(allowed.contains(&dependency.as_str()), "{name} may not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_judgement_stays_pure() {
+    for name in ["storebench-core", "storebench-crds"] {
+        for dependency in &members()[name] {
+            assert!(!IMPURE.contains(&dependency.as_str()), "{name} may not depend on {dependency}: it is pure");
+        }
+    }
+    let clocks_and_files = ["std::fs", "std::net", "std::process", "Instant::now", "SystemTime::now", "std::env::var"];
+    for folder in ["crds/src", "operator/core/src"] {
+        // Test modules may write what people want to look at.
+        for file in rust_files(&root().join(folder)).into_iter().filter(|file| !file.ends_with("tests.rs")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for name in clocks_and_files {
+                assert!(!code.contains(name), "{} uses {name}: it is pure, take it as an argument", file.display());
+            }
+        }
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

@@ -1,0 +1,182 @@
+//! What the process tests share: a scratch world with its own peers and data directory, in which stores can be faulty.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A peers directory, a data directory, and files, all temporary.
+pub struct World {
+    root: tempfile::TempDir,
+}
+
+/// The real peers, as `peers/fetch` installs them.
+pub fn real_peer(path: &str) -> PathBuf {
+    let base = std::env::var_os("STOREBENCH_PEERS").map(PathBuf::from).unwrap_or_else(|| {
+        let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+        let data = data.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".local/share"));
+        data.join("storebench/peers")
+    });
+    let found = base.join(path);
+    assert!(found.is_file(), "{} is missing; run: peers/fetch", found.display());
+    found
+}
+
+/// The instrument that plants faults, built once.
+fn faulty_store() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "faulty-store"])
+            .current_dir(&root)
+            .status()
+            .unwrap();
+        assert!(status.success(), "faulty-store cannot be built");
+        Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("faulty-store")
+    })
+}
+
+impl World {
+    pub fn new() -> Self {
+        let world = Self { root: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(world.data()).unwrap();
+        for (peer, binary) in
+            [("redis/7.0.15", "redis-server"), ("valkey/9.1.2", "valkey-server"), ("etcd/3.7.3", "etcd")]
+        {
+            let directory = world.peers().join(peer);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::os::unix::fs::symlink(real_peer(&format!("{peer}/{binary}")), directory.join(binary)).unwrap();
+        }
+        world
+    }
+
+    pub fn peers(&self) -> PathBuf {
+        self.root.path().join("peers")
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// Installs a version `faulty` of Redis or etcd: the real one behind a proxy with these faults.
+    pub fn install_faulty(&self, engine: &str, faults: &[&str]) {
+        let (upstream, binary) = match engine {
+            "redis" => ("redis/7.0.15/redis-server", "redis-server"),
+            "etcd" => ("etcd/3.7.3/etcd", "etcd"),
+            other => panic!("no faulty {other}"),
+        };
+        let directory = self.peers().join(engine).join("faulty");
+        std::fs::create_dir_all(&directory).unwrap();
+        let faults: Vec<String> = faults.iter().map(|fault| format!("--fault {fault}")).collect();
+        let script = format!(
+            "#!/bin/sh\nexec {} --store {engine} --upstream {} {} -- \"$@\"\n",
+            faulty_store().display(),
+            real_peer(upstream).display(),
+            faults.join(" ")
+        );
+        let path = directory.join(binary);
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.root.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub fn storebench(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
+        command.env("STOREBENCH_PEERS", self.peers()).env("STOREBENCH_DATA_DIR", self.data()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a file; afterwards nothing may be left of it.
+    pub fn run(&self, text: &str) -> Finished {
+        let file = self.write("run.yaml", text);
+        let output = self.storebench().arg("run").arg(file).args(["-o", "json"]).output().unwrap();
+        self.assert_nothing_is_left();
+        Finished::of(output)
+    }
+
+    /// Within two seconds no file is in the data directory and no process names it.
+    pub fn assert_nothing_is_left(&self) {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            let files: Vec<_> = std::fs::read_dir(self.data()).unwrap().flatten().map(|entry| entry.path()).collect();
+            let processes = self.processes();
+            if files.is_empty() && processes.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "left behind: files {files:?}, processes {processes:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Command lines of the processes that were given a path in the data directory.
+    pub fn processes(&self) -> Vec<String> {
+        let data = self.data().display().to_string();
+        let lines = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+            let bytes = std::fs::read(entry.path().join("cmdline")).ok()?;
+            Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+        });
+        lines.filter(|line| line.contains(&data)).collect()
+    }
+}
+
+/// A run that ended.
+pub struct Finished {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Finished {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn report(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no report ({error}): {} {}", self.stdout, self.stderr))
+    }
+
+    /// The verdict's one line, after checking that the run is Invalid and says so in its exit code.
+    pub fn invalid(&self) -> String {
+        let report = self.report();
+        let message = report["judgement"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(report["judgement"]["verdict"], "Invalid", "{message}");
+        assert_eq!(self.code, Some(4), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        message
+    }
+}
+
+/// A StorageService and a BenchmarkRun of one arm. `load` and `workload` are YAML flow mappings.
+pub fn one_arm(engine: &str, version: &str, workload: &str, load: &str) -> String {
+    format!(
+        "apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: {{ name: store }}
+spec: {{ engine: {engine}, version: {version} }}
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: {{ name: run }}
+spec:
+  arms:
+  - {{ name: store, serviceRef: {{ name: store }} }}
+  workloads:
+  - name: load
+    {workload}
+    load: {load}
+  trials: {{ min: 3, max: 3, retries: 0, timeout: 20s }}
+"
+    )
+}

@@ -1,0 +1,145 @@
+//! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
+
+use storebench_crds::benchmark_run::Metric;
+use storebench_crds::status::Comparison;
+
+use super::metric::{self, value};
+use super::{ThroughputInterval, Valid};
+use crate::record::{ArmRecord, RunRecord};
+use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
+
+/// Why two arms may not be ranked against each other; `None` where they may.
+pub fn unequal(arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
+    if arm.durability != baseline.durability {
+        return Some(format!("durability {:?} against {:?}", arm.durability, baseline.durability));
+    }
+    (arm.replicas != baseline.replicas).then(|| format!("{} replicas against {}", arm.replicas, baseline.replicas))
+}
+
+/// Every available arm against the baseline, in every workload and metric that has enough trials.
+pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
+    let record = valid.record;
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let mut comparisons = Vec::new();
+    for workload in &record.spec.workloads {
+        for arm in candidates(record, baseline) {
+            for metric in metric::ALL {
+                let Some(paired) = paired(valid, arm, baseline, &workload.name, metric) else { continue };
+                comparisons.push(Comparison {
+                    workload: workload.name.clone(),
+                    arm: arm.name.clone(),
+                    baseline: baseline.name.clone(),
+                    metric,
+                    ratio_basis_points: basis_points(paired.ratio),
+                    low_basis_points: basis_points(paired.ratio_low),
+                    high_basis_points: basis_points(paired.ratio_high),
+                    trials: paired.trials as u32,
+                    detectable_basis_points: basis_points(paired.smallest_detectable_ratio_change),
+                    not_ranked: unequal(arm, baseline),
+                });
+            }
+        }
+    }
+    comparisons
+}
+
+/// The arm that the others are compared with, if it could be started.
+pub(super) fn baseline(record: &RunRecord) -> Option<&ArmRecord> {
+    record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())
+}
+
+fn candidates<'a>(record: &'a RunRecord, baseline: &'a ArmRecord) -> impl Iterator<Item = &'a ArmRecord> {
+    record.arms.iter().filter(|arm| arm.name != baseline.name && arm.unavailable.is_none())
+}
+
+fn paired(
+    valid: &Valid,
+    arm: &ArmRecord,
+    baseline: &ArmRecord,
+    workload: &str,
+    metric: Metric,
+) -> Option<PairedComparison> {
+    let values = |arm: &str| -> Option<Vec<f64>> {
+        valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric)).collect()
+    };
+    // A metric that some trial lacks is not compared at all: leaving that trial out would choose the trials by their result.
+    let (candidate, baseline) = (values(&arm.name)?, values(&baseline.name)?);
+    let seed = valid.record.spec.trials.seed;
+    PairedComparison::from_trials(&candidate, &baseline, CONFIDENCE_DEFAULT, RESAMPLES_DEFAULT, seed).ok()
+}
+
+/// The 95 % interval of an arm's own value over trials; `None` with too few trials.
+pub(super) fn own_interval(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> Option<Interval> {
+    let logs: Option<Vec<f64>> =
+        valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric).map(f64::ln)).collect();
+    let interval =
+        effect_interval(&logs?, CONFIDENCE_DEFAULT, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
+    Some(Interval { low: interval.low.exp(), high: interval.high.exp() })
+}
+
+/// The interval of each arm's own throughput, for the bars.
+pub(super) fn throughput_intervals(valid: &Valid) -> Vec<ThroughputInterval> {
+    let mut intervals = Vec::new();
+    for workload in &valid.record.spec.workloads {
+        for arm in super::available(valid.record) {
+            if let Some(interval) = own_interval(valid, arm, &workload.name, Metric::ThroughputPerSecond) {
+                intervals.push(ThroughputInterval {
+                    workload: workload.name.clone(),
+                    arm: arm.into(),
+                    low_milli: (interval.low * 1_000.0) as u64,
+                    high_milli: (interval.high * 1_000.0) as u64,
+                });
+            }
+        }
+    }
+    intervals
+}
+
+/// Half-widths, in basis points of the estimate, of the intervals whose precision decides when to stop: those that ratio gates look at, or,
+/// without such gates, the throughput of every arm in every workload.
+pub fn stop_half_widths(record: &RunRecord) -> Vec<f64> {
+    let valid = Valid::of(record);
+    let watched = watched(record);
+    watched
+        .into_iter()
+        .map(|(arm, workload, metric)| {
+            let width = match baseline(record) {
+                Some(baseline) => paired(&valid, arm, baseline, workload, metric)
+                    .map(|paired| paired.half_width_basis_points() / paired.ratio),
+                None => own_interval(&valid, &arm.name, workload, metric)
+                    .map(|interval| (interval.high / interval.low).ln() / 2.0 * 10_000.0),
+            };
+            width.unwrap_or(f64::INFINITY)
+        })
+        .collect()
+}
+
+fn watched(record: &RunRecord) -> Vec<(&ArmRecord, &str, Metric)> {
+    let baseline_name = baseline(record).map(|baseline| baseline.name.as_str());
+    let arms =
+        || record.arms.iter().filter(|arm| arm.unavailable.is_none() && Some(arm.name.as_str()) != baseline_name);
+    let workloads = || record.spec.workloads.iter().map(|workload| workload.name.as_str());
+    let ratio_gates: Vec<_> = record
+        .spec
+        .gates
+        .iter()
+        .filter(|gate| gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some())
+        .collect();
+    if ratio_gates.is_empty() || baseline_name.is_none() {
+        return arms()
+            .flat_map(|arm| workloads().map(move |workload| (arm, workload, Metric::ThroughputPerSecond)))
+            .collect();
+    }
+    let mut watched = Vec::new();
+    for gate in ratio_gates {
+        for arm in arms().filter(|arm| arm.name == gate.arm) {
+            let chosen = workloads().filter(|name| gate.workload.as_deref().is_none_or(|wanted| wanted == *name));
+            watched.extend(chosen.map(|workload| (arm, workload, gate.metric)));
+        }
+    }
+    watched
+}
+
+pub(super) fn basis_points(ratio: f64) -> u64 {
+    (ratio * 10_000.0).round() as u64
+}

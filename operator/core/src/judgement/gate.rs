@@ -1,0 +1,118 @@
+//! Decides gates: an interval on the right side of the bound meets it, one on the wrong side misses it, one that contains
+//! the bound decides nothing.
+
+use storebench_crds::benchmark_run::{Gate, Metric, OnInconclusive};
+use storebench_crds::status::{Comparison, GateOutcome, GateResult};
+
+use super::Valid;
+use super::compare::own_interval;
+
+/// A decided gate, and what to make of it if it is undecided.
+pub(super) struct Decided {
+    pub(super) result: GateResult,
+    pub(super) on_inconclusive: OnInconclusive,
+}
+
+/// A bound on a value or a ratio.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Decides every gate, once for each workload it applies to.
+pub(super) fn decide(valid: &Valid, comparisons: &[Comparison]) -> Vec<Decided> {
+    let mut decided = Vec::new();
+    for gate in &valid.record.spec.gates {
+        let applies = |name: &&str| gate.workload.as_deref().is_none_or(|wanted| wanted == *name);
+        for workload in valid.record.spec.workloads.iter().map(|workload| workload.name.as_str()).filter(applies) {
+            decided.push(Decided {
+                result: decide_one(valid, comparisons, gate, workload),
+                on_inconclusive: gate.on_inconclusive,
+            });
+        }
+    }
+    decided
+}
+
+fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str) -> GateResult {
+    let subject = format!("{} {workload} {:?}", gate.arm, gate.metric);
+    let ratio = |basis_points: u32| f64::from(basis_points) / 10_000.0;
+    match (gate.ratio_at_least_basis_points, gate.ratio_at_most_basis_points, gate.at_least, gate.at_most) {
+        (Some(bound), ..) => against_baseline(comparisons, gate, workload, &subject, Bound::AtLeast(ratio(bound))),
+        (_, Some(bound), ..) => against_baseline(comparisons, gate, workload, &subject, Bound::AtMost(ratio(bound))),
+        (_, _, Some(bound), _) => against_number(valid, gate, workload, &subject, Bound::AtLeast(bound as f64)),
+        (_, _, _, bound) => {
+            // The schema asks for exactly one bound.
+            against_number(valid, gate, workload, &subject, Bound::AtMost(bound.unwrap_or(u64::MAX) as f64))
+        }
+    }
+}
+
+fn against_baseline(
+    comparisons: &[Comparison],
+    gate: &Gate,
+    workload: &str,
+    subject: &str,
+    bound: Bound,
+) -> GateResult {
+    let comparison = comparisons.iter().find(|comparison| {
+        comparison.arm == gate.arm && comparison.workload == workload && comparison.metric == gate.metric
+    });
+    let baseline = comparison.map_or("the baseline", |comparison| comparison.baseline.as_str());
+    let gate = match bound {
+        Bound::AtLeast(ratio) => format!("{subject} ≥ {ratio:.2} × {baseline}"),
+        Bound::AtMost(ratio) => format!("{subject} ≤ {ratio:.2} × {baseline}"),
+    };
+    let Some(comparison) = comparison else {
+        return GateResult { gate, outcome: GateOutcome::NotJudged, found: "too few valid pairs of trials".into() };
+    };
+    let [ratio, low, high] = [comparison.ratio_basis_points, comparison.low_basis_points, comparison.high_basis_points]
+        .map(|basis_points| basis_points as f64 / 10_000.0);
+    let found = format!("{ratio:.2} ({low:.2}–{high:.2}), {} pairs", comparison.trials);
+    if let Some(reason) = &comparison.not_ranked {
+        return GateResult { gate, outcome: GateOutcome::NotJudged, found: format!("not ranked: {reason}") };
+    }
+    GateResult { gate, outcome: outcome(low, high, bound), found }
+}
+
+fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bound: Bound) -> GateResult {
+    let text = match bound {
+        Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
+        Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
+    };
+    let digits = if gate.metric == Metric::MemoryPeakBytes { 0 } else { 1 };
+    match own_interval(valid, &gate.arm, workload, gate.metric) {
+        Some(interval) => GateResult {
+            gate: text,
+            outcome: outcome(interval.low, interval.high, bound),
+            found: format!("{:.digits$}–{:.digits$}", interval.low, interval.high),
+        },
+        None => GateResult { gate: text, outcome: GateOutcome::NotJudged, found: "too few valid trials".into() },
+    }
+}
+
+fn outcome(low: f64, high: f64, bound: Bound) -> GateOutcome {
+    match bound {
+        Bound::AtLeast(bound) if low >= bound => GateOutcome::Met,
+        Bound::AtLeast(bound) if high < bound => GateOutcome::Missed,
+        Bound::AtMost(bound) if high <= bound => GateOutcome::Met,
+        Bound::AtMost(bound) if low > bound => GateOutcome::Missed,
+        _ => GateOutcome::Undecided,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_interval_decides() {
+        assert_eq!(outcome(0.95, 1.05, Bound::AtLeast(0.9)), GateOutcome::Met);
+        assert_eq!(outcome(0.85, 0.95, Bound::AtLeast(0.9)), GateOutcome::Undecided);
+        assert_eq!(outcome(0.75, 0.85, Bound::AtLeast(0.9)), GateOutcome::Missed);
+        assert_eq!(outcome(0.95, 1.05, Bound::AtMost(1.1)), GateOutcome::Met);
+        assert_eq!(outcome(1.05, 1.15, Bound::AtMost(1.1)), GateOutcome::Undecided);
+        assert_eq!(outcome(1.15, 1.25, Bound::AtMost(1.1)), GateOutcome::Missed);
+    }
+}

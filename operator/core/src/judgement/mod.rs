@@ -1,0 +1,120 @@
+//! From a raw record to results, comparisons, gates and a verdict. Pure and repeatable: the same record always gives the
+//! same judgement, on any machine.
+//!
+//! [`metric`] reads one number from one trial; [`compare`] pairs the arms' numbers and estimates ratios; [`summary`]
+//! merges what all trials measured; [`gate`] decides gates; [`verdict`] decides the run.
+
+mod compare;
+mod gate;
+mod metric;
+mod summary;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use storebench_crds::status::{ArmResources, Comparison, GateResult, Verdict, WorkloadResult};
+
+use crate::ledger::complete_indexes;
+use crate::record::{RunRecord, TrialRecord};
+
+pub use compare::{stop_half_widths, unequal};
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The verdict's reason in one line.
+    pub message: String,
+    /// What was measured, for each workload and available arm, over all valid trials.
+    pub results: Vec<WorkloadResult>,
+    /// Requests per second of each valid trial, in the order they ran: the dots of the trial scatter.
+    pub points: Vec<TrialPoint>,
+    /// What each arm cost.
+    pub resources: Vec<ArmResources>,
+    /// How each arm compares with the baseline, in every metric.
+    pub comparisons: Vec<Comparison>,
+    /// Intervals of each arm's own throughput, for the bars.
+    pub intervals: Vec<ThroughputInterval>,
+    /// How each gate was decided.
+    pub gates: Vec<GateResult>,
+    /// What a reader must know before believing a number: the driver's caveats and those found here.
+    pub caveats: Vec<String>,
+}
+
+/// One trial's throughput and tail latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrialPoint {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The trial's index.
+    pub index: u32,
+    /// When the trial began, milliseconds after the run did.
+    pub started_millis: u64,
+    /// Requests per second, in thousandths.
+    pub throughput_milli: u64,
+    /// 99th percentile of latency, nanoseconds; from the due instant in an open loop.
+    pub p99_nanos: u64,
+}
+
+/// The 95 % interval of an arm's median throughput over trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThroughputInterval {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// Lower end, thousandths of a request per second.
+    pub low_milli: u64,
+    /// Upper end, thousandths of a request per second.
+    pub high_milli: u64,
+}
+
+/// The valid trials that count: those of indexes in which every available arm has one.
+struct Valid<'a> {
+    record: &'a RunRecord,
+    indexes: Vec<u32>,
+}
+
+impl<'a> Valid<'a> {
+    fn of(record: &'a RunRecord) -> Self {
+        Self { record, indexes: complete_indexes(&available(record), &record.trials) }
+    }
+
+    /// One trial for each counted index, in order.
+    fn trials(&self, arm: &str) -> Vec<&'a TrialRecord> {
+        let of_index = |index: &u32| self.record.trials.iter().find(|trial| trial.index == *index && trial.arm == arm);
+        self.indexes.iter().filter_map(of_index).collect()
+    }
+}
+
+/// Names of the arms that could be started, in the spec's order.
+pub fn available(record: &RunRecord) -> Vec<&str> {
+    record.arms.iter().filter(|arm| arm.unavailable.is_none()).map(|arm| arm.name.as_str()).collect()
+}
+
+/// Judges a record.
+pub fn judge(record: &RunRecord) -> Judgement {
+    let valid = Valid::of(record);
+    let comparisons = compare::comparisons(&valid);
+    let gates = gate::decide(&valid, &comparisons);
+    let (verdict, message) = verdict::decide(&valid, &comparisons, &gates);
+    Judgement {
+        verdict,
+        message,
+        results: summary::results(&valid),
+        points: summary::points(&valid),
+        resources: summary::resources(&valid),
+        intervals: compare::throughput_intervals(&valid),
+        caveats: summary::caveats(&valid, &comparisons),
+        comparisons,
+        gates: gates.into_iter().map(|gate| gate.result).collect(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Merges what all counted trials measured: histograms are added, percentiles never averaged.
+
+use storebench_crds::job::{LatencyKind, decode_histogram, latency_histogram};
+use storebench_crds::status::{ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult};
+
+use super::metric::{latency, throughput_per_second};
+use super::{TrialPoint, Valid, available};
+use crate::record::{FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
+
+/// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
+/// word: they took it from both arms, but not in equal parts.
+const FOREIGN_MILLICORES: u64 = 200;
+/// A loader thread busier than this, basis points of the elapsed time, may be the limit itself.
+const BUSY_BASIS_POINTS: u32 = 9_500;
+
+pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
+    let mut results = Vec::new();
+    for workload in &valid.record.spec.workloads {
+        for arm in available(valid.record) {
+            let measurements = measurements(valid, arm, &workload.name);
+            if measurements.is_empty() {
+                continue;
+            }
+            let sum = |field: fn(&WorkloadMeasurement) -> u64| measurements.iter().map(|one| field(one)).sum::<u64>();
+            let operations = sum(|one| one.summary.operations);
+            let throughputs = measurements.iter().map(|one| milli(throughput_per_second(one))).collect();
+            let cpu_nanos: Option<u64> = measurements.iter().map(|one| one.usage.map(|usage| usage.cpu_nanos)).sum();
+            results.push(WorkloadResult {
+                workload: workload.name.clone(),
+                arm: arm.into(),
+                trials: measurements.len() as u32,
+                operations,
+                errors: sum(|one| one.summary.errors),
+                throughput_milli: median(throughputs),
+                service_latency: merged(&measurements, LatencyKind::Service).unwrap_or_default(),
+                intended_latency: merged(&measurements, LatencyKind::Intended),
+                cpu_nanos_per_operation: cpu_nanos.map(|nanos| nanos / operations.max(1)),
+            });
+        }
+    }
+    results
+}
+
+fn measurements<'a>(valid: &Valid<'a>, arm: &str, workload: &str) -> Vec<&'a WorkloadMeasurement> {
+    let of_trial = |trial: &'a TrialRecord| trial.workloads.iter().find(|one| one.summary.name == workload);
+    valid.trials(arm).into_iter().filter_map(of_trial).collect()
+}
+
+fn merged(measurements: &[&WorkloadMeasurement], kind: LatencyKind) -> Option<LatencySummary> {
+    let mut merged = latency_histogram();
+    let encoded = measurements.iter().flat_map(|one| &one.histograms).filter(|one| one.latency == kind);
+    for histogram in encoded {
+        // A histogram that cannot be decoded was already refused by the driver that read it from the log.
+        merged.add(decode_histogram(&histogram.data).ok()?).ok()?;
+    }
+    (!merged.is_empty()).then(|| LatencySummary::of(&merged))
+}
+
+pub(super) fn points(valid: &Valid) -> Vec<TrialPoint> {
+    let mut points = Vec::new();
+    for trial in &valid.record.trials {
+        if trial.state != TrialState::Valid || !valid.indexes.contains(&trial.index) {
+            continue;
+        }
+        points.extend(trial.workloads.iter().map(|measurement| TrialPoint {
+            workload: measurement.summary.name.clone(),
+            arm: trial.arm.clone(),
+            index: trial.index,
+            started_millis: trial.started_millis,
+            throughput_milli: milli(throughput_per_second(measurement)),
+            p99_nanos: latency(measurement).p99_nanos,
+        }));
+    }
+    points
+}
+
+pub(super) fn resources(valid: &Valid) -> Vec<ArmResources> {
+    available(valid.record)
+        .into_iter()
+        .filter_map(|arm| {
+            let trials = valid.trials(arm);
+            (!trials.is_empty()).then(|| of_arm(arm, &trials))
+        })
+        .collect()
+}
+
+fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
+    let usages: Vec<Usage> =
+        trials.iter().flat_map(|trial| &trial.workloads).filter_map(|measurement| measurement.usage).collect();
+    let idle: Vec<Usage> = trials.iter().filter_map(|trial| trial.idle).collect();
+    let of = |usages: &[Usage], field: fn(&Usage) -> u64| median(usages.iter().map(field).collect());
+    let peak = |field: fn(&Usage) -> u64| usages.iter().map(field).max().unwrap_or_default();
+    let footprint = |field: fn(&storebench_crds::storage_service::Footprint) -> u64| {
+        median(trials.iter().filter_map(|trial| trial.footprint.as_ref()).map(field).collect())
+    };
+    let operations: u64 =
+        trials.iter().flat_map(|trial| &trial.workloads).map(|measurement| measurement.summary.operations).sum();
+    let cpu_nanos: u64 = usages.iter().map(|usage| usage.cpu_nanos).sum();
+    ArmResources {
+        arm: arm.into(),
+        cpu_idle_millicores: of(&idle, millicores),
+        cpu_average_millicores: of(&usages, millicores),
+        cpu_peak_millicores: peak(|usage| usage.cpu_peak_millicores),
+        rss_idle_bytes: of(&idle, |usage| usage.rss_average_bytes),
+        rss_average_bytes: of(&usages, |usage| usage.rss_average_bytes),
+        rss_peak_bytes: peak(|usage| usage.rss_peak_bytes),
+        pss_peak_bytes: peak(|usage| usage.pss_peak_bytes),
+        disk_bytes: median(trials.iter().filter_map(|trial| trial.disk_bytes).collect()),
+        binary_bytes: footprint(|footprint| footprint.binary_bytes),
+        startup_micros: footprint(|footprint| footprint.startup_micros),
+        context_switches: of(&usages, |usage| usage.voluntary_switches + usage.involuntary_switches),
+        operations_per_cpu_second: (u128::from(operations) * 1_000_000_000 / u128::from(cpu_nanos.max(1))) as u64,
+    }
+}
+
+fn millicores(usage: &Usage) -> u64 {
+    (u128::from(usage.cpu_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64
+}
+
+/// What a reader must know before believing a number.
+pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> {
+    let record = valid.record;
+    let mut caveats = record.caveats.clone();
+    for arm in record.arms.iter().filter(|arm| arm.unavailable.is_some()) {
+        caveats.push(format!("{} was not measured: it is not installed here", arm.name));
+    }
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for comparison in comparisons {
+        if let Some(reason) = &comparison.not_ranked
+            && !seen.contains(&(&comparison.arm, reason))
+        {
+            seen.push((&comparison.arm, reason));
+            caveats.push(format!("{} and {} are not ranked: {reason}", comparison.arm, comparison.baseline));
+        }
+    }
+    for workload in &record.spec.workloads {
+        for arm in available(record) {
+            let busiest = measurements(valid, arm, &workload.name)
+                .into_iter()
+                .filter_map(|one| one.audit.as_ref().map(|audit| audit.busiest_thread_basis_points))
+                .max()
+                .unwrap_or_default();
+            if busiest >= BUSY_BASIS_POINTS {
+                caveats.push(format!(
+                    "the loader's busiest thread was {} % busy in {} on {arm}: the store may be faster than shown; raise load.threads",
+                    busiest / 100,
+                    workload.name
+                ));
+            }
+        }
+    }
+    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(foreign_millicores).max();
+    if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
+        let cores = millicores as f64 / 1_000.0;
+        caveats
+            .push(format!("other processes used up to {cores:.1} cores during a measurement: stop them and run again"));
+    }
+    let is_disturbed = |failure: &TrialFailure| failure.cause == FailureCause::Disturbed;
+    let disturbed = record.trials.iter().filter(|trial| trial.failure.as_ref().is_some_and(is_disturbed)).count();
+    if disturbed > 0 {
+        caveats.push(format!("disturbed and not counted: {disturbed}, with their pairs; see trials"));
+    }
+    if valid.indexes.len() < crate::statistics::TRIALS_MIN {
+        caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
+    }
+    caveats
+}
+
+/// What processes other than store and loader used; `None` where the driver does not know.
+fn foreign_millicores(measurement: &WorkloadMeasurement) -> Option<u64> {
+    let usage = measurement.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
+    let own_nanos = usage.cpu_nanos + measurement.audit.as_ref()?.cpu_nanos;
+    let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
+    Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
+}
+
+fn milli(per_second: f64) -> u64 {
+    (per_second * 1_000.0).round() as u64
+}
+
+/// The lower median, or 0 of nothing.
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}

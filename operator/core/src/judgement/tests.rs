@@ -1,0 +1,256 @@
+//! Worked examples of every verdict, from records that a driver could have made.
+
+use proptest::prelude::*;
+use storebench_crds::job::{LatencyKind, WorkloadSummary, encode_histogram, latency_histogram};
+use storebench_crds::status::{GateOutcome, LatencySummary, TrialState, Verdict};
+use storebench_crds::storage_service::{Durability, EngineKind};
+
+use super::judge;
+use crate::record::*;
+
+/// Nine runs' noise, as factors: a fixed sample of a 2 % standard deviation.
+const NOISE: [f64; 10] = [1.012, 0.985, 1.003, 0.991, 1.022, 0.978, 1.009, 0.996, 1.017, 0.988];
+
+fn arm(name: &str, baseline: bool) -> ArmRecord {
+    ArmRecord {
+        name: name.into(),
+        baseline,
+        service: name.into(),
+        engine: EngineKind::Etcd,
+        version: Some("3.7.3".into()),
+        durability: Durability::Fsync,
+        durability_setting: "WAL synced before acknowledgement".into(),
+        replicas: 1,
+        command: Vec::new(),
+        unavailable: None,
+    }
+}
+
+fn measurement(per_second: f64) -> WorkloadMeasurement {
+    let latency_nanos = (1e9 / per_second) as u64;
+    let mut histogram = latency_histogram();
+    histogram.record_n(latency_nanos, 1_000).unwrap();
+    WorkloadMeasurement {
+        summary: WorkloadSummary {
+            name: "put".into(),
+            operations: (per_second * 2.0) as u64,
+            errors: 0,
+            elapsed_nanos: 2_000_000_000,
+            verified: 1_000,
+            service: LatencySummary::of(&histogram),
+            intended: None,
+        },
+        audit: None,
+        usage: Some(Usage {
+            elapsed_nanos: 2_000_000_000,
+            cpu_nanos: 1_000_000_000,
+            rss_peak_bytes: 50 << 20,
+            ..Usage::default()
+        }),
+        histograms: vec![EncodedHistogram {
+            latency: LatencyKind::Service,
+            data: encode_histogram(&histogram).unwrap(),
+        }],
+    }
+}
+
+fn trial(index: u32, arm: &str, per_second: f64) -> TrialRecord {
+    TrialRecord {
+        index,
+        arm: arm.into(),
+        state: TrialState::Valid,
+        failure: None,
+        started_millis: u64::from(index) * 4_000,
+        duration_millis: 2_000,
+        workloads: vec![measurement(per_second)],
+        footprint: None,
+        idle: None,
+        disk_bytes: None,
+    }
+}
+
+/// A run of "new" against "old"; `ratio` is the true ratio of their throughputs.
+fn record(ratio: f64, gates: serde_json::Value) -> RunRecord {
+    let spec = serde_json::json!({
+        "arms": [
+            { "name": "old", "baseline": true, "serviceRef": { "name": "old" } },
+            { "name": "new", "serviceRef": { "name": "new" } },
+        ],
+        "workloads": [{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "2s" } }],
+        "trials": { "min": 3, "max": 10, "retries": 1 },
+        "gates": gates,
+    });
+    let mut trials = Vec::new();
+    for index in 0..10u32 {
+        let noise = |offset: usize| NOISE[(index as usize * 3 + offset) % 10];
+        trials.push(trial(index, "old", 10_000.0 * noise(0)));
+        trials.push(trial(index, "new", 10_000.0 * ratio * noise(5)));
+    }
+    RunRecord {
+        record_version: RECORD_VERSION,
+        name: "example".into(),
+        storebench_version: "0.1.0".into(),
+        started_at: "2026-11-21T00:00:00Z".into(),
+        duration_millis: 40_000,
+        driver: Driver::Embedded,
+        spec: serde_json::from_value(spec).unwrap(),
+        arms: vec![arm("old", true), arm("new", false)],
+        trials,
+        fingerprint: Default::default(),
+        caveats: Vec::new(),
+        aborted: None,
+    }
+}
+
+fn throughput_gate(basis_points: u32, on_inconclusive: &str) -> serde_json::Value {
+    serde_json::json!([{
+        "arm": "new", "metric": "ThroughputPerSecond",
+        "ratioAtLeastBasisPoints": basis_points, "onInconclusive": on_inconclusive,
+    }])
+}
+
+fn failed(record: &mut RunRecord, position: usize, cause: FailureCause) {
+    record.trials[position].state = TrialState::Invalid;
+    record.trials[position].failure = Some(TrialFailure { cause, detail: "what happened".into() });
+}
+
+#[test]
+fn equal_stores_pass_a_tolerant_gate() {
+    let judgement = judge(&record(1.0, throughput_gate(9_000, "Fail")));
+    assert_eq!(judgement.verdict, Verdict::Passed, "{}", judgement.message);
+    assert!(judgement.message.contains("no difference"), "{}", judgement.message);
+}
+
+#[test]
+fn a_fifth_slower_is_regressed() {
+    let judgement = judge(&record(0.8, throughput_gate(9_000, "Fail")));
+    assert_eq!(judgement.verdict, Verdict::Regressed);
+    assert_eq!(judgement.gates[0].outcome, GateOutcome::Missed);
+}
+
+#[test]
+fn a_bound_inside_the_interval_decides_nothing() {
+    for (on_inconclusive, verdict) in
+        [("Fail", Verdict::Inconclusive), ("Warn", Verdict::Passed), ("Pass", Verdict::Passed)]
+    {
+        let judgement = judge(&record(1.0, throughput_gate(10_000, on_inconclusive)));
+        assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided);
+        assert_eq!(judgement.verdict, verdict, "{on_inconclusive}");
+        assert_eq!(judgement.message.contains("undecided"), on_inconclusive == "Warn", "{}", judgement.message);
+    }
+}
+
+#[test]
+fn one_wrong_answer_voids_everything() {
+    let mut record = record(2.0, throughput_gate(9_000, "Fail"));
+    failed(&mut record, 7, FailureCause::WrongAnswer);
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Invalid);
+    assert!(judgement.message.contains("what happened"), "{}", judgement.message);
+}
+
+#[test]
+fn a_disturbed_pair_is_left_out_whole() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    failed(&mut record, 7, FailureCause::Disturbed);
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Passed);
+    assert!(judgement.results.iter().all(|result| result.trials == 9), "both arms lose the pair");
+    assert!(judgement.comparisons.iter().all(|comparison| comparison.trials == 9));
+}
+
+#[test]
+fn more_disturbances_than_retries_are_invalid() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    failed(&mut record, 7, FailureCause::Disturbed);
+    failed(&mut record, 12, FailureCause::Disturbed);
+    assert_eq!(judge(&record).verdict, Verdict::Invalid);
+}
+
+#[test]
+fn never_compared_is_not_no_regression() {
+    let mut record = record(1.0, serde_json::json!([]));
+    record.arms[0].unavailable =
+        Some(Unavailable { reason: "etcd 3.7.3 is not installed here".into(), install: "peers/fetch etcd".into() });
+    record.trials.retain(|trial| trial.arm == "new");
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::NoBaseline);
+    assert!(judgement.comparisons.is_empty());
+}
+
+#[test]
+fn nothing_installed_names_the_command() {
+    let mut record = record(1.0, serde_json::json!([]));
+    for arm in &mut record.arms {
+        arm.unavailable =
+            Some(Unavailable { reason: "etcd 3.7.3 is not installed here".into(), install: "peers/fetch etcd".into() });
+    }
+    record.trials.clear();
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Invalid);
+    assert!(judgement.message.contains("peers/fetch etcd"));
+}
+
+#[test]
+fn unequal_durability_is_never_ranked() {
+    let mut record = record(2.0, throughput_gate(9_000, "Fail"));
+    record.arms[1].durability = Durability::None;
+    let judgement = judge(&record);
+    assert!(judgement.comparisons.iter().all(|comparison| comparison.not_ranked.is_some()));
+    assert_eq!(judgement.gates[0].outcome, GateOutcome::NotJudged);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.caveats.iter().any(|caveat| caveat.contains("not ranked")));
+}
+
+#[test]
+fn an_absolute_gate_needs_no_baseline() {
+    let gate = serde_json::json!([{ "arm": "old", "metric": "LatencyP99Micros", "atMost": 50 }]);
+    let mut record = record(1.0, gate);
+    record.spec.arms.remove(1);
+    record.arms.remove(1);
+    record.arms[0].baseline = false;
+    record.trials.retain(|trial| trial.arm == "old");
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Regressed, "a latency of 100 µs is above 50: {}", judgement.message);
+}
+
+#[test]
+fn an_interrupted_run_is_invalid() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    record.aborted = Some("interrupted after 20 trials".into());
+    assert_eq!(judge(&record).verdict, Verdict::Invalid);
+}
+
+#[test]
+fn two_trials_have_no_interval() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    record.trials.truncate(4);
+    let judgement = judge(&record);
+    assert!(judgement.comparisons.is_empty());
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// A saved record judged again says the same.
+    #[test]
+    fn judgement_survives_saving(ratio in 0.5f64..2.0) {
+        let record = record(ratio, throughput_gate(9_000, "Fail"));
+        let again: RunRecord = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        prop_assert_eq!(judge(&record), judge(&again));
+    }
+
+    /// Naming the other arm the baseline turns every ratio over.
+    #[test]
+    fn swapping_the_baseline_inverts_ratios(ratio in 0.5f64..2.0) {
+        let forward = record(ratio, serde_json::json!([]));
+        let mut backward = forward.clone();
+        backward.arms[0].baseline = false;
+        backward.arms[1].baseline = true;
+        for (one, other) in judge(&forward).comparisons.iter().zip(&judge(&backward).comparisons) {
+            let product = one.ratio_basis_points as f64 * other.ratio_basis_points as f64 / 1e8;
+            prop_assert!((product - 1.0).abs() < 1e-3, "{:?} {:?}", one, other);
+        }
+    }
+}

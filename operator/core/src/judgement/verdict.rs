@@ -1,0 +1,110 @@
+//! Decides a run: first whether its numbers can be trusted at all, then whether there was anything to compare with, then
+//! what the gates say.
+
+use storebench_crds::benchmark_run::{Metric, OnInconclusive};
+use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
+
+use super::compare::baseline;
+use super::gate::Decided;
+use super::metric::more_is_better;
+use super::{Valid, available};
+use crate::record::{FailureCause, TrialRecord};
+
+/// The verdict and its reason in one line.
+pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided]) -> (Verdict, String) {
+    let record = valid.record;
+    if let Some(message) = invalid(valid) {
+        return (Verdict::Invalid, message);
+    }
+    let failed = |outcomes: &[GateOutcome]| {
+        let counts = |gate: &&Decided| {
+            outcomes.contains(&gate.result.outcome)
+                && (gate.result.outcome == GateOutcome::Missed || gate.on_inconclusive == OnInconclusive::Fail)
+        };
+        gates.iter().find(counts).map(|gate| format!("{}: found {}", gate.result.gate, gate.result.found))
+    };
+    if let Some(message) = failed(&[GateOutcome::Missed]) {
+        return (Verdict::Regressed, message);
+    }
+    if baseline(record).is_none() && (record.arms.len() > 1 || gates.is_empty()) {
+        let message = match record.arms.iter().find(|arm| arm.baseline).and_then(|arm| arm.unavailable.as_ref()) {
+            Some(unavailable) => format!("the baseline could not be started: {}", unavailable.reason),
+            None => "no arm has baseline: true, so nothing was compared".into(),
+        };
+        return (Verdict::NoBaseline, message);
+    }
+    if let Some(message) = failed(&[GateOutcome::Undecided, GateOutcome::NotJudged]) {
+        return (Verdict::Inconclusive, message);
+    }
+    (Verdict::Passed, passed(comparisons, gates))
+}
+
+/// Why no number of this record can be trusted; `None` where they can.
+fn invalid(valid: &Valid) -> Option<String> {
+    let record = valid.record;
+    if available(record).is_empty() {
+        let first = record.arms.iter().find_map(|arm| arm.unavailable.as_ref());
+        return Some(
+            first.map_or("there is no arm".into(), |why| format!("{}; install it with: {}", why.reason, why.install)),
+        );
+    }
+    let failures = |cause: FailureCause| {
+        let is = move |trial: &&TrialRecord| trial.failure.as_ref().is_some_and(|failure| failure.cause == cause);
+        record.trials.iter().filter(is)
+    };
+    let describe = |trial: &TrialRecord| {
+        let detail = trial.failure.as_ref().map_or("", |failure| failure.detail.as_str());
+        format!("{}, trial {}: {detail}", trial.arm, trial.index)
+    };
+    let causes =
+        [FailureCause::WrongAnswer, FailureCause::StoreFailed, FailureCause::OutOfReach, FailureCause::Platform];
+    if let Some(trial) = causes.into_iter().find_map(|cause| failures(cause).next()) {
+        return Some(describe(trial));
+    }
+    if let Some(reason) = &record.aborted {
+        return Some(reason.clone());
+    }
+    let mut voided: Vec<u32> = failures(FailureCause::Disturbed).map(|trial| trial.index).collect();
+    voided.dedup();
+    if voided.len() as u32 > record.spec.trials.retries {
+        let last = failures(FailureCause::Disturbed).next_back().map(describe).unwrap_or_default();
+        return Some(format!(
+            "{} trials were disturbed, more than trials.retries allows; the last: {last}",
+            voided.len()
+        ));
+    }
+    let valid_trials = record.trials.iter().any(|trial| trial.state == TrialState::Valid);
+    (!valid_trials || valid.indexes.is_empty()).then(|| "no trial was completed by every arm".into())
+}
+
+fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
+    let undecided: Vec<&str> = gates
+        .iter()
+        .filter(|gate| gate.result.outcome != GateOutcome::Met && gate.on_inconclusive == OnInconclusive::Warn)
+        .map(|gate| gate.result.gate.as_str())
+        .collect();
+    let finding = comparisons.iter().find(|comparison| comparison.metric == Metric::ThroughputPerSecond).map(in_words);
+    let judged = match gates.len() {
+        0 => "no gates, so nothing was judged".into(),
+        1 => "the gate was met".into(),
+        count => format!("all {count} gates were met"),
+    };
+    let undecided = (!undecided.is_empty()).then(|| format!("undecided: {}", undecided.join(", ")));
+    [Some(judged), undecided, finding].into_iter().flatten().collect::<Vec<String>>().join("; ")
+}
+
+/// A comparison in words: never faster or slower where the interval contains 1.
+fn in_words(comparison: &Comparison) -> String {
+    let ratio = |basis_points: u64| basis_points as f64 / 10_000.0;
+    let Comparison { arm, baseline, workload, .. } = comparison;
+    let (low, high) = (comparison.low_basis_points, comparison.high_basis_points);
+    let interval = format!("{:.2}× ({:.2}–{:.2})", ratio(comparison.ratio_basis_points), ratio(low), ratio(high));
+    let what = if more_is_better(comparison.metric) { "throughput" } else { "cost" };
+    match &comparison.not_ranked {
+        Some(reason) => format!("{workload}: {arm} has {interval} the {what} of {baseline}, not ranked ({reason})"),
+        None if low <= 10_000 && high >= 10_000 => {
+            format!("{workload}: no difference between {arm} and {baseline} beyond noise, {what} {interval}")
+        }
+        None => format!("{workload}: {arm} has {interval} the {what} of {baseline}"),
+    }
+}

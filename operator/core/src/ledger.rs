@@ -1,0 +1,207 @@
+//! What to run next, from what has run: the whole state of a run is its list of trials.
+//!
+//! Because nothing else is remembered, a driver that is killed at any instant resumes at the next trial and measures
+//! nothing twice.
+
+use std::ops::Not as _;
+
+use storebench_crds::benchmark_run::BenchmarkRunSpec;
+use storebench_crds::status::TrialState;
+
+use crate::record::{FailureCause, TrialRecord};
+use crate::schedule::trial_order;
+use crate::statistics::{Decision, StopRule};
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Run this arm in this trial.
+    Run {
+        /// The trial's index.
+        index: u32,
+        /// The arm's name.
+        arm: String,
+    },
+    /// Nothing: the run is over.
+    Finished,
+}
+
+/// What to run next. `arms` are the names of the arms that are available, in the spec's order; `half_widths` gives those
+/// of the watched intervals, in basis points, and is asked from `trials.min` on.
+pub fn next(
+    spec: &BenchmarkRunSpec,
+    arms: &[&str],
+    trials: &[TrialRecord],
+    half_widths: impl FnOnce() -> Vec<f64>,
+) -> Next {
+    if arms.is_empty() || trials.iter().any(is_fatal) {
+        return Next::Finished;
+    }
+    let mut voided = 0;
+    let mut complete = 0;
+    for index in 0.. {
+        let of_index = || trials.iter().filter(|trial| trial.index == index);
+        if of_index().any(|trial| trial.state == TrialState::Invalid) {
+            voided += 1;
+            if voided > spec.trials.retries {
+                return Next::Finished;
+            }
+            continue;
+        }
+        let has_run = |arm: &str| of_index().any(|trial| trial.arm == arm);
+        let order = trial_order(arms.len(), index, spec.trials.seed);
+        if let Some(arm) = order.into_iter().map(|position| arms[position]).find(|arm| !has_run(arm)) {
+            // Between two trials is the moment to stop; never between the arms of one.
+            let between = of_index().next().is_none();
+            let finished = between && is_enough(spec, complete, half_widths);
+            return if finished { Next::Finished } else { Next::Run { index, arm: arm.into() } };
+        }
+        complete += 1;
+    }
+    Next::Finished
+}
+
+fn is_enough(spec: &BenchmarkRunSpec, complete: u32, half_widths: impl FnOnce() -> Vec<f64>) -> bool {
+    let trials = &spec.trials;
+    if complete < trials.min {
+        return false;
+    }
+    let rule = StopRule::new(trials.min, trials.max, f64::from(trials.target_interval_basis_points));
+    // The schema keeps the three numbers within the rule's bounds; were they not, no trial could be added in good faith.
+    rule.is_ok_and(|rule| rule.decide(complete, &half_widths()) == Decision::Continue).not()
+}
+
+/// Whether a failure ends the run: all do but disturbances from outside, which a repetition may not see.
+fn is_fatal(trial: &TrialRecord) -> bool {
+    trial.state == TrialState::Invalid
+        && trial.failure.as_ref().is_none_or(|failure| failure.cause != FailureCause::Disturbed)
+}
+
+/// The indexes in which every one of these arms has a valid trial: the pairs that may be compared.
+pub fn complete_indexes(arms: &[&str], trials: &[TrialRecord]) -> Vec<u32> {
+    let mut indexes: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    let is_valid = |index: u32, arm: &str| {
+        trials.iter().any(|trial| trial.index == index && trial.arm == arm && trial.state == TrialState::Valid)
+    };
+    indexes.retain(|index| arms.iter().all(|arm| is_valid(*index, arm)));
+    indexes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::TrialFailure;
+    use proptest::prelude::*;
+    use storebench_crds::benchmark_run::BenchmarkRunSpec;
+
+    fn spec(min: u32, max: u32, retries: u32) -> BenchmarkRunSpec {
+        serde_json::from_value(serde_json::json!({
+            "arms": [],
+            "workloads": [],
+            "trials": { "min": min, "max": max, "retries": retries, "seed": 7 },
+        }))
+        .unwrap()
+    }
+
+    fn trial(index: u32, arm: &str, cause: Option<FailureCause>) -> TrialRecord {
+        TrialRecord {
+            index,
+            arm: arm.into(),
+            state: if cause.is_some() { TrialState::Invalid } else { TrialState::Valid },
+            failure: cause.map(|cause| TrialFailure { cause, detail: "a cause".into() }),
+            started_millis: 0,
+            duration_millis: 0,
+            workloads: Vec::new(),
+            footprint: None,
+            idle: None,
+            disk_bytes: None,
+        }
+    }
+
+    /// Runs to the end; `fate` decides what becomes of each trial, `widths` how wide the intervals stay.
+    fn run(
+        spec: &BenchmarkRunSpec,
+        arms: &[&str],
+        fate: impl Fn(u32, &str) -> Option<FailureCause>,
+        width: f64,
+    ) -> Vec<TrialRecord> {
+        let mut trials = Vec::new();
+        while let Next::Run { index, arm } = next(spec, arms, &trials, || vec![width]) {
+            assert!(trials.len() < 10_000, "the run does not end");
+            trials.push(trial(index, &arm, fate(index, &arm)));
+        }
+        trials
+    }
+
+    #[test]
+    fn every_arm_runs_max_times_while_intervals_are_wide() {
+        let trials = run(&spec(3, 7, 0), &["a", "b", "c"], |_, _| None, f64::INFINITY);
+        for arm in ["a", "b", "c"] {
+            assert_eq!(trials.iter().filter(|trial| trial.arm == arm).count(), 7);
+        }
+    }
+
+    #[test]
+    fn stops_at_min_when_intervals_are_narrow() {
+        assert_eq!(run(&spec(4, 9, 0), &["a", "b"], |_, _| None, 0.0).len(), 8);
+    }
+
+    #[test]
+    fn a_store_that_fails_ends_the_run_at_once() {
+        for cause in
+            [FailureCause::WrongAnswer, FailureCause::StoreFailed, FailureCause::OutOfReach, FailureCause::Platform]
+        {
+            let trials = run(&spec(4, 9, 2), &["a", "b"], |index, _| (index == 1).then_some(cause), 0.0);
+            assert_eq!(trials.iter().filter(|trial| trial.failure.is_some()).count(), 1, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_disturbed_trial_is_repeated_under_a_new_index() {
+        let disturbed = |index: u32, arm: &str| (index == 2 && arm == "a").then_some(FailureCause::Disturbed);
+        let trials = run(&spec(4, 4, 1), &["a", "b"], disturbed, 0.0);
+        assert_eq!(complete_indexes(&["a", "b"], &trials), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn too_many_disturbances_end_the_run() {
+        let trials = run(&spec(4, 9, 2), &["a", "b"], |_, _| Some(FailureCause::Disturbed), 0.0);
+        assert_eq!(trials.len(), 3, "one trial voids its index; the third exceeds two retries");
+    }
+
+    proptest! {
+        /// A driver that is killed and resumes from its record does what one that lived would have done.
+        #[test]
+        fn nothing_but_the_record_matters(seed in any::<u64>(), cut in 0usize..20, arms in 1usize..4) {
+            let mut spec = spec(3, 5, 2);
+            spec.trials.seed = seed;
+            let arms = &["a", "b", "c"][..arms];
+            let fate = |index: u32, arm: &str| (index == 1 && arm == "a").then_some(FailureCause::Disturbed);
+            let whole = run(&spec, arms, fate, f64::INFINITY);
+            let resumed_from = &whole[..cut.min(whole.len())];
+            let following = next(&spec, arms, resumed_from, || vec![f64::INFINITY]);
+            match whole.get(resumed_from.len()) {
+                Some(trial) => prop_assert_eq!(following, Next::Run { index: trial.index, arm: trial.arm.clone() }),
+                None => prop_assert_eq!(following, Next::Finished),
+            }
+        }
+
+        /// No pair of an arm and an index is ever measured twice.
+        #[test]
+        fn nothing_is_measured_twice(seed in any::<u64>(), voided in prop::collection::vec(any::<bool>(), 12)) {
+            let mut spec = spec(3, 6, 3);
+            spec.trials.seed = seed;
+            let fate = |index: u32, arm: &str| {
+                (arm == "b" && voided.get(index as usize).copied().unwrap_or(false)).then_some(FailureCause::Disturbed)
+            };
+            let trials = run(&spec, &["a", "b"], fate, f64::INFINITY);
+            let mut pairs: Vec<_> = trials.iter().map(|trial| (trial.index, trial.arm.clone())).collect();
+            pairs.sort();
+            let count = pairs.len();
+            pairs.dedup();
+            prop_assert_eq!(pairs.len(), count);
+        }
+    }
+}

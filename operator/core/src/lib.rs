@@ -1,0 +1,15 @@
+//! The judgement of storebench: engines, trial schedule, statistics, verdicts, reports.
+//!
+//! Pure: no I/O, no clock, no randomness but a given seed, no Kubernetes client. Both drivers, the operator and the
+//! embedded run, feed the same functions here, so that a number means the same wherever it was measured.
+
+pub mod engine;
+pub mod input;
+pub mod judgement;
+pub mod ledger;
+pub mod record;
+pub mod report;
+pub mod schedule;
+pub mod statistics;
+pub mod status;
+pub mod validate;

@@ -1,0 +1,197 @@
+//! The raw record of a run: what was asked, what ran, what each trial measured. Drivers fill it; nothing here is judged.
+//!
+//! A record is all that [`crate::judgement`] needs, so that a saved record can be judged again, anywhere, with the same
+//! result.
+
+use serde::{Deserialize, Serialize};
+use storebench_crds::benchmark_run::BenchmarkRunSpec;
+use storebench_crds::job::{LatencyKind, LoaderAudit, WorkloadSummary};
+use storebench_crds::status::{Fingerprint, TrialState};
+use storebench_crds::storage_service::{Durability, EngineKind, Footprint};
+
+/// Everything that one run asked and measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// Version of this format; readers refuse a newer one.
+    pub record_version: u32,
+    /// The run's name.
+    pub name: String,
+    /// The version of storebench that ran it.
+    pub storebench_version: String,
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    /// How long it took, milliseconds.
+    pub duration_millis: u64,
+    /// Where it ran: `Embedded` or `Kubernetes`.
+    pub driver: Driver,
+    /// What was asked.
+    pub spec: BenchmarkRunSpec,
+    /// The arms as they were realised, in the spec's order.
+    pub arms: Vec<ArmRecord>,
+    /// Every trial of every arm, in the order they ran.
+    pub trials: Vec<TrialRecord>,
+    /// Where it ran.
+    pub fingerprint: Fingerprint,
+    /// What a reader must know before believing a number, found by the driver.
+    pub caveats: Vec<String>,
+    /// Why the run ended before its schedule did, such as `interrupted`. Absent: it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
+}
+
+/// The current [`RunRecord::record_version`].
+pub const RECORD_VERSION: u32 = 1;
+
+/// What realised the plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Driver {
+    /// Child processes on loopback.
+    Embedded,
+    /// Pods.
+    Kubernetes,
+}
+
+/// One arm as it was realised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArmRecord {
+    /// The arm's name.
+    pub name: String,
+    /// Whether the others are compared with it.
+    pub baseline: bool,
+    /// The StorageService's name.
+    pub service: String,
+    /// The store.
+    pub engine: EngineKind,
+    /// The version as the server reported it; absent until it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// The engine's own settings that give this durability, such as `appendonly yes, appendfsync always`.
+    pub durability_setting: String,
+    /// Members.
+    pub replicas: u32,
+    /// The first member's command line, with directories and ports as they were in the last trial.
+    pub command: Vec<String>,
+    /// Why the arm could not be started here. Absent: it could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<Unavailable>,
+}
+
+/// Why an arm could not be started here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unavailable {
+    /// What is missing.
+    pub reason: String,
+    /// The exact command that would install it.
+    pub install: String,
+}
+
+/// One trial of one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrialRecord {
+    /// Counts from 0; every arm runs once in each.
+    pub index: u32,
+    /// The arm's name.
+    pub arm: String,
+    /// What became of it.
+    pub state: TrialState,
+    /// Why it is not valid, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<TrialFailure>,
+    /// When it began, milliseconds after the run did.
+    pub started_millis: u64,
+    /// How long it took, start-up included, milliseconds.
+    pub duration_millis: u64,
+    /// What was measured, for each workload that ran to its end.
+    pub workloads: Vec<WorkloadMeasurement>,
+    /// What the idle store cost. Absent where it never answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
+    /// What the store used between its first answer and the first workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Usage>,
+    /// Space taken on disk after the last workload, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+/// Why a trial is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrialFailure {
+    /// Whose doing it was, which decides whether the trial may be repeated.
+    pub cause: FailureCause,
+    /// What happened, in one line.
+    pub detail: String,
+}
+
+/// Whose doing a failure was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FailureCause {
+    /// The store answered wrongly.
+    WrongAnswer,
+    /// The store failed, or never became ready.
+    StoreFailed,
+    /// What was asked cannot be done here, such as a rate out of reach.
+    OutOfReach,
+    /// Something outside the store disturbed the measurement; a repetition may fare better.
+    Disturbed,
+    /// The platform itself failed, or was interrupted.
+    Platform,
+}
+
+/// What one workload of one trial measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadMeasurement {
+    /// What the loader measured.
+    pub summary: WorkloadSummary,
+    /// The loader's account of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<LoaderAudit>,
+    /// What the store used during the measured phase, all members together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Latency histograms, encoded as in [`storebench_crds::job::JobLine::Histogram`].
+    pub histograms: Vec<EncodedHistogram>,
+}
+
+/// A latency histogram, HDR V2, deflated, base64; nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EncodedHistogram {
+    /// What it is a histogram of.
+    pub latency: LatencyKind,
+    /// The encoded histogram.
+    pub data: String,
+}
+
+/// What a store used over a span of time, all its processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Length of the span, nanoseconds.
+    pub elapsed_nanos: u64,
+    /// Processor time, user and system, nanoseconds.
+    pub cpu_nanos: u64,
+    /// Largest processor use over a sampling interval, thousandths of a core.
+    pub cpu_peak_millicores: u64,
+    /// Resident memory, average over samples, bytes.
+    pub rss_average_bytes: u64,
+    /// Resident memory, largest sample, bytes.
+    pub rss_peak_bytes: u64,
+    /// Proportional set size (shared pages divided among their users), largest sample, bytes.
+    pub pss_peak_bytes: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
+    #[serde(default)]
+    pub machine_cpu_nanos: u64,
+}

@@ -1,0 +1,261 @@
+//! The report as one HTML file: no script, nothing fetched, light and dark, readable on a phone.
+//!
+//! A policy in the page's head forbids what the page does not need, so that text that slipped through [`escape`] could
+//! still load or run nothing.
+
+mod axes;
+mod bars;
+mod canvas;
+mod curves;
+mod escape;
+mod forest;
+mod palette;
+mod parts;
+mod scale;
+mod scatter;
+
+use storebench_crds::benchmark_run::Metric;
+use storebench_crds::status::Verdict;
+use storebench_crds::workload::Workload;
+
+use super::Report;
+use super::{describe, ledger, lookup, measures, resources, wording};
+use escape::{escape, escape_block};
+use parts::{compact_table, details, figure, list, section, table, wrapping_table};
+
+/// Why a report could not be rendered as HTML.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A chart could not be drawn.
+    #[error("the chart `{chart}` could not be drawn: {reason}")]
+    Chart {
+        /// Its title.
+        chart: String,
+        /// What plotters said.
+        reason: String,
+    },
+    /// The record holds a histogram that cannot be read.
+    #[error(
+        "the latency histogram of {arm}, {workload}, trial {trial} cannot be read, so the record is damaged: {reason}"
+    )]
+    Histogram {
+        /// The workload's name.
+        workload: String,
+        /// The arm's name.
+        arm: String,
+        /// The trial's index.
+        trial: u32,
+        /// What the decoder said.
+        reason: String,
+    },
+    /// The run's spec could not be written as YAML.
+    #[error("the run's spec could not be written as YAML: {0}")]
+    Spec(String),
+}
+
+const STYLE: &str = include_str!("page.css");
+
+/// Renders a report as a single HTML file.
+///
+/// # Errors
+/// [`RenderError::Histogram`] if the record is damaged; the others only if plotters or the YAML writer fails.
+pub fn html(report: &Report) -> Result<String, RenderError> {
+    let mut body = summary(report)?;
+    body.push_str(&caveats(report));
+    for (number, workload) in report.record.spec.workloads.iter().enumerate() {
+        body.push_str(&workload_section(report, number, workload)?);
+    }
+    if let Some(gates) = ledger::gates(report) {
+        body.push_str(&section("gates", "Gates", &wrapping_table("Gates", &gates)));
+    }
+    if let Some(resources) = resources::table(report) {
+        body.push_str(&section("resources", "Resources", &compact_table("Resources", &resources)));
+    }
+    body.push_str(&trials(report));
+    body.push_str(&arms(report));
+    body.push_str(&fingerprint(report));
+    body.push_str(&spec(report)?);
+    body.push_str(&section("guide", "How to read this", &list("plain", &describe::reading_guide(report))));
+    let (_, word, _) = wording::verdict(report.judgement.verdict);
+    let head = head(report);
+    let (name, style, marks) = (escape(&report.record.name), palette::style_rules(), palette::mark_symbols());
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"storebench\">\n\
+         <title>{name}: {word} · storebench</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
+         <body>\n{marks}\n{head}<main>\n{body}</main>\n</body>\n</html>\n"
+    ))
+}
+
+fn head(report: &Report) -> String {
+    let judgement = &report.judgement;
+    let (sign, word, tone) = wording::verdict(judgement.verdict);
+    let class = parts::tone_class(tone);
+    let name = escape(&report.record.name);
+    let (message, warning) = describe::message(report);
+    let mut message = format!("<p class=\"message\">{}</p>\n", escape(&message));
+    if let Some(warning) = warning {
+        message.push_str(&format!("<p class=\"meaning\">{warning}</p>\n"));
+    }
+    let circumstances = parts::list("circumstances", &describe::circumstances(report));
+    let mut text = format!(
+        "<header>\n<p class=\"brand\">storebench report</p>\n<div class=\"verdict tone-{class}\">\n\
+         <p class=\"word\"><span class=\"sign\" aria-hidden=\"true\">{sign}</span>{word}</p>\n<h1>{name}</h1>\n\
+         {message}{circumstances}</div>\n"
+    );
+    if let Some(reason) = &report.record.aborted {
+        let reason = escape(reason);
+        text.push_str(&parts::callout(&format!("<p>The run ended before its schedule did: {reason}</p>")));
+    }
+    for arm in &report.record.arms {
+        if let Some(unavailable) = &arm.unavailable {
+            let (name, reason) = (escape(&arm.name), escape(&unavailable.reason));
+            let install = escape(&unavailable.install);
+            text.push_str(&parts::callout(&format!(
+                "<p><strong>{name}</strong> was not measured: {reason}. To install it:</p>\n<pre class=\"command\"><code>{install}</code></pre>"
+            )));
+        }
+    }
+    text.push_str(&navigation(report));
+    text.push_str("</header>\n");
+    text
+}
+
+fn navigation(report: &Report) -> String {
+    let mut links = Vec::new();
+    if has_summary(report) && lookup::baseline(report).is_some() {
+        links.push("<a href=\"#summary\">Summary</a>".to_owned());
+    }
+    if !report.judgement.caveats.is_empty() {
+        links.push(format!("<a href=\"#caveats\">Caveats ({})</a>", report.judgement.caveats.len()));
+    }
+    let workloads = report.record.spec.workloads.iter().enumerate();
+    links.extend(
+        workloads.map(|(number, workload)| format!("<a href=\"#workload-{number}\">{}</a>", escape(&workload.name))),
+    );
+    if !report.judgement.gates.is_empty() {
+        links.push("<a href=\"#gates\">Gates</a>".to_owned());
+    }
+    links.extend(
+        [("resources", "Resources"), ("trials", "Trials"), ("arms", "Arms"), ("fingerprint", "Fingerprint")]
+            .map(|(id, title)| format!("<a href=\"#{id}\">{title}</a>")),
+    );
+    format!("<nav aria-label=\"Sections\"><ul><li>{}</li></ul></nav>\n", links.join("</li><li>"))
+}
+
+/// The ratios of all workloads at a glance. Nothing for an invalid run: there is nothing to see at a glance.
+fn summary(report: &Report) -> Result<String, RenderError> {
+    let Some(baseline) = lookup::baseline(report).filter(|_| has_summary(report)) else { return Ok(String::new()) };
+    let mut figures = String::new();
+    for metric in [Metric::ThroughputPerSecond, Metric::LatencyP99Micros, Metric::CpuNanosPerOperation] {
+        if let Some(chart) = forest::chart(report, metric)? {
+            let title = parts::capitalised(wording::metric(metric));
+            let mut compared = report.judgement.comparisons.iter().filter(|compared| compared.metric == metric);
+            let explanation = match compared.any(|compared| compared.not_ranked.is_some()) {
+                true => "ratio to the baseline, 95 % interval, logarithmic; ✕ may not be ranked",
+                false => "ratio to the baseline, 95 % interval, logarithmic",
+            };
+            figures.push_str(&figure(&title, explanation, &chart));
+        }
+    }
+    let title = format!("Compared with {}", baseline.name);
+    Ok(section("summary", &title, &format!("<div class=\"charts\">\n{figures}</div>\n")))
+}
+
+fn has_summary(report: &Report) -> bool {
+    !report.judgement.comparisons.is_empty() && report.judgement.verdict != Verdict::Invalid
+}
+
+fn caveats(report: &Report) -> String {
+    match report.judgement.caveats.as_slice() {
+        [] => String::new(),
+        caveats => section("caveats", "Before you believe a number", &list("plain", caveats)),
+    }
+}
+
+fn workload_section(report: &Report, number: usize, workload: &Workload) -> Result<String, RenderError> {
+    let asked = format!("{} · {}", describe::request(workload), describe::load(&workload.load));
+    let mut body = format!("<p class=\"asked\">{}</p>\n", escape(&asked));
+    let latency = if lookup::is_open_loop(workload) {
+        "solid: intended, from the instant a request was due; dashed: service, from its send"
+    } else {
+        "over all requests of all valid trials; both axes logarithmic"
+    };
+    let figures = [
+        ("Throughput", "median over trials, 95 % interval", bars::chart(report, &workload.name)?),
+        ("Latency percentiles", latency, curves::chart(report, workload)?),
+        (
+            "Trials in the order they ran",
+            "one mark for each, ✕ an invalid one; the axis need not begin at 0",
+            scatter::chart(report, &workload.name)?,
+        ),
+    ];
+    let figures: String = figures
+        .into_iter()
+        .filter_map(|(title, explanation, chart)| Some(figure(title, explanation, &chart?)))
+        .collect();
+    if !figures.is_empty() {
+        body.push_str(&format!("<div class=\"charts\">\n{figures}</div>\n"));
+    }
+    let name = &workload.name;
+    body.push_str(&table(&format!("{name}: results"), &measures::results(report, workload)));
+    if let Some(comparisons) = measures::comparisons(report, workload) {
+        body.push_str(&table(&format!("{name}: comparisons"), &comparisons));
+    }
+    body.push_str(&list("plain notes", &measures::notes(report, workload)));
+    if let Some(all) = measures::comparisons_in_full(report, workload) {
+        body.push_str(&details("Every metric compared", &table(&format!("{name}: every metric"), &all)));
+    }
+    Ok(section(&format!("workload-{number}"), name, &body))
+}
+
+fn trials(report: &Report) -> String {
+    let mut statements = ledger::trials_summary(report);
+    statements.extend(ledger::lost_trials(report).into_iter().map(|(which, why)| format!("✗ {which}: {why}")));
+    let mut body = list("plain", &statements);
+    body.push_str(&details("Every trial", &wrapping_table("Every trial", &ledger::trials(report))));
+    section("trials", "Trials", &body)
+}
+
+fn arms(report: &Report) -> String {
+    let mut body = table("Arms", &ledger::arms(report));
+    let commands: String = report
+        .record
+        .arms
+        .iter()
+        .filter(|arm| !arm.command.is_empty())
+        .map(|arm| {
+            let (name, command) = (escape(&arm.name), escape(&ledger::command_line(arm)));
+            format!("<h3>{name}</h3>\n<pre class=\"command\"><code>{command}</code></pre>\n")
+        })
+        .collect();
+    if !commands.is_empty() {
+        body.push_str(&details("Command lines", &commands));
+    }
+    section("arms", "Arms", &body)
+}
+
+fn fingerprint(report: &Report) -> String {
+    let fingerprint = &report.record.fingerprint;
+    let facts: String = fingerprint
+        .facts
+        .iter()
+        .map(|(name, fact)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(fact)))
+        .collect();
+    let hash = escape(&fingerprint.hash);
+    let body = format!(
+        "<p>Runs with another hash than <code>{hash}</code> were not measured under the same conditions.</p>\n<dl>\n{facts}</dl>\n"
+    );
+    section("fingerprint", "Fingerprint", &body)
+}
+
+fn spec(report: &Report) -> Result<String, RenderError> {
+    let yaml = serde_yaml::to_string(&report.record.spec).map_err(|error| RenderError::Spec(error.to_string()))?;
+    let body = details("The run's spec as YAML", &format!("<pre><code>{}</code></pre>\n", escape_block(&yaml)));
+    Ok(section("spec", "What was asked", &body))
+}
+
+#[cfg(test)]
+mod tests;

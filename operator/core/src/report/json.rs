@@ -1,0 +1,116 @@
+//! The report as JSON: complete, so that it can be judged and rendered again elsewhere.
+
+use serde::Deserialize;
+
+use super::Report;
+use crate::record::RECORD_VERSION;
+
+/// Why a report could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// The report could not be written.
+    #[error("the report could not be written as JSON: {0}")]
+    Write(#[source] serde_json::Error),
+    /// Not JSON, or JSON of something else: names the line, the column and what is wrong there.
+    #[error("this is not a storebench report in JSON: {0}")]
+    NotAReport(#[source] serde_json::Error),
+    /// Written by a newer storebench, whose fields might mean something else.
+    #[error(
+        "this report has recordVersion {found}, and this storebench reads up to {RECORD_VERSION}: use storebench {written_by} or newer"
+    )]
+    Newer {
+        /// The report's version.
+        found: u32,
+        /// The version of storebench that wrote it.
+        written_by: String,
+    },
+}
+
+/// Just enough of a report to know whether the rest can be understood.
+#[derive(Deserialize)]
+struct Probe {
+    record: ProbeRecord,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProbeRecord {
+    record_version: u32,
+    #[serde(default)]
+    storebench_version: String,
+}
+
+/// Writes a report as indented JSON, with a line end.
+///
+/// # Errors
+/// [`JsonError::Write`], which no report that this crate can build provokes.
+pub fn json(report: &Report) -> Result<String, JsonError> {
+    let mut text = serde_json::to_string_pretty(report).map_err(JsonError::Write)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Reads what [`json`] wrote.
+///
+/// # Errors
+/// [`JsonError::NotAReport`] for anything else, [`JsonError::Newer`] for a report of a newer format.
+pub fn from_json(text: &str) -> Result<Report, JsonError> {
+    let probe: Probe = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
+    if probe.record.record_version > RECORD_VERSION {
+        let ProbeRecord { record_version: found, storebench_version: written_by } = probe.record;
+        return Err(JsonError::Newer { found, written_by });
+    }
+    serde_json::from_str(text).map_err(JsonError::NotAReport)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_fixture_survives() {
+        for (name, report) in fixture::all() {
+            let text = json(&report).unwrap();
+            assert_eq!(from_json(&text).unwrap(), report, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_even_if_it_is_otherwise_unreadable() {
+        let text = r#"{"record": {"recordVersion": 2, "storebenchVersion": "0.9.0", "trials": "elsewhere"}}"#;
+        let error = from_json(text).unwrap_err().to_string();
+        assert!(error.contains("recordVersion 2") && error.contains("0.9.0"), "{error}");
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_where() {
+        for (text, expected) in [
+            ("", "EOF"),
+            ("{}", "missing field `record`"),
+            (r#"{"record": {}}"#, "missing field `recordVersion`"),
+            (r#"{"record": {"recordVersion": 1}}"#, "missing field `name`"),
+        ] {
+            let error = from_json(text).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("line"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_and_any_number_survives(name in any::<String>(), caveats in prop::collection::vec(any::<String>(), 0..4), number in any::<u64>()) {
+            let mut report = fixture::two_arms();
+            report.record.name = name;
+            report.judgement.caveats = caveats;
+            report.judgement.results[0].throughput_milli = number;
+            report.record.trials[0].started_millis = number;
+            prop_assert_eq!(from_json(&json(&report).unwrap()).unwrap(), report);
+        }
+
+        #[test]
+        fn arbitrary_input_is_refused_not_fatal(text in any::<String>()) {
+            prop_assert!(from_json(&text).is_err());
+        }
+    }
+}

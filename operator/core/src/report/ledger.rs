@@ -1,0 +1,149 @@
+//! The books of a run: gates and their outcomes, the arms as they were realised, which trials counted and which did not.
+
+use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::status::TrialState;
+
+use super::Report;
+use super::lookup::{self, api_word};
+use super::table::{Cell, Column, Table, Tone};
+use super::units;
+use super::wording;
+use crate::record::{ArmRecord, TrialRecord};
+
+/// Gates and their outcomes. `None`: there were none.
+pub(super) fn gates(report: &Report) -> Option<Table> {
+    if report.judgement.gates.is_empty() {
+        return None;
+    }
+    let columns = vec![Column::words("outcome"), Column::words("gate"), Column::words("found")];
+    let rows = report.judgement.gates.iter().map(|gate| {
+        let (sign, word, tone) = wording::gate_outcome(gate.outcome);
+        vec![Cell::toned(format!("{sign} {word}"), tone), Cell::plain(&gate.gate), Cell::plain(&gate.found)]
+    });
+    Some(Table { rows: rows.collect(), columns })
+}
+
+/// What an arm is: version, role, members, durability with the engine's own setting; in parts.
+pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
+    let version = arm.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+    let mut facts = vec![format!("{}{version}", api_word(&arm.engine))];
+    if arm.baseline {
+        facts.push("baseline".to_owned());
+    }
+    facts.push(if arm.replicas == 1 { "1 member".to_owned() } else { format!("{} members", arm.replicas) });
+    facts.push(durability(arm));
+    facts
+}
+
+/// An arm's durability with the engine's own setting, as `Fsync (appendonly yes, appendfsync always)`.
+pub(super) fn durability(arm: &ArmRecord) -> String {
+    let class = api_word(&arm.durability);
+    if arm.durability_setting.is_empty() { class } else { format!("{class} ({})", arm.durability_setting) }
+}
+
+/// An arm's command line as a shell takes it.
+pub(super) fn command_line(arm: &ArmRecord) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "_-./:=@%+,".contains(character);
+    let words = arm.command.iter().map(|word| {
+        let quoted = || format!("'{}'", word.replace('\'', r"'\''"));
+        if !word.is_empty() && word.chars().all(is_plain) { word.clone() } else { quoted() }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The arms as they were realised.
+pub(super) fn arms(report: &Report) -> Table {
+    let columns = ["arm", "service", "engine", "version", "members", "durability", "engine's setting", "valid trials"];
+    let columns = columns.into_iter().map(Column::words).collect();
+    let rows = report.record.arms.iter().enumerate().map(|(position, arm)| {
+        let name = if arm.baseline { format!("{} (baseline)", arm.name) } else { arm.name.clone() };
+        let trials = match &arm.unavailable {
+            Some(_) => Cell::toned("not measured", Tone::Warning),
+            None => Cell::plain(lookup::valid_trials(report, &arm.name).count().to_string()),
+        };
+        vec![
+            Cell::arm(&name, position),
+            Cell::plain(&arm.service),
+            Cell::plain(api_word(&arm.engine)),
+            Cell::or_absent(arm.version.clone()),
+            Cell::plain(arm.replicas.to_string()),
+            Cell::plain(api_word(&arm.durability)),
+            Cell::plain(&arm.durability_setting),
+            trials,
+        ]
+    });
+    Table { rows: rows.collect(), columns }
+}
+
+/// How many trials counted, and by what plan they ran, one statement each.
+pub(super) fn trials_summary(report: &Report) -> Vec<String> {
+    let record = &report.record;
+    let ran: Vec<&TrialRecord> = record.trials.iter().filter(|trial| trial.state != TrialState::Unavailable).collect();
+    let valid = ran.iter().filter(|trial| trial.state == TrialState::Valid).count();
+    let per_arm: Vec<String> = lookup::started_arms(report)
+        .map(|(_, arm)| format!("{} {}", arm.name, lookup::valid_trials(report, &arm.name).count()))
+        .collect();
+    let mut statements = vec![format!("{valid} of {} trials valid ({})", ran.len(), per_arm.join(", "))];
+    let plan = &record.spec.trials;
+    let isolation = match record.spec.isolation {
+        Isolation::Fresh => "a new, empty store for every trial",
+        Isolation::Shared => "one store per arm for the whole run",
+    };
+    let number = if plan.min == plan.max { plan.max.to_string() } else { format!("{} to {}", plan.min, plan.max) };
+    statements.push(format!("asked: {number} trials of every arm, interleaved from seed {}, {isolation}", plan.seed));
+    if let Some(reason) = &record.aborted {
+        statements.push(format!("the run ended before its schedule did: {reason}"));
+    }
+    statements
+}
+
+/// Every trial that did not count, and why.
+pub(super) fn lost_trials(report: &Report) -> Vec<(String, String)> {
+    report
+        .record
+        .trials
+        .iter()
+        .filter(|trial| matches!(trial.state, TrialState::Invalid | TrialState::Running))
+        .map(|trial| {
+            let why = match (&trial.failure, trial.state) {
+                (Some(failure), _) => format!("{}: {}", wording::failure_cause(failure.cause), failure.detail),
+                (None, TrialState::Running) => "still under way when the record was written".to_owned(),
+                (None, _) => "no reason was recorded".to_owned(),
+            };
+            (format!("trial {}, {}", trial.index, trial.arm), why)
+        })
+        .collect()
+}
+
+/// Every trial in the order they ran.
+pub(super) fn trials(report: &Report) -> Table {
+    let columns = vec![
+        Column::numbers("trial"),
+        Column::words("arm"),
+        Column::words("state"),
+        Column::numbers("began after"),
+        Column::numbers("took"),
+        Column::words("reason"),
+    ];
+    let position = |name: &str| report.record.arms.iter().position(|arm| arm.name == name);
+    let rows = report.record.trials.iter().map(|trial| {
+        let (state, tone) = match trial.state {
+            TrialState::Valid => ("valid", Tone::Plain),
+            TrialState::Invalid => ("invalid", Tone::Bad),
+            TrialState::Running => ("running", Tone::Warning),
+            TrialState::Unavailable => ("unavailable", Tone::Warning),
+        };
+        let reason = trial.failure.as_ref();
+        vec![
+            Cell::plain(trial.index.to_string()),
+            Cell { arm_mark: position(&trial.arm), ..Cell::toned(&trial.arm, Tone::Strong) },
+            Cell::toned(state, tone),
+            Cell::plain(units::run_duration(trial.started_millis)),
+            Cell::plain(units::run_duration(trial.duration_millis)),
+            Cell::plain(reason.map_or_else(String::new, |reason| {
+                format!("{}: {}", wording::failure_cause(reason.cause), reason.detail)
+            })),
+        ]
+    });
+    Table { rows: rows.collect(), columns }
+}

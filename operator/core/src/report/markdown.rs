@@ -1,0 +1,225 @@
+//! The report as Markdown (GitHub's flavour), for pull requests, issues and job summaries.
+
+use super::Report;
+use super::describe;
+use super::ledger;
+use super::measures;
+use super::resources;
+use super::safe_line::safe_line;
+use super::table::{Align, Cell, Column, SUBORDINATE, Table, Tone};
+use super::wording;
+
+/// GitHub's column of text is narrow: columns that are more dispensable than this are left to the other renderings.
+const DISPENSABLE_SHOWN: u8 = 2;
+
+/// Renders a report as Markdown.
+pub fn markdown(report: &Report) -> String {
+    let mut page = Page::default();
+    page.head(report);
+    page.workloads(report);
+    if let Some(table) = ledger::gates(report) {
+        page.heading(3, "Gates");
+        page.table(&table);
+    }
+    if let Some(table) = resources::table(report) {
+        page.heading(3, "Resources");
+        page.table(&table);
+    }
+    if !report.judgement.caveats.is_empty() {
+        page.heading(3, "Before you believe a number");
+        page.list(&report.judgement.caveats);
+    }
+    page.trials(report);
+    page.arms(report);
+    page.fingerprint(report);
+    let guide: Vec<String> = describe::reading_guide(report).iter().map(|part| format!("- {}", escape(part))).collect();
+    page.details("How to read this", &guide.join("\n"));
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn paragraph(&mut self, markup: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(markup);
+        self.text.push('\n');
+    }
+
+    fn heading(&mut self, level: usize, title: &str) {
+        self.paragraph(&format!("{} {}", "#".repeat(level), escape(title)));
+    }
+
+    /// What is folded away until it is asked for.
+    fn details(&mut self, title: &str, markup: &str) {
+        self.paragraph(&format!("<details><summary>{title}</summary>\n\n{markup}\n\n</details>"));
+    }
+
+    fn list<T: AsRef<str>>(&mut self, items: &[T]) {
+        let lines: Vec<String> = items.iter().map(|item| format!("- {}", escape(item.as_ref()))).collect();
+        if !lines.is_empty() {
+            self.paragraph(&lines.join("\n"));
+        }
+    }
+
+    fn table(&mut self, table: &Table) {
+        let shown = |column: &&Column| column.dispensable <= DISPENSABLE_SHOWN;
+        let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+        let columns: Vec<&Column> = table.columns.iter().filter(shown).collect();
+        let mut lines = vec![row(columns.iter().map(|column| bound(escape(&column.title), column.align)).collect())];
+        let dashes = columns.iter().map(|column| match column.align {
+            Align::Left => "---".to_owned(),
+            Align::Right => "---:".to_owned(),
+        });
+        lines.push(row(dashes.collect()));
+        for cells in &table.rows {
+            let cells = cells.iter().zip(&table.columns).filter(|(_, column)| shown(column));
+            lines.push(row(cells.map(|(found, column)| bound(cell(found), column.align)).collect()));
+        }
+        self.paragraph(&lines.join("\n"));
+    }
+
+    fn head(&mut self, report: &Report) {
+        let (sign, word, _) = wording::verdict(report.judgement.verdict);
+        self.heading(2, &format!("{sign} {word}: {}", report.record.name));
+        let (message, warning) = describe::message(report);
+        self.paragraph(&format!("**{}**", escape(&message)));
+        if let Some(warning) = warning {
+            self.paragraph(warning);
+        }
+        self.paragraph(&escape(&describe::circumstances(report).join(" · ")));
+        if let Some(reason) = &report.record.aborted {
+            self.paragraph(&format!("The run ended before its schedule did: {}", escape(reason)));
+        }
+        for arm in &report.record.arms {
+            if let Some(unavailable) = &arm.unavailable {
+                let (name, reason) = (escape(&arm.name), escape(&unavailable.reason));
+                let install = code(&unavailable.install);
+                self.paragraph(&format!("**{name}** was not measured: {reason}. To install it: {install}"));
+            }
+        }
+    }
+
+    fn workloads(&mut self, report: &Report) {
+        for workload in &report.record.spec.workloads {
+            self.heading(3, &workload.name);
+            let asked = format!("{} · {}", describe::request(workload), describe::load(&workload.load));
+            self.paragraph(&escape(&asked));
+            self.table(&measures::results(report, workload));
+            if let Some(table) = measures::comparisons(report, workload) {
+                self.table(&table);
+            }
+            self.list(&measures::notes(report, workload));
+        }
+    }
+
+    fn trials(&mut self, report: &Report) {
+        self.heading(3, "Trials");
+        let mut statements = ledger::trials_summary(report);
+        statements.extend(ledger::lost_trials(report).into_iter().map(|(which, why)| format!("{which}: {why}")));
+        self.list(&statements);
+    }
+
+    fn arms(&mut self, report: &Report) {
+        self.heading(3, "Arms");
+        self.table(&ledger::arms(report));
+        let commands: Vec<String> = report
+            .record
+            .arms
+            .iter()
+            .filter(|arm| !arm.command.is_empty())
+            .map(|arm| format!("- {}: {}", escape(&arm.name), code(&ledger::command_line(arm))))
+            .collect();
+        if !commands.is_empty() {
+            let list = commands.join("\n");
+            self.details("Command lines", &list);
+        }
+    }
+
+    fn fingerprint(&mut self, report: &Report) {
+        let fingerprint = &report.record.fingerprint;
+        self.heading(3, "Fingerprint");
+        let facts = fingerprint.facts.iter().map(|(name, fact)| format!("{}: {}", escape(name), escape(fact)));
+        let facts: Vec<String> = facts.collect();
+        self.paragraph(&format!("{} {}", code(&fingerprint.hash), facts.join(" · ")));
+    }
+}
+
+/// Numbers in one piece: GitHub breaks lines in cells where it can.
+fn bound(markup: String, align: Align) -> String {
+    if align == Align::Right { markup.replace(' ', "\u{A0}") } else { markup }
+}
+
+fn cell(cell: &Cell) -> String {
+    let text = escape(cell.text.trim());
+    match cell.tone {
+        _ if cell.text.starts_with(SUBORDINATE) => format!("↳ {text}"),
+        Tone::Strong | Tone::Good | Tone::Bad if !text.is_empty() => format!("**{text}**"),
+        _ => text,
+    }
+}
+
+/// Text that Markdown shows as it is, in a paragraph, a heading or a cell of a table.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in safe_line(text).chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => escaped.extend(['\\', character]),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Text as code: what is in it is shown as it is. Not for tables, where a bar would end the cell.
+fn code(text: &str) -> String {
+    let text = safe_line(text);
+    let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    // A backtick beside the fence would lengthen it; CommonMark strips one space from either side.
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    if text.trim().is_empty() { String::new() } else { format!("{fence}{space}{text}{space}{fence}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn reports_look_as_agreed() {
+        for (name, report) in fixture::all() {
+            insta::assert_snapshot!(format!("markdown_{name}"), markdown(&report));
+        }
+    }
+
+    #[test]
+    fn markup_from_outside_is_shown_not_obeyed() {
+        assert_eq!(escape("a|b *c* <img src=x> [d](e) `f`\n# g"), r"a\|b \*c\* &lt;img src=x&gt; \[d\](e) \`f\` \# g");
+        assert_eq!(code("a``b"), "```a``b```");
+        assert_eq!(code("`a`"), "`` `a` ``");
+    }
+
+    #[test]
+    fn every_row_of_a_table_has_as_many_cells_as_its_head() {
+        for (name, report) in fixture::all() {
+            let mut expected = None;
+            for line in markdown(&report).lines() {
+                if !line.starts_with('|') {
+                    expected = None;
+                    continue;
+                }
+                let bars = line.replace(r"\\", "").replace(r"\|", "").matches('|').count();
+                assert_eq!(*expected.get_or_insert(bars), bars, "{name}: {line}");
+            }
+        }
+    }
+}

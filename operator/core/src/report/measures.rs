@@ -1,0 +1,200 @@
+//! What each workload measured, and how the arms compare: the tables at the heart of a report.
+
+use storebench_crds::benchmark_run::Metric;
+use storebench_crds::status::{LatencySummary, Verdict, WorkloadResult};
+use storebench_crds::workload::Workload;
+
+use super::Report;
+use super::lookup::{self, comparison, interval, is_open_loop, result};
+use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
+use super::units;
+use super::wording::{self, finding};
+use crate::record::ArmRecord;
+
+/// What was measured, one arm to a row (two in an open loop: intended latency, then service).
+pub(super) fn results(report: &Report, workload: &Workload) -> Table {
+    let columns = vec![
+        Column::words("arm"),
+        Column::numbers("throughput"),
+        Column::numbers("±95 %"),
+        Column::numbers("p50"),
+        Column::numbers("p90").dispensable(3),
+        Column::numbers("p95").dispensable(4),
+        Column::numbers("p99"),
+        Column::numbers("p99.9"),
+        Column::numbers("max").dispensable(1),
+        Column::numbers("CPU/op"),
+        Column::numbers("errors"),
+    ];
+    let mut rows = Vec::new();
+    for (position, arm) in lookup::started_arms(report) {
+        let Some(result) = result(report, &workload.name, &arm.name) else {
+            let mut row = vec![Cell::arm(&arm.name, position)];
+            row.resize(columns.len(), Cell::absent());
+            rows.push(row);
+            continue;
+        };
+        let first = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
+        rows.push(result_row(report, arm, position, result, first));
+        if result.intended_latency.is_some() {
+            rows.push(service_row(result));
+        }
+    }
+    Table { columns, rows }
+}
+
+fn result_row(
+    report: &Report,
+    arm: &ArmRecord,
+    position: usize,
+    result: &WorkloadResult,
+    latency: &LatencySummary,
+) -> Vec<Cell> {
+    let around = interval(report, &result.workload, &result.arm)
+        .and_then(|found| units::plus_minus(result.throughput_milli, found.low_milli, found.high_milli));
+    let errors = units::count(result.errors);
+    let mut row = vec![
+        Cell::arm(&arm.name, position),
+        Cell::toned(units::rate_milli(result.throughput_milli), Tone::Strong),
+        Cell::or_absent(around),
+    ];
+    row.extend(latency_cells(latency, result.operations, Tone::Plain));
+    row.push(Cell::or_absent(result.cpu_nanos_per_operation.map(units::duration_nanos)));
+    row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
+    row
+}
+
+fn service_row(result: &WorkloadResult) -> Vec<Cell> {
+    let mut row = vec![Cell::toned(format!("{SUBORDINATE}service"), Tone::Dim), Cell::plain(""), Cell::plain("")];
+    row.extend(latency_cells(&result.service_latency, result.operations, Tone::Dim));
+    row.extend([Cell::plain(""), Cell::plain("")]);
+    row
+}
+
+/// p50, p90, p95, p99, p99.9, max.
+fn latency_cells(latency: &LatencySummary, requests: u64, tone: Tone) -> Vec<Cell> {
+    [
+        (latency.p50_nanos, 2),
+        (latency.p90_nanos, 10),
+        (latency.p95_nanos, 20),
+        (latency.p99_nanos, 100),
+        (latency.p999_nanos, 1000),
+        (latency.max_nanos, 1),
+    ]
+    .into_iter()
+    .map(|(nanos, requests_min)| {
+        // A percentile that fewer than one request exceeds is the maximum under another name.
+        if requests < requests_min { Cell::absent() } else { Cell::toned(units::duration_nanos(nanos), tone) }
+    })
+    .collect()
+}
+
+/// The metrics that every comparison table shows.
+const COMPARED: [Metric; 3] = [Metric::ThroughputPerSecond, Metric::LatencyP99Micros, Metric::CpuNanosPerOperation];
+
+/// How the arms compare with the baseline in throughput, tail latency and cost. `None`: nothing was compared.
+pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table> {
+    let baseline = lookup::baseline(report)?;
+    let arms = lookup::compared_arms(report, &workload.name);
+    if arms.is_empty() {
+        return None;
+    }
+    let p99 = if is_open_loop(workload) { "p99 latency, intended" } else { "p99 latency" };
+    let columns = vec![
+        Column::words(format!("against {}", baseline.name)),
+        Column::words("throughput"),
+        Column::words(p99),
+        Column::words("CPU per operation").dispensable(2),
+        Column::numbers("pairs").dispensable(1),
+        Column::numbers("detects").dispensable(3),
+    ];
+    let rows = arms
+        .into_iter()
+        .map(|(position, arm)| {
+            let found = COMPARED.map(|metric| comparison(report, &workload.name, &arm.name, metric));
+            let mut row = vec![Cell::arm(&arm.name, position)];
+            row.extend(found.map(|compared| match compared {
+                Some(compared) => {
+                    let finding = finding(report, compared);
+                    Cell::toned(finding.sentence, finding.tone)
+                }
+                None => Cell::absent(),
+            }));
+            let pairs = found.iter().flatten().map(|compared| compared.trials).max();
+            row.push(Cell::or_absent(pairs.map(|pairs| pairs.to_string())));
+            row.push(Cell::or_absent(found[0].map(|compared| units::percent_bound(compared.detectable_basis_points))));
+            row
+        })
+        .collect();
+    Some(Table { columns, rows })
+}
+
+/// Every comparison in every metric. `None`: nothing was compared.
+pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Option<Table> {
+    let columns = vec![
+        Column::words("arm"),
+        Column::words("metric"),
+        Column::words("ratio (95 % interval)"),
+        Column::words("in words"),
+        Column::numbers("pairs"),
+        Column::numbers("detects"),
+    ];
+    let mut rows = Vec::new();
+    for (position, arm) in lookup::compared_arms(report, &workload.name) {
+        let found = report.judgement.comparisons.iter();
+        for compared in found.filter(|found| found.workload == workload.name && found.arm == arm.name) {
+            let finding = finding(report, compared);
+            rows.push(vec![
+                Cell::arm(&arm.name, position),
+                Cell::plain(wording::metric(compared.metric)),
+                Cell::plain(finding.ratio),
+                Cell::toned(finding.conclusion, finding.tone),
+                Cell::plain(compared.trials.to_string()),
+                Cell::plain(units::percent_bound(compared.detectable_basis_points)),
+            ]);
+        }
+    }
+    (!rows.is_empty()).then_some(Table { columns, rows })
+}
+
+/// What a reader must know to read this workload's tables, one statement each.
+pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
+    let mut notes = Vec::new();
+    if report.judgement.verdict == Verdict::Invalid {
+        notes.push("the run is invalid: these numbers are for diagnosis, not for quoting".to_owned());
+    }
+    let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
+    for (_, arm) in lookup::started_arms(report) {
+        if result(report, &workload.name, &arm.name).is_none() {
+            notes.push(format!("{}: no valid trial measured this workload", arm.name));
+        }
+    }
+    if results().any(|result| result.intended_latency.is_some()) {
+        notes.push("the first line of an arm is latency from the instant a request was due (intended), the second from its send (service)".into());
+    }
+    if let Some(fewest) = results().map(|result| result.operations).min().filter(|&fewest| fewest < 1000) {
+        notes.push(format!(
+            "an arm answered only {} requests in all: percentiles that need more are left out",
+            units::count(fewest)
+        ));
+    }
+    for result in results() {
+        if interval(report, &result.workload, &result.arm).is_none() {
+            let trials = if result.trials == 1 {
+                "1 valid trial gives".into()
+            } else {
+                format!("{} valid trials give", result.trials)
+            };
+            notes.push(format!("{}: {trials} no interval", result.arm));
+        }
+    }
+    for compared in report.judgement.comparisons.iter().filter(|compared| compared.workload == workload.name) {
+        if let Some(reason) = &compared.not_ranked {
+            let note = format!("{} is not ranked against {}: {reason}", compared.arm, compared.baseline);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
+}

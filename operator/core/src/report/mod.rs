@@ -1,0 +1,42 @@
+//! The report: one record and its judgement, as text, Markdown, single-file HTML, or JSON.
+//!
+//! Promises: pure functions; the three renderings for people say the same, because they render the same tables and the
+//! same words; text from outside cannot control a terminal, break a table, or become markup; an arm is
+//! never called better where the judgement does not allow it.
+
+mod describe;
+mod html;
+mod json;
+mod ledger;
+mod lookup;
+mod markdown;
+mod measures;
+mod resources;
+mod safe_line;
+mod table;
+mod text;
+mod units;
+mod wording;
+
+#[cfg(test)]
+mod fixture;
+
+use serde::{Deserialize, Serialize};
+
+pub use html::{RenderError, html};
+pub use json::{JsonError, from_json, json};
+pub use markdown::markdown;
+pub use text::text;
+
+use crate::judgement::Judgement;
+use crate::record::RunRecord;
+
+/// A record and what it says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What was asked and measured.
+    pub record: RunRecord,
+    /// What it says.
+    pub judgement: Judgement,
+}

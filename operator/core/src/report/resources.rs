@@ -1,0 +1,54 @@
+//! What each arm cost: processor, memory, disk, start-up; measures as rows, arms as columns.
+
+use storebench_crds::status::ArmResources;
+
+use super::Report;
+use super::lookup;
+use super::table::{Cell, Column, Table};
+use super::units;
+
+/// A measure: what it is called, and how to read it from an arm's costs.
+type Measure = (&'static str, fn(&ArmResources) -> Option<String>);
+
+/// The measures, in the order in which they are shown.
+///
+/// Where nothing can be 0 (a running process has memory, an executable has a size), 0 means that it was not measured.
+const MEASURES: [Measure; 12] = [
+    ("CPU, idle", |cost| Some(units::cores(cost.cpu_idle_millicores))),
+    ("CPU under load, average", |cost| above_zero(cost.cpu_average_millicores, units::cores)),
+    ("CPU under load, peak", |cost| above_zero(cost.cpu_peak_millicores, units::cores)),
+    ("operations/CPU-second", |cost| above_zero(cost.operations_per_cpu_second, units::count_short)),
+    ("memory (RSS), idle", |cost| above_zero(cost.rss_idle_bytes, units::bytes)),
+    ("memory (RSS), average", |cost| above_zero(cost.rss_average_bytes, units::bytes)),
+    ("memory (RSS), peak", |cost| above_zero(cost.rss_peak_bytes, units::bytes)),
+    ("memory (PSS), peak", |cost| above_zero(cost.pss_peak_bytes, units::bytes)),
+    ("disk after the trial", |cost| above_zero(cost.disk_bytes, units::bytes)),
+    ("executable", |cost| above_zero(cost.binary_bytes, units::bytes)),
+    ("start-up to first answer", |cost| above_zero(cost.startup_micros, units::duration_micros)),
+    ("context switches", |cost| above_zero(cost.context_switches, units::count_short)),
+];
+
+fn above_zero(value: u64, show: fn(u64) -> String) -> Option<String> {
+    (value > 0).then(|| show(value))
+}
+
+/// What the arms cost. `None`: nothing was measured.
+pub(super) fn table(report: &Report) -> Option<Table> {
+    let arms: Vec<_> = lookup::started_arms(report)
+        .filter_map(|(_, arm)| {
+            let cost = report.judgement.resources.iter().find(|cost| cost.arm == arm.name)?;
+            Some((arm, cost))
+        })
+        .collect();
+    if arms.is_empty() {
+        return None;
+    }
+    let mut columns = vec![Column::words("")];
+    columns.extend(arms.iter().map(|(arm, _)| Column::numbers(&arm.name)));
+    let rows = MEASURES.iter().map(|(name, read)| {
+        let mut row = vec![Cell::plain(name)];
+        row.extend(arms.iter().map(|(_, cost)| Cell::or_absent(read(cost))));
+        row
+    });
+    Some(Table { rows: rows.collect(), columns })
+}

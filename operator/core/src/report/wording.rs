@@ -1,0 +1,199 @@
+//! What may be said: verdicts, gates, causes, and above all comparisons, in words.
+//!
+//! Promises: an arm is called better or worse only if the whole interval of its ratio lies on one side of 1 and the two
+//! may be ranked; "no difference larger than" names a bound that holds for the whole interval.
+
+use storebench_crds::benchmark_run::Metric;
+use storebench_crds::status::{Comparison, GateOutcome, Verdict};
+
+use super::Report;
+use super::lookup;
+use super::table::Tone;
+use super::units;
+use crate::record::{Driver, FailureCause};
+
+/// 1, in basis points.
+const PARITY: u64 = 10_000;
+
+/// Widest bound, in basis points, at which "no difference larger than" is still a finding; beyond it the trials cannot tell.
+const NO_DIFFERENCE_BOUND_MAX: u64 = 1_000;
+
+/// A verdict in words, with a sign of one column for those who do not see colours.
+pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str, Tone) {
+    match verdict {
+        Verdict::Passed => ("✓", "Passed", Tone::Good),
+        Verdict::Regressed => ("✗", "Regressed", Tone::Bad),
+        Verdict::Inconclusive => ("?", "Inconclusive", Tone::Warning),
+        Verdict::Invalid => ("!", "Invalid", Tone::Bad),
+        Verdict::NoBaseline => ("○", "No baseline", Tone::Plain),
+    }
+}
+
+/// What a verdict means for whoever reads it for the first time.
+pub(super) fn verdict_meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "Every gate was met.",
+        Verdict::Regressed => "At least one gate was missed, beyond noise.",
+        Verdict::Inconclusive => "The trials cannot tell whether the gates are met.",
+        Verdict::Invalid => "The measurement cannot be trusted. Do not quote a number of this run.",
+        Verdict::NoBaseline => "There was nothing to compare with, or nothing was asked of the comparison.",
+    }
+}
+
+/// A gate's outcome in words, with its sign.
+pub(super) fn gate_outcome(outcome: GateOutcome) -> (&'static str, &'static str, Tone) {
+    match outcome {
+        GateOutcome::Met => ("✓", "met", Tone::Good),
+        GateOutcome::Missed => ("✗", "missed", Tone::Bad),
+        GateOutcome::Undecided => ("?", "undecided", Tone::Warning),
+        GateOutcome::NotJudged => ("–", "not judged", Tone::Dim),
+    }
+}
+
+/// Whose doing a failure was.
+pub(super) fn failure_cause(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::WrongAnswer => "wrong answer",
+        FailureCause::StoreFailed => "store failed",
+        FailureCause::OutOfReach => "out of reach",
+        FailureCause::Disturbed => "disturbed",
+        FailureCause::Platform => "platform failed",
+    }
+}
+
+/// What realised the run.
+pub(super) fn driver(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Embedded => "embedded, processes on loopback",
+        Driver::Kubernetes => "Kubernetes, pods",
+    }
+}
+
+/// A metric in words.
+pub(super) fn metric(metric: Metric) -> &'static str {
+    match metric {
+        Metric::ThroughputPerSecond => "throughput",
+        Metric::LatencyMeanMicros => "mean latency",
+        Metric::LatencyP50Micros => "p50 latency",
+        Metric::LatencyP90Micros => "p90 latency",
+        Metric::LatencyP95Micros => "p95 latency",
+        Metric::LatencyP99Micros => "p99 latency",
+        Metric::LatencyP999Micros => "p99.9 latency",
+        Metric::LatencyMaxMicros => "largest latency",
+        Metric::CpuNanosPerOperation => "CPU per operation",
+        Metric::MemoryPeakBytes => "peak memory",
+    }
+}
+
+/// Words for a metric's larger and smaller, and whether larger is better.
+pub(super) fn directions(metric: Metric) -> (&'static str, &'static str, bool) {
+    match metric {
+        Metric::ThroughputPerSecond => ("faster", "slower", true),
+        Metric::CpuNanosPerOperation | Metric::MemoryPeakBytes => ("more", "less", false),
+        Metric::LatencyMeanMicros
+        | Metric::LatencyP50Micros
+        | Metric::LatencyP90Micros
+        | Metric::LatencyP95Micros
+        | Metric::LatencyP99Micros
+        | Metric::LatencyP999Micros
+        | Metric::LatencyMaxMicros => ("higher", "lower", false),
+    }
+}
+
+/// What a comparison says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// The ratio with its interval, as `1.42× (1.35–1.49)`.
+    pub(super) ratio: String,
+    /// What may be concluded, as `faster`, `no difference larger than 3 %`, `undecided`, `not ranked`.
+    pub(super) conclusion: String,
+    /// The two in the fewest words.
+    pub(super) sentence: String,
+    /// Whether it is good news.
+    pub(super) tone: Tone,
+}
+
+/// Puts a comparison into words.
+pub(super) fn finding(report: &Report, comparison: &Comparison) -> Finding {
+    let Comparison { ratio_basis_points, low_basis_points, high_basis_points, .. } = *comparison;
+    // A damaged record may have its ends the wrong way round; nothing is concluded from an interval of the wrong kind.
+    let low = low_basis_points.min(ratio_basis_points).min(high_basis_points);
+    let high = high_basis_points.max(ratio_basis_points).max(low_basis_points);
+    let ratio = units::ratio(ratio_basis_points, low, high);
+    let (larger, smaller, larger_is_better) = directions(comparison.metric);
+    let (conclusion, tone) = if lookup::not_ranked(report, comparison).is_some() {
+        ("not ranked".to_owned(), Tone::Warning)
+    } else if low > PARITY {
+        (larger.to_owned(), if larger_is_better { Tone::Good } else { Tone::Bad })
+    } else if high < PARITY {
+        (smaller.to_owned(), if larger_is_better { Tone::Bad } else { Tone::Good })
+    } else {
+        let bound = PARITY.saturating_sub(low).max(high.saturating_sub(PARITY));
+        if bound <= NO_DIFFERENCE_BOUND_MAX {
+            let sentence = format!("no difference larger than {}", units::percent_bound(bound));
+            return Finding { ratio, conclusion: sentence.clone(), sentence, tone: Tone::Plain };
+        }
+        ("undecided".to_owned(), Tone::Dim)
+    };
+    Finding { sentence: format!("{ratio} {conclusion}"), ratio, conclusion, tone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(metric: Metric, ratio: u64, low: u64, high: u64) -> Finding {
+        let report = fixture::two_arms();
+        let mut comparison = report.judgement.comparisons[0].clone();
+        comparison.metric = metric;
+        (comparison.ratio_basis_points, comparison.low_basis_points, comparison.high_basis_points) = (ratio, low, high);
+        finding(&report, &comparison)
+    }
+
+    #[test]
+    fn comparisons_in_words() {
+        let throughput = |ratio, low, high| said(Metric::ThroughputPerSecond, ratio, low, high);
+        assert_eq!(throughput(14_200, 13_500, 14_900).sentence, "1.42× (1.35–1.49) faster");
+        assert_eq!(throughput(8_100, 7_900, 8_300).sentence, "0.81× (0.79–0.83) slower");
+        assert_eq!(throughput(10_050, 9_800, 10_290).sentence, "no difference larger than 3 %");
+        assert_eq!(throughput(10_400, 8_500, 12_700).sentence, "1.04× (0.85–1.27) undecided");
+        let latency = said(Metric::LatencyP99Micros, 7_100, 6_600, 7_700);
+        assert_eq!((latency.sentence.as_str(), latency.tone), ("0.71× (0.66–0.77) lower", Tone::Good));
+        let latency = said(Metric::LatencyP99Micros, 14_100, 13_600, 14_700);
+        assert_eq!((latency.sentence.as_str(), latency.tone), ("1.41× (1.36–1.47) higher", Tone::Bad));
+    }
+
+    #[test]
+    fn a_reason_not_to_rank_is_stronger_than_any_number() {
+        let mut report = fixture::two_arms();
+        let mut comparison = report.judgement.comparisons[0].clone();
+        comparison.not_ranked = Some("unequal durability".into());
+        assert_eq!(finding(&report, &comparison).conclusion, "not ranked");
+        comparison.not_ranked = None;
+        assert_eq!(finding(&report, &comparison).conclusion, "faster");
+        report.judgement.verdict = Verdict::Invalid;
+        assert_eq!(finding(&report, &comparison).conclusion, "not ranked");
+    }
+
+    proptest! {
+        #[test]
+        fn an_interval_that_contains_parity_names_no_winner(low in 0u64..=10_000, high in 10_000u64..1_000_000, share in 0u64..=100) {
+            let ratio = low + (high - low) * share / 100;
+            for metric in [Metric::ThroughputPerSecond, Metric::LatencyP99Micros, Metric::CpuNanosPerOperation] {
+                let finding = said(metric, ratio, low, high);
+                prop_assert!(
+                    finding.conclusion == "undecided" || finding.conclusion.starts_with("no difference larger than"),
+                    "{finding:?}"
+                );
+                prop_assert!(!matches!(finding.tone, Tone::Good | Tone::Bad));
+            }
+        }
+
+        #[test]
+        fn no_numbers_cause_a_panic(ratio in any::<u64>(), low in any::<u64>(), high in any::<u64>()) {
+            said(Metric::MemoryPeakBytes, ratio, low, high);
+        }
+    }
+}

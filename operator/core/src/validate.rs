@@ -1,0 +1,232 @@
+//! From objects that fit the schema to a run that can be planned: `Validated…` types, so that nothing after this step can
+//! fail on what a user wrote.
+//!
+//! What one object can say about itself is in the schema (crate `storebench-crds`); here is what takes several objects, or
+//! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour.
+
+use std::time::Duration;
+
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate};
+use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
+use storebench_crds::{DurationText, Load};
+
+use crate::engine::{Engine, Protocol};
+
+/// A run that can be planned.
+#[derive(Clone, Debug)]
+pub struct ValidatedRun {
+    /// The run's name.
+    pub name: String,
+    /// What was asked.
+    pub spec: BenchmarkRunSpec,
+    /// The arms, in the spec's order.
+    pub arms: Vec<ValidatedArm>,
+}
+
+/// An arm whose service exists and fits the workloads.
+#[derive(Clone, Debug)]
+pub struct ValidatedArm {
+    /// The arm's name.
+    pub name: String,
+    /// Whether the others are compared with it.
+    pub baseline: bool,
+    /// The store to load.
+    pub service: ValidatedService,
+}
+
+/// A service that its engine can deploy.
+#[derive(Clone, Debug)]
+pub struct ValidatedService {
+    /// The service's name.
+    pub name: String,
+    /// Its engine.
+    pub engine: &'static Engine,
+    /// The version to deploy.
+    pub version: String,
+    /// Whether the user named that version, so that no other will do.
+    pub version_is_pinned: bool,
+    /// Members.
+    pub replicas: u32,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// The engine's setting for it.
+    pub durability_setting: &'static str,
+    /// Further arguments.
+    pub args: Vec<String>,
+    /// Further environment variables with literal values.
+    pub env: Vec<(String, String)>,
+    /// What was asked.
+    pub spec: StorageServiceSpec,
+}
+
+/// A problem with an object that fits its schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object} {field}: {text}")]
+pub struct Problem {
+    /// The object, as `Kind/name`.
+    pub object: String,
+    /// The field, as `spec.arms[0].serviceRef.name`.
+    pub field: String,
+    /// What is wrong, and the remedy, in one line.
+    pub text: String,
+}
+
+/// Validates a service.
+pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
+    let name = service.metadata.name.clone().unwrap_or_default();
+    let problem =
+        |field: &str, text: String| Problem { object: format!("StorageService/{name}"), field: field.into(), text };
+    let spec = &service.spec;
+    let engine = Engine::of(spec.engine);
+    let durability_setting = (engine.durability_setting)(spec.durability).ok_or_else(|| {
+        problem(
+            "spec.durability",
+            format!("{:?} cannot be honoured by {}: use Fsync or None", spec.durability, engine.name),
+        )
+    })?;
+    refuse_reserved(engine, spec).map_err(|(field, text)| problem(&field, text))?;
+    let env = spec.env.iter().map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default()));
+    Ok(ValidatedService {
+        name: name.clone(),
+        engine,
+        version: spec.version.clone().unwrap_or_else(|| engine.default_version.into()),
+        version_is_pinned: spec.version.is_some(),
+        // The schema allows 1, 3 and 5.
+        replicas: spec.replicas.unsigned_abs(),
+        durability: spec.durability,
+        durability_setting,
+        args: spec.args.clone(),
+        env: env.collect(),
+        spec: spec.clone(),
+    })
+}
+
+/// Refuses arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
+/// dash or two, a value after `=` or a space, capitals, and etcd's variables.
+fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (String, String)> {
+    for (index, argument) in spec.args.iter().enumerate() {
+        let field = format!("spec.args[{index}]");
+        if argument.contains(['\n', '\r']) {
+            return Err((field, "has a line break, after which Redis would read another setting: remove it".into()));
+        }
+        let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
+        let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(bare(flag));
+        if let Some(reserved) = engine.reserved_flags.iter().find(same).filter(|_| flag.starts_with('-')) {
+            return Err((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
+        }
+    }
+    for (index, variable) in spec.env.iter().enumerate() {
+        let same = |reserved: &&&str| {
+            let name = format!("{}_{}", engine.name, bare(reserved).replace('-', "_"));
+            variable.name.eq_ignore_ascii_case(&name)
+        };
+        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
+            let text = format!("means {reserved}, which storebench sets from durability and placement: remove it");
+            return Err((format!("spec.env[{index}].name"), text));
+        }
+    }
+    Ok(())
+}
+
+fn bare(flag: &str) -> &str {
+    flag.trim_start_matches('-')
+}
+
+/// Validates a run against the services it may refer to.
+pub fn run(run: &BenchmarkRun, services: &[ValidatedService]) -> Result<ValidatedRun, Problem> {
+    let name = run.metadata.name.clone().unwrap_or_default();
+    let problem = |field: String, text: String| Problem { object: format!("BenchmarkRun/{name}"), field, text };
+    let spec = &run.spec;
+    let mut arms = Vec::with_capacity(spec.arms.len());
+    for (index, arm) in spec.arms.iter().enumerate() {
+        let field = format!("spec.arms[{index}].serviceRef.name");
+        let wanted = &arm.service_ref.name;
+        let service = services.iter().find(|service| service.name == *wanted).ok_or_else(|| {
+            // As many names as fit a line; whoever has more knows them.
+            let known: Vec<&str> = services.iter().map(|service| service.name.as_str()).take(5).collect();
+            let known = if known.is_empty() { String::new() } else { format!(", or name one of {}", known.join(", ")) };
+            problem(field.clone(), format!("no StorageService is named `{wanted}`: add it{known}"))
+        })?;
+        for workload in &spec.workloads {
+            let speaks = if workload.etcd.is_some() { Protocol::Etcd } else { Protocol::Redis };
+            if speaks != service.engine.protocol {
+                return Err(problem(
+                    field,
+                    format!(
+                        "workload {} speaks {speaks:?}, but {} speaks {:?}: choose another workload or another service",
+                        workload.name, service.engine.name, service.engine.protocol
+                    ),
+                ));
+            }
+        }
+        arms.push(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, service: service.clone() });
+    }
+    for (index, gate) in spec.gates.iter().enumerate() {
+        check_gate(&arms, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
+    }
+    check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
+    Ok(ValidatedRun { name, spec: spec.clone(), arms })
+}
+
+/// A trial that cannot end in time would only show after the first one.
+fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
+    // The schema has seen to it that all of these are durations.
+    let length = |text: &DurationText| text.parse().unwrap_or_default();
+    let measured = |load: &Load| length(&load.warm_up) + load.duration.as_ref().map(length).unwrap_or_default();
+    let needed: Duration = spec.workloads.iter().map(|workload| measured(&workload.load)).sum();
+    if length(&spec.trials.timeout) > needed {
+        return Ok(());
+    }
+    let (timeout, seconds) = (spec.trials.timeout.as_str(), needed.as_secs());
+    Err(format!("is {timeout}, but the workloads alone take {seconds} s: set it above that, with room for start-up"))
+}
+
+fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {
+    let is_ratio = gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some();
+    let (Some(arm), Some(baseline)) =
+        (arms.iter().find(|arm| arm.name == gate.arm), arms.iter().find(|arm| arm.baseline))
+    else {
+        return Ok(());
+    };
+    if is_ratio && let Some(reason) = unequal_durability(&arm.service, &baseline.service) {
+        return Err(format!(
+            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost"
+        ));
+    }
+    Ok(())
+}
+
+/// Why two services may not be ranked against each other; `None` where they may.
+pub fn unequal_durability(arm: &ValidatedService, baseline: &ValidatedService) -> Option<String> {
+    if arm.durability != baseline.durability {
+        return Some(format!("durability {:?} against {:?}", arm.durability, baseline.durability));
+    }
+    (arm.replicas != baseline.replicas).then(|| format!("{} replicas against {}", arm.replicas, baseline.replicas))
+}
+
+/// Refuses what an embedded run cannot honour, rather than leaving it out silently.
+pub fn for_embedded(run: &ValidatedRun) -> Result<(), Problem> {
+    let problem =
+        |object: String, field: &str, text: &str| Err(Problem { object, field: field.into(), text: text.into() });
+    let label = format!("BenchmarkRun/{}", run.name);
+    if run.spec.suspend {
+        return problem(label, "spec.suspend", "is true, so there is nothing to run: set it to false");
+    }
+    if run.spec.parallelism != 1 {
+        return problem(
+            label,
+            "spec.parallelism",
+            "must be 1 in an embedded run: use load.threads for a stronger loader",
+        );
+    }
+    for arm in &run.arms {
+        let label = format!("StorageService/{}", arm.service.name);
+        if arm.service.spec.tls.is_some() {
+            return problem(label, "spec.tls", "is not available in an embedded run, which has no Secrets: remove it");
+        }
+        if arm.service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
+            return problem(label, "spec.env", "valueFrom is not available in an embedded run: give a value");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What is right is accepted: every field that a user may write is written in a file of `good_input/`, so that a rule
+//! which is too strict shows. `testing/api-rules` asks Kubernetes' own library about the same files.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read, or is refused, is a failure")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+use storebench_core::input::{Input, load};
+use storebench_crds::{Durability, Isolation, LoadMode, schema};
+
+const GOOD_INPUT: &str = "tests/good_input";
+
+fn files(directory: &str) -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let read = |path: &Path| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    std::fs::read_dir(directory).unwrap().map(|entry| read(&entry.unwrap().path())).collect()
+}
+
+fn accepted(name: &str, text: &str) -> Input {
+    load(&[(name.into(), text.as_bytes().into())]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn valid_inputs_are_accepted() {
+    for (name, text) in files(GOOD_INPUT).into_iter().chain(files("../../manifests/samples")) {
+        let input = accepted(&name, &text);
+        assert!(!input.services.is_empty(), "{name} holds no service");
+        // As an editor on another system would have saved it.
+        accepted(&name, &text.replace('\n', "\r\n"));
+        accepted(&name, &format!("\u{feff}{text}"));
+        accepted(&name, text.trim_end());
+    }
+}
+
+#[test]
+fn what_is_left_out_has_the_documented_default() {
+    let (name, text) = files(GOOD_INPUT).into_iter().find(|(name, _)| name.ends_with("1-defaults.yaml")).unwrap();
+    let input = accepted(&name, &text);
+    let (service, run) = (&input.services[0], &input.runs[0].spec);
+    assert_eq!((service.replicas, service.durability), (1, Durability::Fsync));
+    assert_eq!((run.trials.min, run.trials.max, run.trials.seed), (6, 10, 1));
+    assert_eq!((run.isolation, run.parallelism, run.suspend), (Isolation::Fresh, 1, false));
+    let load = &run.workloads[0].load;
+    assert_eq!((load.connections, load.clients(), load.threads, load.mode), (1, 1, 1, LoadMode::ClosedLoop));
+    assert_eq!((load.warm_up.as_str(), load.timeout.as_str()), ("1s", "10s"));
+    let etcd = run.workloads[0].etcd.as_ref().unwrap();
+    assert_eq!((etcd.key_bytes, etcd.value_bytes, etcd.key_space), (32, 256, 10_000));
+}
+
+/// Paths of all fields in a schema; lists and maps add nothing to a path.
+fn fields(path: &str, schema: &Value, found: &mut BTreeSet<String>) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        // Types of Kubernetes itself need not be tried field by field.
+        if !matches!(name.as_str(), "env" | "affinity" | "tolerations") {
+            fields(&path, property, found);
+            fields(&path, &property["items"], found);
+        }
+        found.insert(path);
+    }
+}
+
+/// Paths of all fields in a value.
+fn written(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = format!("{path}.{name}");
+                written(&path, value, found);
+                found.insert(path);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| written(path, item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_valid_files_write_every_field() {
+    let mut known = BTreeSet::new();
+    for kind in ["StorageService", "BenchmarkRun"] {
+        fields(kind, &schema::of_kind(kind).unwrap()["properties"]["spec"], &mut known);
+    }
+    let mut found = BTreeSet::new();
+    for (name, text) in files(GOOD_INPUT) {
+        let options = serde_yaml::options! { emit_comments: false };
+        let objects: Vec<Value> =
+            serde_yaml::from_multiple_with_options(&text, options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for value in objects {
+            written(value["kind"].as_str().unwrap_or_default(), &value["spec"], &mut found);
+        }
+    }
+    let missing: Vec<&String> = known.difference(&found).collect();
+    assert!(missing.is_empty(), "no file of good_input/ writes {missing:?}");
+}
