@@ -1,5 +1,8 @@
 //! Who may import whom. The layout in ARCHITECTURE.md is a promise; this keeps it.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,8 @@
 //! The embedded run as a user meets it: the real binary, real stores, real faults.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[allow(dead_code)]
 mod harness;
 
