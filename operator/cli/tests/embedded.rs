@@ -39,7 +39,7 @@ spec:
   - name: get
     redis: { command: Get }
     load: { connections: 10, duration: 500ms, warmUp: 100ms }
-  trials: { min: 3, max: 3 }
+  trials: { min: 3, max: 3, retries: 10 }
 ";
 
 #[test]
