@@ -16,8 +16,10 @@ use storebench_crds::job::{Hindrance, LoaderAudit};
 pub const THROTTLED_BASIS_POINTS_MAX: u64 = 100;
 /// A larger step of the wall clock against the monotonic clock: hindered.
 pub const CLOCK_STEP_MAX: Duration = Duration::from_millis(50);
-/// A thread that was runnable without a processor for more than this share of the elapsed time: hindered. 25 %.
-pub const WITHHELD_BASIS_POINTS_MAX: u64 = 2_500;
+/// A thread that was runnable without a processor for more than this share of the elapsed time: hindered. 50 %. So high
+/// because a store that uses every core it finds, beside the loader on two cores, takes up to 30 % from it by itself
+/// (docs/accuracy.md); what other processes take is for the driver to see.
+pub const WITHHELD_BASIS_POINTS_MAX: u64 = 5_000;
 /// Up to so much of it is never held against the system: in a phase that short a few waits are a large share.
 pub const WITHHELD_HARMLESS: Duration = Duration::from_millis(100);
 /// Open loop: a request that left this much too late by the loader's own doing is late.
@@ -311,7 +313,7 @@ mod tests {
             lag_max_nanos: 400_000_000,
             ..audit()
         };
-        let figures = Figures { waited_nanos_max: 2_500_000_000, late: 100, lag_p99_nanos: 1_000_000, ..figures() };
+        let figures = Figures { waited_nanos_max: 5_000_000_000, late: 100, lag_p99_nanos: 1_000_000, ..figures() };
         assert_eq!(judge(&audit, &figures), None);
     }
 
@@ -332,10 +334,10 @@ mod tests {
                 quiet.1,
             ),
             (
-                "waited for a processor for 2.6s of 10.0s: 26.00 %",
+                "waited for a processor for 5.1s of 10.0s: 51.00 %",
                 Hindrance::ProcessorWithheld,
                 quiet.0.clone(),
-                Figures { waited_nanos_max: 2_600_000_000, ..figures() },
+                Figures { waited_nanos_max: 5_100_000_000, ..figures() },
             ),
             (
                 "101 of 10000 more than 10ms",

@@ -161,6 +161,17 @@ pub struct WorkloadMeasurement {
     pub histograms: Vec<EncodedHistogram>,
 }
 
+impl WorkloadMeasurement {
+    /// What processes other than store and loader used of the machine, thousandths of a core; `None` where the driver
+    /// does not know.
+    pub fn foreign_millicores(&self) -> Option<u64> {
+        let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
+        let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos;
+        let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
+        Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
+    }
+}
+
 /// A latency histogram, HDR V2, deflated, base64; nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -26,6 +26,10 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long after a broken connection the store's death may take to be seen: "killed" explains more than "broken pipe".
 const OBITUARY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Processor time of processes that are neither store nor loader, thousandths of a core for each core of the machine, from
+/// which on a measurement is disturbed. On a quiet machine the figure is 0 ± 0.1 core in all (docs/accuracy.md).
+const FOREIGN_MILLICORES_PER_CORE_MAX: u64 = 200;
+
 /// What a load process measured, and why it does not count, if it does not.
 pub(super) struct Loaded {
     pub(super) workloads: Vec<WorkloadMeasurement>,
@@ -106,7 +110,23 @@ pub(super) fn load(
             Some(detail) => Some(TrialFailure { cause: FailureCause::StoreFailed, detail }),
             None => failure(&summary.outcome),
         };
-    Ok(Some(Loaded { workloads: follower.measurements(summary), failure }))
+    let workloads = follower.measurements(summary);
+    let failure = failure.or_else(|| disturbance(&workloads));
+    Ok(Some(Loaded { workloads, failure }))
+}
+
+/// A measurement during which processes that are neither store nor loader took a large part of the machine: they take it
+/// from the arms in unequal parts.
+fn disturbance(workloads: &[WorkloadMeasurement]) -> Option<TrialFailure> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let most = |foreign: &u64| *foreign > cores * FOREIGN_MILLICORES_PER_CORE_MAX;
+    let (name, foreign) = workloads
+        .iter()
+        .filter_map(|one| Some((&one.summary.name, one.foreign_millicores().filter(most)?)))
+        .next()?;
+    let used = foreign as f64 / 1_000.0;
+    let detail = format!("{name}: other processes used {used:.1} of {cores} cores during the measurement: stop them");
+    Some(TrialFailure { cause: FailureCause::Disturbed, detail })
 }
 
 fn failed(cause: FailureCause, detail: String) -> Loaded {

@@ -149,7 +149,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             }
         }
     }
-    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(foreign_millicores).max();
+    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(WorkloadMeasurement::foreign_millicores).max();
     if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
         let cores = millicores as f64 / 1_000.0;
         caveats
@@ -164,14 +164,6 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
     }
     caveats
-}
-
-/// What processes other than store and loader used; `None` where the driver does not know.
-fn foreign_millicores(measurement: &WorkloadMeasurement) -> Option<u64> {
-    let usage = measurement.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
-    let own_nanos = usage.cpu_nanos + measurement.audit.as_ref()?.cpu_nanos;
-    let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
-    Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
 }
 
 fn milli(per_second: f64) -> u64 {
