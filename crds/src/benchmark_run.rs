@@ -21,7 +21,12 @@ use crate::workload::Workload;
     category = "storebench",
     doc = "One comparison of stores: the same workloads on every arm, in interleaved trials, with a verdict. The spec cannot be changed; make a new run under a new name.",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
-    printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
+    printcolumn(
+        name = "State",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Succeeded\")].reason",
+        description = "Queued, Running, Suspended, or the verdict"
+    ),
     printcolumn(name = "Arms", type_ = "string", json_path = ".status.columns.arms"),
     printcolumn(
         name = "Throughput",
@@ -48,6 +53,7 @@ use crate::workload::Workload;
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or atMost").field_path(".gates"))]
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3").message("gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates").field_path(".trials.min"))]
 #[x_kube(validation = Rule::new("!(self.workloads.exists(w, has(w.etcd) && !has(w.redis)) && self.workloads.exists(w, has(w.redis) && !has(w.etcd)))").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
+#[x_kube(validation = Rule::new("self.workloads.all(w, w.load.connections >= self.parallelism)").message("parallelism must not exceed load.connections of any workload: a load pod without a connection would stay idle").field_path(".parallelism"))]
 // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
 #[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
 pub struct BenchmarkRunSpec {
@@ -72,7 +78,8 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 16))]
     pub gates: Vec<Gate>,
 
-    /// Load pods per trial; their histograms are merged. Embedded runs take 1.
+    /// Load pods per trial. Connections, clients, totals, rates and keys are shared out among them, they start together, and
+    /// their histograms are merged. Embedded runs take 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub parallelism: u32,

@@ -4,6 +4,8 @@
 //! [`SUMMARY_BYTES_MAX`] bytes, and on standard output [`JobLine`]s, each a line that starts with [`LINE_MARK`].
 //! Everything else on standard output or standard error is for people.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
@@ -11,6 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 
 use crate::status::LatencySummary;
+use crate::storage_service::Footprint;
 use crate::workload::Workload;
 
 /// Kubernetes keeps this much of a container's termination message.
@@ -32,8 +35,23 @@ pub struct JobSpec {
     pub seed: u64,
     /// Client addresses of the store, `host:port`; connections are spread over them.
     pub endpoints: Vec<String>,
+    /// Addresses of the meters beside the members, `host:port` (program `store-meter`). Empty: whoever started the job
+    /// measures the store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meters: Vec<String>,
+    /// Load processes of this trial. The load is shared out among them: connections, clients, total, rate and key space.
+    /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
+    #[serde(default = "one_process")]
+    pub processes: u32,
+    /// Where the first of several load processes lets the others wait for a common start, `host:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<String>,
     /// What to do, in order.
     pub workloads: Vec<Workload>,
+}
+
+fn one_process() -> u32 {
+    1
 }
 
 /// What a load process found: small enough for a termination message.
@@ -148,6 +166,54 @@ pub struct LoaderAudit {
     pub clock_step_nanos: i64,
     /// Largest resident memory, bytes.
     pub rss_peak_bytes: u64,
+    /// When the measured phase began, by the wall clock, nanoseconds since 1970; 0 where it is not known. Compared between
+    /// the load processes of a trial.
+    #[serde(default)]
+    pub started_unix_nanos: u64,
+}
+
+/// What a store used over a span of time, all its processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Length of the span, nanoseconds.
+    pub elapsed_nanos: u64,
+    /// Processor time, user and system, nanoseconds.
+    pub cpu_nanos: u64,
+    /// Largest processor use over a sampling interval, thousandths of a core.
+    pub cpu_peak_millicores: u64,
+    /// Resident memory, average over samples, bytes.
+    pub rss_average_bytes: u64,
+    /// Resident memory, largest sample, bytes.
+    pub rss_peak_bytes: u64,
+    /// Proportional set size (shared pages divided among their users), largest sample, bytes.
+    pub pss_peak_bytes: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
+    #[serde(default)]
+    pub machine_cpu_nanos: u64,
+}
+
+/// What the meters say of a store as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreReading {
+    /// The version as the server itself reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What the idle store costs; the slowest start and the sums over members.
+    pub footprint: Footprint,
+    /// What the store used between its first answer and the first workload.
+    pub idle: Usage,
+    /// Space taken on disk after the last workload, bytes, all members together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// Facts about the machines of the members, by name: architecture, cores, kernel, memory, processor, file system.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
 }
 
 /// A line of standard output that is for the driver.
@@ -188,6 +254,20 @@ pub enum JobLine {
         /// The account.
         #[serde(flatten)]
         audit: LoaderAudit,
+    },
+    /// What the store used during the measured phase, as its meters say. Written by the first load process.
+    Usage {
+        /// The workload's name.
+        workload: String,
+        /// What was used.
+        #[serde(flatten)]
+        usage: Usage,
+    },
+    /// What the meters say of the store as a whole. Written once, at the end, by the first load process.
+    Store {
+        /// What they say.
+        #[serde(flatten)]
+        reading: StoreReading,
     },
 }
 

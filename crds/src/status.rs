@@ -54,7 +54,13 @@ pub struct BenchmarkRunStatus {
     /// Where it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// The ConfigMap with full histograms and raw trials.
+    /// Runs that go first, this one not counted. Absent: the run is not waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_position: Option<u32>,
+    /// What was left out to keep the status small, such as `comparisons`; it is in the report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<String>,
+    /// The ConfigMap with the report; those with raw trials and full histograms carry the same label `storebench.dev/run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_ref: Option<ReportRef>,
 }
@@ -157,24 +163,32 @@ pub struct WorkloadResult {
     pub cpu_nanos_per_operation: Option<u64>,
 }
 
-/// Percentiles of a latency histogram, nanoseconds.
+/// Percentiles of a latency histogram, nanoseconds. Where a status would grow too large, some are left out (see `omitted`).
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencySummary {
     /// Mean.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub mean_nanos: u64,
     /// Median.
     pub p50_nanos: u64,
     /// 90th percentile.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub p90_nanos: u64,
     /// 95th percentile.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub p95_nanos: u64,
     /// 99th percentile.
     pub p99_nanos: u64,
     /// 99.9th percentile.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub p999_nanos: u64,
     /// Largest.
     pub max_nanos: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// What an arm cost over all valid trials: medians of averages, maxima of peaks.

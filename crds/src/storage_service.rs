@@ -130,6 +130,19 @@ pub struct Storage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: Option<String>,
+    /// What becomes of the claims when the service is deleted. Claims of a trial's own store are always deleted.
+    #[serde(default)]
+    pub retention: VolumeRetention,
+}
+
+/// What becomes of volume claims when their service is deleted.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum VolumeRetention {
+    /// They are deleted with it.
+    #[default]
+    Delete,
+    /// They stay, with their data; a service of the same name finds them again.
+    Retain,
 }
 
 /// Where the certificate is.

@@ -3,7 +3,10 @@
 //! Pure: no I/O, no clock, no randomness but a given seed, no Kubernetes client. Both drivers, the operator and the
 //! embedded run, feed the same functions here, so that a number means the same wherever it was measured.
 
+pub mod archive;
+pub mod conditions;
 pub mod engine;
+pub mod fingerprint;
 pub mod input;
 pub mod judgement;
 pub mod ledger;
@@ -12,4 +15,5 @@ pub mod report;
 pub mod schedule;
 pub mod statistics;
 pub mod status;
+pub mod trial;
 pub mod validate;

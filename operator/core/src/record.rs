@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
+pub use storebench_crds::job::Usage;
 use storebench_crds::job::{LatencyKind, LoaderAudit, WorkloadSummary};
 use storebench_crds::status::{Fingerprint, TrialState};
 use storebench_crds::storage_service::{Durability, EngineKind, Footprint};
@@ -145,6 +146,17 @@ pub enum FailureCause {
     Platform,
 }
 
+impl FailureCause {
+    /// Every cause, the gravest first.
+    pub const BY_GRAVITY: [Self; 5] =
+        [Self::WrongAnswer, Self::StoreFailed, Self::OutOfReach, Self::Platform, Self::Disturbed];
+
+    /// The place in [`Self::BY_GRAVITY`].
+    pub fn rank(self) -> usize {
+        Self::BY_GRAVITY.iter().position(|cause| *cause == self).unwrap_or_default()
+    }
+}
+
 /// What one workload of one trial measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -157,6 +169,9 @@ pub struct WorkloadMeasurement {
     /// What the store used during the measured phase, all members together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_skew_nanos: Option<u64>,
     /// Latency histograms, encoded as in [`storebench_crds::job::JobLine::Histogram`].
     pub histograms: Vec<EncodedHistogram>,
 }
@@ -180,29 +195,4 @@ pub struct EncodedHistogram {
     pub latency: LatencyKind,
     /// The encoded histogram.
     pub data: String,
-}
-
-/// What a store used over a span of time, all its processes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Usage {
-    /// Length of the span, nanoseconds.
-    pub elapsed_nanos: u64,
-    /// Processor time, user and system, nanoseconds.
-    pub cpu_nanos: u64,
-    /// Largest processor use over a sampling interval, thousandths of a core.
-    pub cpu_peak_millicores: u64,
-    /// Resident memory, average over samples, bytes.
-    pub rss_average_bytes: u64,
-    /// Resident memory, largest sample, bytes.
-    pub rss_peak_bytes: u64,
-    /// Proportional set size (shared pages divided among their users), largest sample, bytes.
-    pub pss_peak_bytes: u64,
-    /// Voluntary context switches.
-    pub voluntary_switches: u64,
-    /// Involuntary context switches.
-    pub involuntary_switches: u64,
-    /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
-    #[serde(default)]
-    pub machine_cpu_nanos: u64,
 }

@@ -2,32 +2,45 @@
 
 use std::collections::BTreeMap;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, Metric};
-use storebench_crds::status::{BenchmarkRunStatus, Columns, Comparison, Schedule, TrialEntry, Verdict};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Metric};
+use storebench_crds::status::{
+    BenchmarkRunStatus, Columns, Comparison, LatencySummary, Schedule, TrialEntry, TrialState, Verdict,
+};
 
 use crate::judgement::available;
 use crate::ledger::complete_indexes;
+use crate::record::{RunRecord, TrialRecord};
 use crate::report::Report;
+
+/// A status is kept below this, bytes of JSON: it is read with every list and written to etcd with every change.
+pub const STATUS_BYTES_MAX: usize = 16 * 1024;
+/// A message is kept below this, characters: it stands in every condition.
+const MESSAGE_CHARACTERS_MAX: usize = 280;
 
 /// The run with its status. Conditions need a clock and a generation, which only a cluster has: they are the operator's.
 pub fn benchmark_run(report: &Report) -> BenchmarkRun {
     let mut run = BenchmarkRun::new(&report.record.name, report.record.spec.clone());
     run.metadata.annotations =
         Some(BTreeMap::from([("storebench.dev/started-at".to_owned(), report.record.started_at.clone())]));
-    run.status = Some(status(report));
+    run.status = Some(fit(status(report)));
     run
 }
 
-/// The status, conditions aside.
-pub fn status(report: &Report) -> BenchmarkRunStatus {
-    let (record, judgement) = (&report.record, &report.judgement);
-    let trials = record.trials.iter().map(|trial| TrialEntry {
+/// The ledger: every trial of every arm that has run, in order.
+pub fn entries(record: &RunRecord) -> Vec<TrialEntry> {
+    let entry = |trial: &TrialRecord| TrialEntry {
         index: trial.index,
         arm: trial.arm.clone(),
         job: None,
         state: trial.state,
         reason: trial.failure.as_ref().map(|failure| failure.detail.clone()),
-    });
+    };
+    record.trials.iter().map(entry).collect()
+}
+
+/// The status, conditions aside.
+pub fn status(report: &Report) -> BenchmarkRunStatus {
+    let (record, judgement) = (&report.record, &report.judgement);
     let order: Vec<&str> = record.trials.iter().map(|trial| trial.arm.as_str()).collect();
     BenchmarkRunStatus {
         observed_generation: -1,
@@ -36,12 +49,14 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         message: judgement.message.clone(),
         columns: Some(columns(report)),
         schedule: Some(Schedule { seed: record.spec.trials.seed, order: order.join(" ") }),
-        trials: trials.collect(),
+        trials: entries(record),
         results: judgement.results.clone(),
         resources: judgement.resources.clone(),
         comparisons: judgement.comparisons.clone(),
         gates: judgement.gates.clone(),
         fingerprint: Some(record.fingerprint.clone()),
+        queue_position: None,
+        omitted: Vec::new(),
         report_ref: None,
     }
 }
@@ -68,4 +83,209 @@ fn in_column(comparison: &Comparison) -> String {
     let ratio = |basis_points: u64| basis_points as f64 / 10_000.0;
     let half_width = (ratio(comparison.high_basis_points) - ratio(comparison.low_basis_points)) / 2.0;
     format!("{:.2} ±{half_width:.2}", ratio(comparison.ratio_basis_points))
+}
+
+type Omit = fn(&mut BenchmarkRunStatus);
+
+/// What may be left out of a status that is too large, in this order, and how `status.omitted` calls it.
+const OMISSIONS: [(&str, Omit); 10] = [
+    ("comparisons of metrics other than throughput and p99", |status| {
+        status.comparisons.retain(|comparison| is_leading(comparison.metric));
+    }),
+    ("trials that are valid", |status| status.trials.retain(|trial| trial.state != TrialState::Valid)),
+    ("schedule.order", |status| {
+        if let Some(schedule) = &mut status.schedule {
+            schedule.order.clear();
+        }
+    }),
+    ("results' latencies other than p50, p99 and max", |status| {
+        for result in &mut status.results {
+            thin_out(&mut result.service_latency);
+            result.intended_latency.iter_mut().for_each(thin_out);
+        }
+    }),
+    ("fingerprint.facts", |status| {
+        if let Some(fingerprint) = &mut status.fingerprint {
+            fingerprint.facts.clear();
+        }
+    }),
+    ("comparisons of p99", |status| {
+        status.comparisons.retain(|comparison| comparison.metric == Metric::ThroughputPerSecond);
+    }),
+    ("results' intended latency", |status| status.results.iter_mut().for_each(|result| result.intended_latency = None)),
+    ("resources", |status| status.resources.clear()),
+    ("results", |status| status.results.clear()),
+    ("trials, comparisons", |status| {
+        status.trials.clear();
+        status.comparisons.clear();
+    }),
+];
+
+fn is_leading(metric: Metric) -> bool {
+    matches!(metric, Metric::ThroughputPerSecond | Metric::LatencyP99Micros)
+}
+
+fn thin_out(latency: &mut LatencySummary) {
+    let LatencySummary { p50_nanos, p99_nanos, max_nanos, .. } = *latency;
+    *latency = LatencySummary { p50_nanos, p99_nanos, max_nanos, ..LatencySummary::default() };
+}
+
+/// Leaves out what does not fit into [`STATUS_BYTES_MAX`], the least telling first, and says so in `omitted`. The report has
+/// everything.
+pub fn fit(mut status: BenchmarkRunStatus) -> BenchmarkRunStatus {
+    shorten(&mut status.message);
+    status.conditions.iter_mut().for_each(|condition| shorten(&mut condition.message));
+    status.trials.iter_mut().filter_map(|trial| trial.reason.as_mut()).for_each(shorten);
+    let bytes = |status: &BenchmarkRunStatus| serde_json::to_vec(status).map_or(usize::MAX, |json| json.len());
+    for (name, omit) in OMISSIONS {
+        if bytes(&status) <= STATUS_BYTES_MAX {
+            break;
+        }
+        omit(&mut status);
+        status.omitted.push(name.into());
+    }
+    status
+}
+
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+/// The status of a run that goes on: what has run so far, nothing judged.
+pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: String) -> BenchmarkRunStatus {
+    let mut arms: Vec<&str> = spec.arms.iter().filter(|arm| !arm.baseline).map(|arm| arm.name.as_str()).collect();
+    arms.extend(spec.arms.iter().filter(|arm| arm.baseline).map(|arm| arm.name.as_str()));
+    let is_valid = |index: u32, arm: &str| {
+        trials.iter().any(|trial| trial.index == index && trial.arm == arm && trial.state == TrialState::Valid)
+    };
+    let last = trials.iter().map(|trial| trial.index).max().map_or(0, |index| index + 1);
+    let complete = (0..last).filter(|index| arms.iter().all(|arm| is_valid(*index, arm))).count();
+    let order: Vec<&str> = trials.iter().map(|trial| trial.arm.as_str()).collect();
+    BenchmarkRunStatus {
+        message,
+        columns: Some(Columns {
+            arms: arms.join(" / "),
+            throughput_ratio: None,
+            p99_ratio: None,
+            trials: format!("{complete}/{}", spec.trials.max),
+        }),
+        schedule: Some(Schedule { seed: spec.trials.seed, order: order.join(" ") }),
+        trials,
+        ..BenchmarkRunStatus::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storebench_crds::status::{ArmResources, Fingerprint, GateOutcome, GateResult, WorkloadResult};
+
+    const METRICS: [Metric; 10] = [
+        Metric::ThroughputPerSecond,
+        Metric::LatencyMeanMicros,
+        Metric::LatencyP50Micros,
+        Metric::LatencyP90Micros,
+        Metric::LatencyP95Micros,
+        Metric::LatencyP99Micros,
+        Metric::LatencyP999Micros,
+        Metric::LatencyMaxMicros,
+        Metric::CpuNanosPerOperation,
+        Metric::MemoryPeakBytes,
+    ];
+
+    /// A run of this size, every number as long as numbers get, names as long as asked.
+    fn large(arms: u32, workloads: u32, trials: u32, arm_name: usize, workload_name: usize) -> BenchmarkRunStatus {
+        let name = |prefix: &str, index: u32, length: usize| format!("{prefix}{index}{}", "x".repeat(length - 2));
+        let arm = |index: u32| name("a", index, arm_name);
+        let workload = |index: u32| name("w", index, workload_name);
+        let latency = LatencySummary {
+            mean_nanos: 123_456_789,
+            p50_nanos: 123_456_789,
+            p90_nanos: 123_456_789,
+            p95_nanos: 123_456_789,
+            p99_nanos: 123_456_789,
+            p999_nanos: 123_456_789,
+            max_nanos: 1_234_567_890,
+        };
+        let mut status = BenchmarkRunStatus { message: "m".repeat(1_000), ..BenchmarkRunStatus::default() };
+        for index in 0..trials {
+            status.trials.extend((0..arms).map(|position| TrialEntry {
+                index,
+                arm: arm(position),
+                job: None,
+                state: TrialState::Valid,
+                reason: None,
+            }));
+        }
+        let order: Vec<String> = status.trials.iter().map(|trial| trial.arm.clone()).collect();
+        status.schedule = Some(Schedule { seed: u64::MAX, order: order.join(" ") });
+        for index in 0..workloads {
+            for position in 0..arms {
+                status.results.push(WorkloadResult {
+                    workload: workload(index),
+                    arm: arm(position),
+                    trials,
+                    operations: 12_345_678_901,
+                    errors: 0,
+                    throughput_milli: 123_456_789,
+                    service_latency: latency,
+                    intended_latency: None,
+                    cpu_nanos_per_operation: Some(123_456),
+                });
+            }
+            for position in 1..arms {
+                status.comparisons.extend(METRICS.map(|metric| Comparison {
+                    workload: workload(index),
+                    arm: arm(position),
+                    baseline: arm(0),
+                    metric,
+                    ratio_basis_points: 12_345,
+                    low_basis_points: 12_345,
+                    high_basis_points: 12_345,
+                    trials,
+                    detectable_basis_points: 123,
+                    not_ranked: None,
+                }));
+            }
+        }
+        status.resources =
+            (0..arms).map(|position| ArmResources { arm: arm(position), ..ArmResources::default() }).collect();
+        status.fingerprint = Some(Fingerprint {
+            hash: "0123456789abcdef".into(),
+            facts: (0..12).map(|index| (format!("fact {index}"), "v".repeat(40))).collect(),
+        });
+        status
+    }
+
+    fn bytes(status: &BenchmarkRunStatus) -> usize {
+        serde_json::to_vec(status).unwrap().len()
+    }
+
+    #[test]
+    fn the_largest_run_fits_and_keeps_its_results_and_throughput_ratios() {
+        let fitted = fit(large(4, 8, 30, 6, 12));
+        assert!(bytes(&fitted) <= STATUS_BYTES_MAX, "{} bytes", bytes(&fitted));
+        assert_eq!(fitted.results.len(), 32);
+        assert_eq!(fitted.comparisons.len(), 24, "{:?}", fitted.omitted);
+        assert!(fitted.omitted[0].starts_with("comparisons of metrics other than"), "{:?}", fitted.omitted);
+    }
+
+    #[test]
+    fn a_run_of_everyday_size_loses_nothing() {
+        let fitted = fit(large(2, 2, 10, 6, 12));
+        assert_eq!(fitted.omitted, Vec::<String>::new(), "{} bytes", bytes(&fitted));
+    }
+
+    #[test]
+    fn the_longest_names_and_gates_fit_too() {
+        let mut status = large(4, 8, 30, 32, 40);
+        status.gates = (0..16)
+            .map(|_| GateResult { gate: "g".repeat(200), outcome: GateOutcome::Met, found: "f".repeat(100) })
+            .collect();
+        let fitted = fit(status);
+        assert!(bytes(&fitted) <= STATUS_BYTES_MAX, "{} bytes", bytes(&fitted));
+    }
 }

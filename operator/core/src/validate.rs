@@ -43,6 +43,8 @@ pub struct ValidatedService {
     pub engine: &'static Engine,
     /// The version to deploy.
     pub version: String,
+    /// The container image, pinned.
+    pub image: String,
     /// Whether the user named that version, so that no other will do.
     pub version_is_pinned: bool,
     /// Members.
@@ -86,10 +88,12 @@ pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
     })?;
     refuse_reserved(engine, spec).map_err(|(field, text)| problem(&field, text))?;
     let env = spec.env.iter().map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default()));
+    let version = spec.version.clone().unwrap_or_else(|| engine.default_version.into());
     Ok(ValidatedService {
         name: name.clone(),
         engine,
-        version: spec.version.clone().unwrap_or_else(|| engine.default_version.into()),
+        image: spec.image.clone().unwrap_or_else(|| format!("{}:{version}", engine.image)),
+        version,
         version_is_pinned: spec.version.is_some(),
         // The schema allows 1, 3 and 5.
         replicas: spec.replicas.unsigned_abs(),
@@ -202,6 +206,18 @@ pub fn unequal_durability(arm: &ValidatedService, baseline: &ValidatedService) -
         return Some(format!("durability {:?} against {:?}", arm.durability, baseline.durability));
     }
     (arm.replicas != baseline.replicas).then(|| format!("{} replicas against {}", arm.replicas, baseline.replicas))
+}
+
+/// Refuses what the operator cannot honour yet, rather than leaving it out silently.
+pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
+    if service.spec.tls.is_some() {
+        return Err(Problem {
+            object: format!("StorageService/{}", service.name),
+            field: "spec.tls".into(),
+            text: "is not available yet: the loaders speak plain TCP; remove it".into(),
+        });
+    }
+    Ok(())
 }
 
 /// Refuses what an embedded run cannot honour, rather than leaving it out silently.

@@ -12,6 +12,10 @@ pub(super) static ETCD: Engine = Engine {
     protocol: Protocol::Etcd,
     default_version: "3.7.3",
     binary: "etcd",
+    image: "storebench/etcd",
+    client_port: 2379,
+    peer_port: Some(2380),
+    metrics_path: Some("/metrics"),
     install: "peers/fetch etcd",
     version_probe: VersionProbe { argument: "--version", marker: "etcd Version: " },
     durability_setting,
@@ -52,12 +56,12 @@ fn members(service: &ValidatedService, placement: &Placement) -> Vec<ProcessPlan
         .iter()
         .map(|member| {
             let mut arguments: Vec<String> = vec![
-                format!("--name={}", member.name),
+                format!("--name={}", member.own_name),
                 format!("--data-dir={}", member.data_directory),
                 format!("--listen-client-urls=http://{}:{}", member.bind, member.client_port),
-                format!("--advertise-client-urls=http://{}:{}", member.host, member.client_port),
+                format!("--advertise-client-urls=http://{}:{}", member.own_host, member.client_port),
                 format!("--listen-peer-urls=http://{}:{}", member.bind, member.peer_port),
-                format!("--initial-advertise-peer-urls=http://{}:{}", member.host, member.peer_port),
+                format!("--initial-advertise-peer-urls=http://{}:{}", member.own_host, member.peer_port),
                 format!("--initial-cluster={cluster}"),
                 "--initial-cluster-state=new".into(),
                 "--log-level=warn".into(),

@@ -1,7 +1,7 @@
 //! Engines: how each store is deployed. One file and one line in [`ENGINES`] per engine.
 //!
 //! An engine is a pure function from a validated service and a [`Placement`] to a [`ServicePlan`]. Drivers realise plans:
-//! the operator with StatefulSets (where a member's name and host are Kubernetes' own `$(VARIABLE)` references), the
+//! the operator with StatefulSets (where a member's own name and host are Kubernetes' `$(VARIABLE)` references), the
 //! embedded run with child processes on loopback.
 
 mod etcd;
@@ -28,6 +28,14 @@ pub struct Engine {
     pub default_version: &'static str,
     /// The server's executable.
     pub binary: &'static str,
+    /// The container image without its tag, which is the version.
+    pub image: &'static str,
+    /// The port for clients in a pod.
+    pub client_port: u16,
+    /// The port for other members in a pod; `None` where the engine does not replicate.
+    pub peer_port: Option<u16>,
+    /// The path of the metrics on the port for clients; `None` where the store has none.
+    pub metrics_path: Option<&'static str>,
     /// The command that installs the executable for embedded runs.
     pub install: &'static str,
     /// How an executable prints its version, and the text before it.
@@ -79,6 +87,11 @@ pub struct Member {
     pub name: String,
     /// The host that clients and peers use.
     pub host: String,
+    /// The name and the host as the member itself is told them: the same, or references such as `$(POD_NAME)` where one
+    /// command line must serve all members.
+    pub own_name: String,
+    /// See [`Self::own_name`].
+    pub own_host: String,
     /// The address the server binds.
     pub bind: String,
     /// The port for clients.

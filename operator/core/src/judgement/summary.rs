@@ -149,7 +149,9 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             }
         }
     }
-    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(WorkloadMeasurement::foreign_millicores).max();
+    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads))
+        .filter_map(WorkloadMeasurement::foreign_millicores)
+        .max();
     if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
         let cores = millicores as f64 / 1_000.0;
         caveats

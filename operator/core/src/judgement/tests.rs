@@ -47,6 +47,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
             rss_peak_bytes: 50 << 20,
             ..Usage::default()
         }),
+        start_skew_nanos: None,
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,
             data: encode_histogram(&histogram).unwrap(),

@@ -56,9 +56,8 @@ fn invalid(valid: &Valid) -> Option<String> {
         let detail = trial.failure.as_ref().map_or("", |failure| failure.detail.as_str());
         format!("{}, trial {}: {detail}", trial.arm, trial.index)
     };
-    let causes =
-        [FailureCause::WrongAnswer, FailureCause::StoreFailed, FailureCause::OutOfReach, FailureCause::Platform];
-    if let Some(trial) = causes.into_iter().find_map(|cause| failures(cause).next()) {
+    let mut causes = FailureCause::BY_GRAVITY.into_iter().filter(|cause| *cause != FailureCause::Disturbed);
+    if let Some(trial) = causes.find_map(|cause| failures(cause).next()) {
         return Some(describe(trial));
     }
     if let Some(reason) = &record.aborted {

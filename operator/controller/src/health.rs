@@ -1,0 +1,237 @@
+//! What pods say of themselves, in one line: the difference between "still starting" and "will not start". Pure.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+
+/// How long a pod may wait for a node or a volume before that counts as a failure. Autoscaled clusters take longer; there
+/// the run must be started when the nodes are.
+const SCHEDULING_PATIENCE: Duration = Duration::from_secs(45);
+/// How long the kubelet may retry what looks like a passing trouble.
+const CREATION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a set of pods is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// All are ready.
+    Ready,
+    /// Some are not ready yet; why, in words.
+    Starting(String),
+    /// One will not become ready by itself.
+    Failed(Trouble),
+}
+
+/// Why a pod does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// CamelCase, one word.
+    pub reason: &'static str,
+    /// In one line, with the pod's name.
+    pub message: String,
+}
+
+/// How the members of a store are. `members` are the names of their pods.
+pub fn of_members(members: &[String], pods: &[Pod], now: Timestamp) -> Health {
+    let mut waiting = None;
+    for name in members {
+        let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_ref() == Some(name)) else {
+            waiting = waiting.or_else(|| Some(format!("{name} does not exist yet")));
+            continue;
+        };
+        if let Some(trouble) = trouble(pod, now) {
+            return Health::Failed(trouble);
+        }
+        if !is_ready(pod) {
+            waiting = waiting.or_else(|| Some(format!("{name} does not answer yet")));
+        }
+    }
+    waiting.map_or(Health::Ready, Health::Starting)
+}
+
+/// Whether the pod's Ready condition is true and nobody is deleting it.
+pub fn is_ready(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a k8s_openapi::api::core::v1::PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Every container's status, sidecars first.
+pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.as_ref();
+    let sidecars = status.and_then(|status| status.init_container_statuses.as_ref()).into_iter().flatten();
+    sidecars.chain(status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten())
+}
+
+/// Why this pod will not run by itself; `None` where it runs, may yet run, or has done its work.
+pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
+    let name = pod.name_any();
+    let status = pod.status.as_ref()?;
+    let trouble = |reason, text: &str| Some(Trouble { reason, message: format!("{name}: {}", one_line(text)) });
+    if status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("Evicted") {
+        return trouble("Evicted", status.message.as_deref().unwrap_or("evicted by its node"));
+    }
+    if let Some(scheduled) = condition(pod, "PodScheduled").filter(|scheduled| scheduled.status == "False") {
+        let since = scheduled.last_transition_time.as_ref().map_or(now, |time| time.0);
+        let message = scheduled.message.as_deref().unwrap_or("no node takes it");
+        let reason = if message.contains("PersistentVolumeClaim") || message.contains("persistentvolumeclaim") {
+            "VolumeUnbound"
+        } else {
+            "Unschedulable"
+        };
+        return has_passed(since, SCHEDULING_PATIENCE, now).then(|| trouble(reason, message)).flatten();
+    }
+    let since = status.start_time.as_ref().map_or(now, |time| time.0);
+    containers(pod).find_map(|container| {
+        let ContainerState { waiting, .. } = container.state.as_ref()?;
+        let waiting = waiting.as_ref()?;
+        let reason = waiting.reason.as_deref().unwrap_or_default();
+        let message = waiting.message.as_deref().unwrap_or(reason);
+        let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        match reason {
+            "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
+                trouble("ImageUnavailable", &format!("image {}: {message}", container.image))
+            }
+            "CrashLoopBackOff" => {
+                let ended = last.map_or_else(String::new, |last| ended(last.exit_code, last.reason.as_deref()));
+                trouble(
+                    "CrashLoop",
+                    &format!("container {} {ended}, {} times", container.name, container.restart_count),
+                )
+            }
+            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
+                if has_passed(since, CREATION_PATIENCE, now) =>
+            {
+                trouble("ContainerNotCreated", message)
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Why a store's member is not what it was when the trial began: it has restarted, ended, or is gone.
+pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
+    let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
+        return Some(format!("{member} was deleted"));
+    };
+    let store = containers(pod).find(|status| status.name == container)?;
+    let current = store.state.as_ref().and_then(|state| state.terminated.as_ref());
+    let last = store.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    if let Some(end) = current.or(last) {
+        return Some(format!("{member} {}", ended(end.exit_code, end.reason.as_deref())));
+    }
+    pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
+}
+
+/// How a container ended, such as `was killed by signal 9 (OOMKilled)`.
+pub fn ended(exit_code: i32, reason: Option<&str>) -> String {
+    let how = match exit_code {
+        code @ 129..=192 => format!("was killed by signal {}", code - 128),
+        code => format!("exited with status {code}"),
+    };
+    // Error and Completed say no more than the status does.
+    match reason.filter(|reason| !matches!(*reason, "Error" | "Completed" | "")) {
+        Some(reason) => format!("{how} ({reason})"),
+        None => how,
+    }
+}
+
+fn has_passed(since: Timestamp, patience: Duration, now: Timestamp) -> bool {
+    now.duration_since(since).unsigned_abs() >= patience && now >= since
+}
+
+/// When something that is passing trouble now would count as failure, at the latest.
+pub fn patience() -> Duration {
+    SCHEDULING_PATIENCE.max(CREATION_PATIENCE)
+}
+
+/// Text from elsewhere as part of one line.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: i64 = 1_000_000;
+
+    fn pod(status: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "etcd-0" }, "status": status })).unwrap()
+    }
+
+    fn at(seconds: i64) -> String {
+        Timestamp::from_second(seconds).unwrap().to_string()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(NOW).unwrap()
+    }
+
+    fn waiting(reason: &str, message: &str) -> serde_json::Value {
+        json!({
+            "startTime": at(NOW - 40),
+            "containerStatuses": [{
+                "name": "store", "image": "storebench/etcd:9", "imageID": "", "ready": false, "restartCount": 3,
+                "state": { "waiting": { "reason": reason, "message": message } },
+                "lastState": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } },
+            }],
+        })
+    }
+
+    #[test]
+    fn a_missing_image_is_named() {
+        let trouble = trouble(&pod(waiting("ImagePullBackOff", "Back-off pulling")), now()).unwrap();
+        assert_eq!(trouble.reason, "ImageUnavailable");
+        assert_eq!(trouble.message, "etcd-0: image storebench/etcd:9: Back-off pulling");
+    }
+
+    #[test]
+    fn a_crash_loop_tells_how_it_ended() {
+        let trouble = trouble(&pod(waiting("CrashLoopBackOff", "back-off 5m0s")), now()).unwrap();
+        assert_eq!(trouble.message, "etcd-0: container store was killed by signal 9 (OOMKilled), 3 times");
+    }
+
+    #[test]
+    fn what_may_yet_pass_is_no_trouble() {
+        for reason in ["ContainerCreating", "PodInitializing", "ErrImagePull"] {
+            assert_eq!(trouble(&pod(waiting(reason, "")), now()), None, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_a_node_is_trouble_after_a_while() {
+        let unschedulable = |since: i64| {
+            pod(json!({ "conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/1 nodes are available", "lastTransitionTime": at(since),
+            }] }))
+        };
+        assert_eq!(trouble(&unschedulable(NOW - 10), now()), None);
+        assert_eq!(trouble(&unschedulable(NOW - 50), now()).unwrap().reason, "Unschedulable");
+    }
+
+    #[test]
+    fn a_store_that_restarted_is_not_the_one_that_was_loaded() {
+        let running = pod(json!({ "containerStatuses": [{
+            "name": "store", "image": "", "imageID": "", "ready": true, "restartCount": 1,
+            "state": { "running": {} },
+            "lastState": { "terminated": { "exitCode": 2, "reason": "Error" } },
+        }] }));
+        let pods = [running];
+        assert_eq!(death("etcd-0", &pods, "store").unwrap(), "etcd-0 exited with status 2");
+        assert_eq!(death("etcd-1", &pods, "store").unwrap(), "etcd-1 was deleted");
+    }
+
+    #[test]
+    fn members_are_ready_only_all_together() {
+        let ready = pod(json!({ "conditions": [{ "type": "Ready", "status": "True" }] }));
+        let members = ["etcd-0".to_owned(), "etcd-1".to_owned()];
+        assert_eq!(of_members(&members[..1], std::slice::from_ref(&ready), now()), Health::Ready);
+        assert_eq!(of_members(&members, &[ready], now()), Health::Starting("etcd-1 does not exist yet".into()));
+    }
+}

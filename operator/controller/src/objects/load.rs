@@ -1,0 +1,200 @@
+//! The load of one trial of an arm: an Indexed Job whose pods may reach the store and nothing else.
+
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, Service, ServicePort,
+    ServiceSpec, TopologySpreadConstraint,
+};
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use storebench_core::archive::COMPONENT_LABEL;
+use storebench_crds::job::JobSpec as LoadSpec;
+
+use super::{LOAD, Labels, Owner, STORE, instance, security, selector};
+use crate::settings::Settings;
+
+/// The container that makes load.
+pub const LOAD_CONTAINER: &str = "load";
+/// When the operator made the Job, RFC 3339 with milliseconds, which the API's own timestamps lack.
+pub const STARTED_ANNOTATION: &str = "storebench.dev/started-at";
+const METRICS_PORT: u16 = 9464;
+/// Where load pods agree on a common start.
+const BARRIER_PORT: u16 = 9466;
+const DNS_PORT: u16 = 53;
+
+/// Every object of a trial's load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadObjects {
+    /// The load pods.
+    pub job: Job,
+    /// Names of the load pods among themselves; only with several.
+    pub service: Option<Service>,
+    /// What they may reach.
+    pub network_policy: NetworkPolicy,
+}
+
+/// What a trial's load is built from.
+#[derive(Debug)]
+pub struct LoadRequest<'a> {
+    /// What to do.
+    pub spec: LoadSpec,
+    /// The trial's name.
+    pub name: &'a str,
+    /// Who owns the objects.
+    pub owner: &'a Owner,
+    /// Further labels.
+    pub labels: &'a Labels,
+    /// How long the load may take, seconds.
+    pub deadline_seconds: i64,
+    /// Now, RFC 3339.
+    pub started_at: &'a str,
+    /// Images and limits.
+    pub settings: &'a Settings,
+}
+
+/// Builds a trial's load. Fails only where the job cannot be written as JSON, which no validated run causes.
+pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
+    let mut labels = instance(LOAD, request.name);
+    labels.extend(request.labels.clone());
+    let mut spec = request.spec.clone();
+    if spec.processes > 1 {
+        let LoadRequest { name, owner, .. } = &request;
+        spec.barrier = Some(format!("{name}-0.{name}-load.{}.svc:{BARRIER_PORT}", owner.namespace));
+    }
+    Ok(LoadObjects {
+        service: (spec.processes > 1).then(|| service(&request, &labels)),
+        network_policy: network_policy(&request, &labels),
+        job: job(&request, &labels, &serde_json::to_string(&spec)?, spec.processes.cast_signed()),
+    })
+}
+
+fn job(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -> Job {
+    let mut metadata = request.owner.metadata(request.name, labels);
+    metadata.annotations = Some([(STARTED_ANNOTATION.to_owned(), request.started_at.to_owned())].into());
+    Job {
+        metadata,
+        spec: Some(JobSpec {
+            // A repeated load would be measured on what the first one left.
+            backoff_limit: Some(0),
+            completion_mode: Some("Indexed".into()),
+            completions: Some(pods),
+            parallelism: Some(pods),
+            active_deadline_seconds: Some(request.deadline_seconds),
+            template: pod_template(request, labels, spec, pods),
+            ..JobSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -> PodTemplateSpec {
+    let LoadRequest { name, owner, settings, .. } = request;
+    let variable = |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), ..EnvVar::default() };
+    let quantity = |value: &str| Quantity(value.to_owned());
+    let container = Container {
+        name: LOAD_CONTAINER.into(),
+        image: Some(settings.images.bench_job.clone()),
+        command: Some(vec!["bench-job".into()]),
+        env: Some(vec![
+            variable("BENCH_JOB_JSON", spec.into()),
+            variable("BENCH_JOB_METRICS_LISTEN", format!("0.0.0.0:{METRICS_PORT}")),
+        ]),
+        ports: Some(vec![ContainerPort {
+            name: Some("metrics".into()),
+            container_port: i32::from(METRICS_PORT),
+            ..ContainerPort::default()
+        }]),
+        // No limit on processor time: a throttled loader measures itself.
+        resources: Some(ResourceRequirements {
+            requests: Some([("cpu".to_owned(), quantity("100m")), ("memory".to_owned(), quantity("32Mi"))].into()),
+            limits: Some([("memory".to_owned(), quantity(&settings.load_memory_limit))].into()),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(security::container()),
+        ..Container::default()
+    };
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PodSpec {
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            restart_policy: Some("Never".into()),
+            security_context: Some(security::pod()),
+            subdomain: (pods > 1).then(|| format!("{name}-load")),
+            topology_spread_constraints: (pods > 1).then(|| {
+                vec![TopologySpreadConstraint {
+                    max_skew: 1,
+                    topology_key: "kubernetes.io/hostname".into(),
+                    when_unsatisfiable: "ScheduleAnyway".into(),
+                    label_selector: Some(selector(&instance(LOAD, name))),
+                    ..TopologySpreadConstraint::default()
+                }]
+            }),
+            containers: vec![container],
+            ..PodSpec::default()
+        }),
+    }
+}
+
+fn service(request: &LoadRequest, labels: &Labels) -> Service {
+    Service {
+        metadata: request.owner.metadata(&format!("{}-load", request.name), labels),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".into()),
+            selector: Some(instance(LOAD, request.name)),
+            publish_not_ready_addresses: Some(true),
+            ports: Some(vec![ServicePort {
+                name: Some("barrier".into()),
+                port: i32::from(BARRIER_PORT),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+/// The load may reach stores, its own pods and DNS: not the API server, not the rest of the cluster.
+fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
+    let pods =
+        |labels: Labels| NetworkPolicyPeer { pod_selector: Some(selector(&labels)), ..NetworkPolicyPeer::default() };
+    let label = |name: &str, value: &str| Labels::from([(name.to_owned(), value.to_owned())]);
+    let port = |protocol: &str, port: u16| NetworkPolicyPort {
+        port: Some(IntOrString::Int(i32::from(port))),
+        protocol: Some(protocol.into()),
+        ..NetworkPolicyPort::default()
+    };
+    let own = pods(instance(LOAD, request.name));
+    NetworkPolicy {
+        metadata: request.owner.metadata(&format!("{}-load", request.name), labels),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(selector(&instance(LOAD, request.name))),
+            policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
+            ingress: Some(vec![
+                NetworkPolicyIngressRule {
+                    from: Some(vec![own.clone()]),
+                    ports: Some(vec![port("TCP", BARRIER_PORT)]),
+                },
+                NetworkPolicyIngressRule { from: None, ports: Some(vec![port("TCP", METRICS_PORT)]) },
+            ]),
+            egress: Some(vec![
+                NetworkPolicyEgressRule { to: Some(vec![pods(label(COMPONENT_LABEL, STORE)), own]), ports: None },
+                NetworkPolicyEgressRule {
+                    to: Some(vec![NetworkPolicyPeer {
+                        namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", "kube-system"))),
+                        ..NetworkPolicyPeer::default()
+                    }]),
+                    ports: Some(vec![port("UDP", DNS_PORT), port("TCP", DNS_PORT)]),
+                },
+            ]),
+        }),
+    }
+}

@@ -1,0 +1,105 @@
+//! The objects that the operator makes, built from validated input alone: no client, no clock, no failure.
+//!
+//! [`store`] builds what a store needs, be it a StorageService or the store of one trial; [`load`] what a trial's load needs.
+//! [`names`] and the labels here are how they are found again.
+
+pub mod load;
+pub mod names;
+mod security;
+pub mod store;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use kube::Resource;
+use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
+
+/// Names the one who applies; fields of other managers are left alone.
+pub const FIELD_MANAGER: &str = "storebench-operator";
+/// Marks everything that the operator made.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// See [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY: &str = "storebench";
+/// The StorageService that an object belongs to.
+pub const SERVICE_LABEL: &str = "storebench.dev/service";
+/// The trial name of the store or load that an object belongs to; see [`names::trial`].
+pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+/// The trial's index.
+pub const TRIAL_LABEL: &str = "storebench.dev/trial";
+/// The arm's name.
+pub const ARM_LABEL: &str = "storebench.dev/arm";
+/// [`COMPONENT_LABEL`] of stores.
+pub const STORE: &str = "store";
+/// [`COMPONENT_LABEL`] of load.
+pub const LOAD: &str = "load";
+/// Pods with this label, set to `"true"`, may connect to stores although they are not load pods.
+pub const CLIENT_LABEL: &str = "storebench.dev/client";
+
+/// A set of labels.
+pub type Labels = BTreeMap<String, String>;
+
+/// Who owns an object, and what it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owner {
+    /// The namespace of owner and object.
+    pub namespace: String,
+    /// Deleted with this.
+    pub reference: OwnerReference,
+    /// Finds everything of this owner.
+    pub labels: Labels,
+}
+
+impl Owner {
+    /// A StorageService or BenchmarkRun as the API server knows it; `None` before it has a name and a uid.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K, label: &str) -> Option<Self> {
+        let reference = object.controller_owner_ref(&())?;
+        let labels = [(MANAGED_BY_LABEL, MANAGED_BY), (label, reference.name.as_str())];
+        Some(Self {
+            namespace: object.meta().namespace.clone()?,
+            labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            reference,
+        })
+    }
+
+    /// Metadata of an object of this owner.
+    pub fn metadata(&self, name: &str, labels: &Labels) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(self.labels.iter().chain(labels).map(|(name, value)| (name.clone(), value.clone())).collect()),
+            owner_references: Some(vec![self.reference.clone()]),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+/// The labels of one store or load, which select its pods.
+pub fn instance(component: &str, instance: &str) -> Labels {
+    [(COMPONENT_LABEL, component), (INSTANCE_LABEL, instance)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// The labels of one trial of an arm.
+pub fn trial(index: u32, arm: &str) -> Labels {
+    [(TRIAL_LABEL, index.to_string()), (ARM_LABEL, arm.to_owned())].map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// A selector in the API's query syntax.
+pub fn query(labels: &Labels) -> String {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Everything that belongs to this run.
+pub fn of_run(run: &str) -> String {
+    format!("{MANAGED_BY_LABEL}={MANAGED_BY},{RUN_LABEL}={run}")
+}
+
+/// Everything that belongs to this service.
+pub fn of_service(service: &str) -> String {
+    format!("{MANAGED_BY_LABEL}={MANAGED_BY},{SERVICE_LABEL}={service}")
+}
+
+fn selector(labels: &Labels) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() }
+}

@@ -1,0 +1,252 @@
+//! Puts everything together: waits for the CRDs, then for the Lease, then runs both controllers until told to stop.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::core::error_boundary::DeserializeGuard;
+use kube::runtime::controller::{self, Action};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{Controller, Predicate as _, WatchStreamExt as _, predicates, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use storebench_core::archive::RUN_LABEL;
+use storebench_crds::{BenchmarkRun, StorageService};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::context::{Archive, Context, Failures, Statuses, lock};
+use crate::error::{self, Error};
+use crate::lease::LeaderElection;
+use crate::objects::{MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
+use crate::queue::{Queue, is_true};
+use crate::settings::Settings;
+use crate::telemetry::Metrics;
+use crate::telemetry::server::{Shown, serve};
+use crate::{run, service};
+
+/// Several changes of one object within this time are looked at once.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Between two looks for the CRDs while they are missing.
+const CRD_INTERVAL: Duration = Duration::from_secs(5);
+/// Reconciliations of one kind at a time.
+const CONCURRENCY: u16 = 4;
+
+/// Runs until a signal, or until the Lease is lost.
+pub async fn run(settings: Settings) -> anyhow::Result<()> {
+    let client = Client::try_default().await.context("no cluster can be reached: run in a pod or set KUBECONFIG")?;
+    let metrics = Arc::new(Metrics::default());
+    let shown = Arc::new(Shown::new(Arc::clone(&metrics), settings.metrics_access, client.clone()));
+    let server = tokio::spawn(serve(settings.listen, Arc::clone(&shown)));
+    let mut election = LeaderElection::new(client.clone(), &settings.operator_namespace, &settings.operator_name);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        () = until_installed(&client, &settings, &shown) => {}
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+        ended = server => bail!("{}: cannot be served: {ended:?}", settings.listen),
+    }
+    *lock(&shown.waits_for) = "the leader's Lease".into();
+    tokio::select! {
+        () = election.acquire() => {}
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    }
+    lock(&shown.waits_for).clear();
+    metrics.leads(true);
+    tracing::info!(name = settings.operator_name, "leading");
+    let lost = tokio::select! {
+        () = controllers(client, settings, metrics) => bail!("the watches ended"),
+        () = election.keep() => true,
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+    };
+    if lost {
+        bail!("the leader's Lease was lost: another replica may be acting");
+    }
+    // Stopped between two steps; whoever leads next finds where the runs are.
+    election.release().await.context("the leader's Lease cannot be released")
+}
+
+/// Waits until the CRDs can be listed.
+async fn until_installed(client: &Client, settings: &Settings, shown: &Shown) {
+    loop {
+        let services = scoped::<DeserializeGuard<StorageService>>(client, settings);
+        let runs = scoped::<DeserializeGuard<BenchmarkRun>>(client, settings);
+        let one = ListParams::default().limit(1);
+        let missing = match (services.list(&one).await, runs.list(&one).await) {
+            (Ok(_), Ok(_)) => return,
+            (Err(error), _) => format!("StorageServices to be listable: {error}"),
+            (_, Err(error)) => format!("BenchmarkRuns to be listable: {error}"),
+        };
+        tracing::warn!("waiting for {missing}");
+        *lock(&shown.waits_for) = missing;
+        tokio::time::sleep(CRD_INTERVAL).await;
+    }
+}
+
+fn scoped<K>(client: &Client, settings: &Settings) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match &settings.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) {
+    let reporter = Reporter { controller: "storebench".into(), instance: Some(settings.operator_name.clone()) };
+    let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
+    let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
+    let (queue, woken) = Queue::new(runs.clone());
+    let woken = stream::unfold(woken, async |mut woken| Some((woken.recv().await?, woken)));
+    let context = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), reporter),
+        metrics: Arc::clone(&metrics),
+        queue,
+        statuses: Statuses::default(),
+        archive: Archive::default(),
+        failures: Failures::default(),
+        settings: settings.clone(),
+        client: client.clone(),
+    });
+    let config = controller::Config::default().debounce(DEBOUNCE).concurrency(CONCURRENCY);
+    let of_run = Controller::for_stream(run_changes, runs.clone())
+        .with_config(config.clone())
+        .watches_stream(children::<Pod>(&client, &settings), labelled::<Pod, run::Guarded>(RUN_LABEL))
+        .watches_stream(children::<Job>(&client, &settings), labelled::<Job, run::Guarded>(RUN_LABEL))
+        .watches_stream(children::<StatefulSet>(&client, &settings), labelled::<StatefulSet, run::Guarded>(RUN_LABEL))
+        .watches_stream(service_events(&client, &settings), referring(runs.clone()))
+        .reconcile_on(woken)
+        .run(
+            run::reconcile,
+            |run, error, context| failed("BenchmarkRun", &run::key(&run), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
+    let of_service = Controller::for_stream(service_changes, services.clone())
+        .with_config(config)
+        .watches_stream(children::<Pod>(&client, &settings), labelled::<Pod, service::Guarded>(SERVICE_LABEL))
+        .watches_stream(
+            children::<StatefulSet>(&client, &settings),
+            labelled::<StatefulSet, service::Guarded>(SERVICE_LABEL),
+        )
+        .run(
+            service::reconcile,
+            |service, error, context| failed("StorageService", &service::key(&service), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
+    let counting = count(runs, services, metrics);
+    tokio::join!(of_run, of_service, counting);
+}
+
+/// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.
+fn primary<K>(
+    client: &Client,
+    settings: &Settings,
+) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + use<K>)
+where
+    K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Default + Clone + Eq + std::hash::Hash,
+{
+    let (reader, writer) = reflector::store();
+    let changes = watcher(scoped::<K>(client, settings), watcher::Config::default())
+        .default_backoff()
+        .modify(|object| object.managed_fields_mut().clear())
+        .reflect(writer)
+        .applied_objects()
+        .predicate_filter(predicates::generation.combine(predicates::finalizers), Default::default());
+    (reader, changes)
+}
+
+/// Objects that the operator made: that they changed is all that matters, what they are is asked when it is needed.
+fn children<K>(client: &Client, settings: &Settings) -> impl Stream<Item = Result<K, watcher::Error>> + use<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let selected = watcher::Config::default().labels(&format!("{MANAGED_BY_LABEL}={MANAGED_BY}"));
+    watcher(scoped::<K>(client, settings), selected).default_backoff().touched_objects()
+}
+
+fn service_events(
+    client: &Client,
+    settings: &Settings,
+) -> impl Stream<Item = Result<service::Guarded, watcher::Error>> + use<> {
+    watcher(scoped::<service::Guarded>(client, settings), watcher::Config::default())
+        .default_backoff()
+        .touched_objects()
+}
+
+/// The object that a label names.
+fn labelled<K, P>(label: &'static str) -> impl Fn(K) -> Option<ObjectRef<P>>
+where
+    K: Resource,
+    P: Resource,
+    P::DynamicType: Default,
+{
+    move |child| {
+        let name = child.labels().get(label)?;
+        Some(ObjectRef::new(name).within(child.namespace()?.as_str()))
+    }
+}
+
+/// The unfinished runs that refer to a service.
+fn referring(runs: Store<run::Guarded>) -> impl Fn(service::Guarded) -> Vec<ObjectRef<run::Guarded>> {
+    move |service| {
+        let refers = |run: &BenchmarkRun| {
+            let status = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            run.namespace() == service.namespace()
+                && !is_true(status, "Complete")
+                && run.spec.arms.iter().any(|arm| arm.service_ref.name == service.name_any())
+        };
+        let all = runs.state();
+        all.iter().filter(|run| run.0.as_ref().is_ok_and(refers)).map(|run| ObjectRef::from_obj(&**run)).collect()
+    }
+}
+
+/// What is done about an error: one policy for each class.
+fn failed(kind: &str, key: &str, error: &Error, context: &Context) -> Action {
+    let class = error.class();
+    let failures = context.failures.add(key);
+    let wait = error::wait(class, failures);
+    tracing::warn!(kind, object = key, ?class, failures, ?wait, "{error}");
+    Action::requeue(wait)
+}
+
+/// Keeps the gauges of what exists, which changes rarely, up to date.
+async fn count(runs: Store<run::Guarded>, services: Store<service::Guarded>, metrics: Arc<Metrics>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let mut counts: HashMap<String, i64> = HashMap::new();
+        for run in runs.state() {
+            let Ok(run) = &run.0 else { continue };
+            let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            let succeeded = conditions.iter().find(|condition| condition.type_ == "Succeeded");
+            let state = succeeded.map_or_else(|| "Queued".to_owned(), |condition| condition.reason.clone());
+            *counts.entry(state).or_default() += 1;
+        }
+        metrics.runs_are(&counts);
+        let names: Vec<String> = services
+            .state()
+            .iter()
+            .map(|service| format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any()))
+            .collect();
+        metrics.services_are(|name| names.iter().any(|existing| existing == name));
+    }
+}

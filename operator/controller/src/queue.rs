@@ -1,0 +1,220 @@
+//! One run at a time: a measurement that shares the machine with another one measures both.
+//!
+//! Who is first is decided from the runs themselves ([`first`], pure): those that have begun go on before others begin, then
+//! the oldest. Who holds the turn is kept in memory; only the leader acts, and a new leader finds the run that had begun.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::error_boundary::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource as _, ResourceExt as _};
+use storebench_crds::BenchmarkRun;
+use tokio::sync::mpsc;
+
+use crate::context::lock;
+
+/// A run that may be one this version cannot read.
+pub type Guarded = DeserializeGuard<BenchmarkRun>;
+
+/// Waiting runs that are told when it may be their turn.
+const WAKE_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// Whose turn it is.
+    holder: Option<String>,
+    /// Who gave the turn back and has not asked for it since: the watch may not know yet why.
+    left: HashSet<String>,
+}
+
+/// The turn, and how those who wait for it are woken.
+pub struct Queue {
+    turn: Mutex<Turn>,
+    wake: mpsc::Sender<ObjectRef<Guarded>>,
+    runs: Store<Guarded>,
+}
+
+impl Queue {
+    /// A queue over the runs of this store, and the stream of runs to look at when a turn ends.
+    pub fn new(runs: Store<Guarded>) -> (Self, mpsc::Receiver<ObjectRef<Guarded>>) {
+        let (wake, woken) = mpsc::channel(WAKE_MAX);
+        (Self { turn: Mutex::default(), wake, runs }, woken)
+    }
+
+    /// Takes the turn for this run if it is its own. Otherwise tells how many go first.
+    pub fn take(&self, uid: &str) -> Result<(), u32> {
+        let runs = self.runs.state();
+        let known: HashSet<String> = runs.iter().filter_map(|run| run.uid()).collect();
+        let mut turn = lock(&self.turn);
+        turn.left.remove(uid);
+        turn.left.retain(|left| known.contains(left));
+        // A holder whose finalizer was removed by hand will never give the turn back.
+        if turn.holder.as_ref().is_some_and(|holder| !known.contains(holder)) {
+            turn.holder = None;
+        }
+        let waiting = waiting(&runs, &turn.left);
+        match &turn.holder {
+            Some(holder) if holder == uid => Ok(()),
+            None if first(&waiting) == Some(uid) => {
+                turn.holder = Some(uid.into());
+                Ok(())
+            }
+            holder => Err(position(&waiting, uid, holder.as_deref())),
+        }
+    }
+
+    /// This run wants no turn (any more): it is over, suspended, deleted, or waits for its user. The others are woken if that
+    /// changes anything for them.
+    pub fn leave(&self, uid: &str) {
+        let mattered = {
+            let runs = self.runs.state();
+            let mut turn = lock(&self.turn);
+            let was_waiting = waiting(&runs, &turn.left).iter().any(|entry| entry.uid == uid);
+            let was_holder = turn.holder.as_deref() == Some(uid);
+            if was_holder {
+                turn.holder = None;
+            }
+            turn.left.insert(uid.into());
+            was_holder || was_waiting
+        };
+        if mattered {
+            self.wake_all();
+        }
+    }
+
+    /// Has every waiting run looked at again.
+    pub fn wake_all(&self) {
+        for run in self.runs.state() {
+            // A full channel means that as many are being woken already; the rest come with their own next look.
+            if run.0.as_ref().is_ok_and(|run| entry(run).is_some())
+                && self.wake.try_send(ObjectRef::from_obj(&*run)).is_err()
+            {
+                break;
+            }
+        }
+    }
+
+    /// The runs as they are known from the watch.
+    pub fn runs(&self) -> Vec<Arc<Guarded>> {
+        self.runs.state()
+    }
+}
+
+fn waiting(runs: &[Arc<Guarded>], left: &HashSet<String>) -> Vec<Entry> {
+    let entries = runs.iter().filter_map(|run| entry(run.0.as_ref().ok()?));
+    entries.filter(|entry| !left.contains(&entry.uid)).collect()
+}
+
+/// A run that wants a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Sorts: begun first, then by age, then by name.
+    order: (bool, i64, String),
+    uid: String,
+}
+
+/// `None` for a run that wants no turn: it is over, being deleted, suspended before it began, or waits for its user.
+fn entry(run: &BenchmarkRun) -> Option<Entry> {
+    let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let begun = run.status.as_ref().is_some_and(|status| !status.trials.is_empty());
+    let is_over = is_true(conditions, "Complete");
+    // What was true of an earlier generation says nothing of this one.
+    let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
+    let is_deleted = run.meta().deletion_timestamp.is_some();
+    if is_over || is_stalled || is_deleted || (run.spec.suspend && !begun) {
+        return None;
+    }
+    let created = run.meta().creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
+    let name = format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any());
+    Some(Entry { order: (!begun, created, name), uid: run.uid()? })
+}
+
+/// Whether a condition is true.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+}
+
+fn observed(conditions: &[Condition]) -> Option<i64> {
+    conditions.first()?.observed_generation
+}
+
+fn first(waiting: &[Entry]) -> Option<&str> {
+    waiting.iter().min_by_key(|entry| &entry.order).map(|entry| entry.uid.as_str())
+}
+
+/// How many go before this run; the holder of the turn always does.
+fn position(waiting: &[Entry], uid: &str, holder: Option<&str>) -> u32 {
+    let own = waiting.iter().find(|entry| entry.uid == uid).map(|entry| &entry.order);
+    let goes_first = |entry: &&Entry| {
+        entry.uid != uid && (holder == Some(entry.uid.as_str()) || own.is_some_and(|own| entry.order < *own))
+    };
+    waiting.iter().filter(goes_first).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(name: &str, created: i64, suspend: bool, status: serde_json::Value) -> BenchmarkRun {
+        let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap().to_string();
+        serde_json::from_value(json!({
+            "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun",
+            "metadata": { "name": name, "namespace": "n", "uid": name, "creationTimestamp": created, "generation": 1 },
+            "spec": { "arms": [], "workloads": [], "suspend": suspend },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn entries(runs: &[BenchmarkRun]) -> Vec<Entry> {
+        runs.iter().filter_map(entry).collect()
+    }
+
+    fn condition(type_: &str, generation: i64) -> serde_json::Value {
+        json!({ "conditions": [{
+            "type": type_, "status": "True", "reason": "R", "message": "", "observedGeneration": generation,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }] })
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_others_are_counted() {
+        let waiting = entries(&[
+            run("young", 30, false, json!({})),
+            run("old", 10, false, json!({})),
+            run("middle", 20, false, json!({})),
+        ]);
+        assert_eq!(first(&waiting), Some("old"));
+        assert_eq!(position(&waiting, "young", None), 2);
+        assert_eq!(position(&waiting, "middle", Some("old")), 1);
+    }
+
+    #[test]
+    fn a_run_that_has_begun_goes_on_before_an_older_one_begins() {
+        let begun = json!({ "trials": [{ "index": 0, "arm": "a", "state": "Valid" }] });
+        let waiting = entries(&[run("old", 10, false, json!({})), run("begun", 20, false, begun)]);
+        assert_eq!(first(&waiting), Some("begun"));
+    }
+
+    #[test]
+    fn who_wants_no_turn_holds_up_nobody() {
+        let waiting = entries(&[
+            run("over", 1, false, condition("Complete", 1)),
+            run("invalid", 2, false, condition("Stalled", 1)),
+            run("suspended", 3, true, json!({})),
+            run("next", 4, false, json!({})),
+        ]);
+        assert_eq!(first(&waiting), Some("next"));
+        assert_eq!(position(&waiting, "next", None), 0);
+    }
+
+    #[test]
+    fn a_stalled_run_that_was_resumed_is_back_in_the_queue() {
+        let mut resumed = run("resumed", 1, false, condition("Stalled", 1));
+        resumed.metadata.generation = Some(2);
+        assert_eq!(first(&entries(&[resumed])), Some("resumed"));
+    }
+}

@@ -1,0 +1,248 @@
+//! BenchmarkRun: dereference, validate, observe, decide, perform, status, in that order.
+//!
+//! [`observe`] reads, [`step`] decides, [`perform`] writes; [`outcome`] turns what was measured into a report and a status.
+
+mod collect;
+mod observe;
+mod outcome;
+mod perform;
+mod references;
+mod step;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::runtime::controller::Action;
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+use storebench_core::archive::RUN_LABEL;
+use storebench_core::conditions::RunState;
+use storebench_core::judgement::stop_half_widths;
+use storebench_core::status::progress;
+use storebench_crds::BenchmarkRun;
+use storebench_crds::status::TrialEntry;
+
+use crate::context::Context;
+use crate::error::{Error, Tried as _};
+use crate::events;
+use crate::objects::{Owner, names, store};
+pub use crate::queue::Guarded;
+use crate::queue::is_true;
+use observe::{existing, observe};
+use references::{References, dereference};
+use step::{Step, View, decide};
+
+/// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
+const FINALIZER: &str = "storebench.dev/clean-up";
+/// Steps that one reconciliation takes at most; the rest comes with the next.
+const STEPS_MAX: usize = 4;
+/// While something is being deleted, a look is due this often, should an event be missed.
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Brings one run a step further.
+pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
+    let started = Instant::now();
+    let result = match &guarded.0 {
+        Ok(run) => reconcile_run(run, &context).await,
+        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
+    };
+    context.metrics.reconciled("BenchmarkRun", &result, started.elapsed());
+    if result.is_ok() {
+        context.failures.clear(&key(&guarded));
+    }
+    result
+}
+
+/// The object's name among all others, for counting failures.
+pub fn key(run: &Guarded) -> String {
+    format!("BenchmarkRun {}/{}", run.namespace().unwrap_or_default(), run.name_any())
+}
+
+async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, Error> {
+    let owner = Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
+    let uid = owner.reference.uid.clone();
+    if run.meta().deletion_timestamp.is_some() {
+        return clean_up(run, &owner, context).await;
+    }
+    if is_true(&context.statuses.latest(run).conditions, "Complete") {
+        context.queue.leave(&uid);
+        return expire(run, context).await;
+    }
+    hold(run, context).await?;
+    let references = match dereference(run, &owner.namespace, context).await? {
+        Ok(references) => references,
+        Err(problem) => {
+            // A run that has begun cannot go on with other services: it ends, with what it has.
+            if let Some(action) = outcome::abandon(run, &owner, &problem, context).await? {
+                return Ok(action);
+            }
+            context.queue.leave(&uid);
+            events::stalled(context, run, problem.reason, &problem.message).await;
+            let status = progress(&run.spec, trials_so_far(run), problem.message);
+            outcome::patch(run, status, RunState::Stalled(problem.reason), context).await?;
+            return Ok(Action::await_change());
+        }
+    };
+    if let Err(position) = context.queue.take(&uid) {
+        let mut status = progress(&run.spec, trials_so_far(run), queued(position));
+        status.queue_position = Some(position);
+        outcome::patch(run, status, RunState::Queued, context).await?;
+        return Ok(Action::await_change());
+    }
+    advance(run, &owner, &references, context).await
+}
+
+fn queued(position: u32) -> String {
+    match position {
+        0 => "next in the queue".into(),
+        1 => "1 run goes first".into(),
+        count => format!("{count} runs go first"),
+    }
+}
+
+fn trials_so_far(run: &BenchmarkRun) -> Vec<TrialEntry> {
+    run.status.as_ref().map(|status| status.trials.clone()).unwrap_or_default()
+}
+
+/// It is this run's turn: as many steps as can be taken without waiting.
+async fn advance(
+    run: &BenchmarkRun,
+    owner: &Owner,
+    references: &References,
+    context: &Context,
+) -> Result<Action, Error> {
+    let (name, uid) = (run.name_any(), owner.reference.uid.clone());
+    for _ in 0..STEPS_MAX {
+        let observed = observe(context, &owner.namespace, &name, &uid, &references.shared_services()).await?;
+        let Some(head) = &observed.head else {
+            outcome::begin(run, owner, references, context).await?;
+            continue;
+        };
+        if let Some(problem) = references.changed_since(&head.services) {
+            return match outcome::abandon(run, owner, &problem, context).await? {
+                Some(action) => Ok(action),
+                None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
+            };
+        }
+        let record = outcome::record(head, &observed.files);
+        let now = Timestamp::now();
+        let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
+        let step = decide(
+            &view,
+            || stop_half_widths(&record),
+            |index, arm| names::trial(&name, &uid, index, arm),
+            |arm, trial| references.members(arm, trial),
+        );
+        tracing::debug!(run = name, ?step, "decided");
+        let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
+        match step {
+            Step::Finish => {
+                outcome::finish(run, owner, record, &head.services, context).await?;
+                context.queue.leave(&uid);
+                context.archive.forget(&uid);
+                return expire(run, context).await;
+            }
+            Step::Hold => {
+                let message = "suspended: set spec.suspend to false to go on".into();
+                let status = progress(&run.spec, outcome::entries(&record, &observed.existing), message);
+                outcome::patch(run, status, state, context).await?;
+                context.queue.leave(&uid);
+                return Ok(Action::await_change());
+            }
+            Step::Wait { at_most, .. } => {
+                let status = outcome::running(run, &record, &observed.existing);
+                outcome::patch(run, status, state, context).await?;
+                return Ok(Action::requeue(at_most));
+            }
+            Step::CleanUp { keep } => {
+                perform::delete_others(owner, keep.as_deref(), &observed.existing, context).await?;
+                let status = outcome::running(run, &record, &observed.existing);
+                outcome::patch(run, status, state, context).await?;
+                return Ok(Action::requeue(CLEAN_UP_INTERVAL));
+            }
+            Step::Deploy(trial) => perform::deploy(&trial, owner, references, context).await?,
+            Step::Load(trial) => perform::load(&trial, owner, references, &observed.existing, context).await?,
+            Step::Collect(trial) => {
+                perform::collect(&trial, owner, references, &observed.existing, head, context).await?;
+            }
+            Step::Fail(trial, failure) => {
+                perform::fail(run, &trial, failure, owner, references, &observed.existing, head, context).await?;
+            }
+        }
+    }
+    Ok(Action::requeue(Duration::ZERO))
+}
+
+/// Puts the finalizer on a run that lacks it.
+async fn hold(run: &BenchmarkRun, context: &Context) -> Result<(), Error> {
+    if run.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        return Ok(());
+    }
+    let mut finalizers = run.finalizers().to_vec();
+    finalizers.push(FINALIZER.into());
+    set_finalizers(run, &finalizers, context).await
+}
+
+async fn set_finalizers(run: &BenchmarkRun, finalizers: &[String], context: &Context) -> Result<(), Error> {
+    let name = run.name_any();
+    // With the version that was read, so that a finalizer which somebody else has set meanwhile is not lost.
+    let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": run.resource_version() } });
+    let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
+    match api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result.map(|_| ()).tried(|| format!("set the finalizers of BenchmarkRun {name}")),
+    }
+}
+
+/// The run is being deleted: everything of it goes, then the finalizer, then the turn.
+async fn clean_up(run: &BenchmarkRun, owner: &Owner, context: &Context) -> Result<Action, Error> {
+    let uid = owner.reference.uid.as_str();
+    if run.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await?;
+        if perform::delete_others(owner, None, &existing, context).await? {
+            return Ok(Action::requeue(CLEAN_UP_INTERVAL));
+        }
+        perform::delete_records(owner, context).await?;
+        let rest: Vec<String> = run.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
+        set_finalizers(run, &rest, context).await?;
+    }
+    context.metrics.forget_run(&owner.namespace, &run.name_any());
+    context.statuses.forget(uid);
+    context.archive.forget(uid);
+    context.queue.leave(uid);
+    Ok(Action::await_change())
+}
+
+/// Deletes a finished run when its time has come.
+async fn expire(run: &BenchmarkRun, context: &Context) -> Result<Action, Error> {
+    let Some(due) = outcome::expiry(run) else { return Ok(Action::await_change()) };
+    let now = Timestamp::now();
+    if now < due {
+        return Ok(Action::requeue(due.duration_since(now).unsigned_abs()));
+    }
+    let name = run.name_any();
+    let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
+    match api.delete(&name, &DeleteParams::background()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        result => drop(result.tried(|| format!("delete BenchmarkRun {name}, whose time to live is over"))?),
+    }
+    Ok(Action::await_change())
+}
+
+/// An object that this version cannot read is said to be so; it does not hold up others.
+async fn unreadable(run: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
+    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
+    tracing::warn!(run = run.name_any(), message);
+    outcome::patch_unreadable(run, &message, context).await
+}
+
+/// Names of the pods that an arm's load meets.
+impl References {
+    fn members(&self, arm: &str, trial: &str) -> Vec<String> {
+        let Some(service) = self.service(arm) else { return Vec::new() };
+        let name = if self.is_shared { names::store(&service.name) } else { trial.to_owned() };
+        store::members(service, &name)
+    }
+}

@@ -1,0 +1,256 @@
+//! From what was measured to what users read: the record's head, the report, the status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::controller::Action;
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
+use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::fingerprint;
+use storebench_core::judgement::judge;
+use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::report::{self, Report};
+use storebench_core::status::{self, fit, progress};
+use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
+use storebench_crds::{BenchmarkRun, GROUP, VERSION};
+
+use super::observe::{Head, Identity, SERVICES_KEY, observe};
+use super::perform;
+use super::references::{Problem, References};
+use super::step::Existing;
+use crate::apply::{apply, create};
+use crate::context::Context;
+use crate::error::{Error, Tried as _};
+use crate::events;
+use crate::objects::{FIELD_MANAGER, Labels, Owner, names};
+use crate::queue::Guarded;
+
+/// While something is being deleted, a look is due this often, should an event be missed.
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Writes the record's head: from here on the run has begun.
+pub async fn begin(run: &BenchmarkRun, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
+    let now = Timestamp::now();
+    let kubernetes = context.client.apiserver_version().await.tried(|| "get the API server's version".into())?;
+    let mut facts = BTreeMap::from([
+        ("kubernetes".to_owned(), kubernetes.git_version),
+        ("storebench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ]);
+    facts.extend(
+        references.run.arms.iter().map(|arm| (format!("service {}", arm.service.name), arm.service.image.clone())),
+    );
+    let record = RunRecord {
+        record_version: RECORD_VERSION,
+        name: run.name_any(),
+        storebench_version: env!("CARGO_PKG_VERSION").into(),
+        started_at: now.to_string(),
+        duration_millis: 0,
+        driver: Driver::Kubernetes,
+        spec: run.spec.clone(),
+        arms: references.run.arms.iter().map(arm_record).collect(),
+        trials: Vec::new(),
+        fingerprint: fingerprint::of(facts),
+        caveats: caveats(references),
+        aborted: None,
+    };
+    let data = [
+        (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
+        (SERVICES_KEY.to_owned(), serde_json::to_string(&references.services)?),
+    ];
+    create(&context.client, &report_map(owner, data.into())).await?;
+    events::started(context, run).await;
+    Ok(())
+}
+
+fn caveats(references: &References) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if references.is_shared {
+        caveats.push("isolation is Shared: every trial inherits what earlier ones left in the store".to_owned());
+    }
+    let arms = &references.run.arms;
+    let resources = |index: usize| &arms[index].service.spec.resources;
+    if (1..arms.len()).any(|index| resources(index) != resources(0)) {
+        caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
+    }
+    caveats
+}
+
+fn arm_record(arm: &storebench_core::validate::ValidatedArm) -> ArmRecord {
+    ArmRecord {
+        name: arm.name.clone(),
+        baseline: arm.baseline,
+        service: arm.service.name.clone(),
+        engine: arm.service.engine.kind,
+        version: None,
+        durability: arm.service.durability,
+        durability_setting: arm.service.durability_setting.into(),
+        replicas: arm.service.replicas,
+        command: Vec::new(),
+        unavailable: None,
+    }
+}
+
+fn report_map(owner: &Owner, data: BTreeMap<String, String>) -> ConfigMap {
+    let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
+    ConfigMap {
+        metadata: owner.metadata(&names::report(&owner.reference.name), &labels),
+        data: Some(data),
+        ..ConfigMap::default()
+    }
+}
+
+/// The whole record, as far as it goes.
+pub fn record(head: &Head, files: &[Arc<TrialFile>]) -> RunRecord {
+    assemble(head.record.clone(), files.iter().map(|file| TrialFile::clone(file)).collect())
+}
+
+/// The ledger: what was measured, and what is under way.
+pub fn entries(record: &RunRecord, existing: &Existing) -> Vec<TrialEntry> {
+    let mut entries: Vec<TrialEntry> = status::entries(record);
+    for job in &existing.jobs {
+        let label = |name: &str| job.labels().get(name).cloned();
+        let index = label(crate::objects::TRIAL_LABEL).and_then(|index| index.parse().ok());
+        let (Some(index), Some(arm)) = (index, label(crate::objects::ARM_LABEL)) else { continue };
+        if !entries.iter().any(|entry: &TrialEntry| entry.index == index && entry.arm == arm) {
+            entries.push(TrialEntry {
+                index,
+                arm,
+                job: Some(job.name_any()),
+                state: TrialState::Running,
+                reason: None,
+            });
+        }
+    }
+    entries
+}
+
+/// The status of a run that goes on.
+pub fn running(run: &BenchmarkRun, record: &RunRecord, existing: &Existing) -> BenchmarkRunStatus {
+    let entries = entries(record, existing);
+    let message = match entries.last() {
+        Some(last) if last.state == TrialState::Running => {
+            format!("trial {} of at most {}: {} is being loaded", last.index + 1, run.spec.trials.max, last.arm)
+        }
+        _ => "a store is being started".into(),
+    };
+    let mut status = progress(&run.spec, entries, message);
+    status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
+    status
+}
+
+/// Judges the record, writes the report, and closes the run.
+pub async fn finish(
+    run: &BenchmarkRun,
+    owner: &Owner,
+    record: RunRecord,
+    services: &BTreeMap<String, Identity>,
+    context: &Context,
+) -> Result<(), Error> {
+    let judgement = judge(&record);
+    let report = Report { record, judgement };
+    let head = RunRecord { trials: Vec::new(), ..report.record.clone() };
+    let data = [
+        (HEAD_KEY.to_owned(), serde_json::to_string(&head)?),
+        (SERVICES_KEY.to_owned(), serde_json::to_string(services)?),
+        ("report.txt".to_owned(), report::text(&report, 120, false)),
+        ("report.md".to_owned(), report::markdown(&report)),
+    ];
+    apply(&context.client, &report_map(owner, data.into())).await?;
+    let mut status = status::status(&report);
+    status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
+    let verdict = report.judgement.verdict;
+    patch(run, status, RunState::Complete(verdict), context).await?;
+    context.metrics.run_completed(&owner.namespace, &report);
+    events::completed(context, run, verdict, &report.judgement.message).await;
+    tracing::info!(run = run.name_any(), ?verdict, message = report.judgement.message, "complete");
+    Ok(())
+}
+
+/// Ends a run that had begun and cannot go on. `None`: it had not begun.
+pub async fn abandon(
+    run: &BenchmarkRun,
+    owner: &Owner,
+    problem: &Problem,
+    context: &Context,
+) -> Result<Option<Action>, Error> {
+    let (name, uid) = (run.name_any(), &owner.reference.uid);
+    let observed = observe(context, &owner.namespace, &name, uid, &[]).await?;
+    let Some(head) = &observed.head else { return Ok(None) };
+    if perform::delete_others(owner, None, &observed.existing, context).await? {
+        return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
+    }
+    let mut record = record(head, &observed.files);
+    record.aborted = Some(problem.message.clone());
+    finish(run, owner, record, &head.services, context).await?;
+    context.queue.leave(uid);
+    context.archive.forget(uid);
+    Ok(Some(Action::await_change()))
+}
+
+/// When a finished run is to be deleted; `None`: never.
+pub fn expiry(run: &BenchmarkRun) -> Option<Timestamp> {
+    let status = run.status.as_ref()?;
+    let ttl = run.spec.ttl.as_ref()?;
+    let text = if status.verdict == Some(Verdict::Passed) { ttl.success.as_ref()? } else { ttl.failure.as_ref()? };
+    let complete =
+        status.conditions.iter().find(|condition| condition.type_ == "Complete" && condition.status == "True")?;
+    complete.last_transition_time.0.checked_add(text.parse().ok()?).ok()
+}
+
+/// Writes a status if it says anything new.
+pub async fn patch(
+    run: &BenchmarkRun,
+    status: BenchmarkRunStatus,
+    state: RunState,
+    context: &Context,
+) -> Result<(), Error> {
+    let name = run.name_any();
+    let previous = context.statuses.latest(run);
+    let stamp =
+        Stamp { now: Time(Timestamp::now()), generation: run.meta().generation, previous: previous.conditions.clone() };
+    let status = fit(BenchmarkRunStatus {
+        observed_generation: run.meta().generation.unwrap_or(-1),
+        conditions: of_run(state, &status.message, &stamp),
+        ..status
+    });
+    if status == previous {
+        return Ok(());
+    }
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "BenchmarkRun",
+        "metadata": { "name": name }, "status": status,
+    });
+    let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
+    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        result => drop(result.tried(|| format!("write the status of BenchmarkRun {name}"))?),
+    }
+    context.statuses.wrote(run, status);
+    context.metrics.status_patched("BenchmarkRun");
+    Ok(())
+}
+
+/// Says of a run that this version cannot read that it is so.
+pub async fn patch_unreadable(run: &Guarded, message: &str, context: &Context) -> Result<(), Error> {
+    let name = run.name_any();
+    let stamp = Stamp { now: Time(Timestamp::now()), generation: run.meta().generation, previous: Vec::new() };
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "BenchmarkRun", "metadata": { "name": name },
+        "status": {
+            "observedGeneration": run.meta().generation, "message": message,
+            "conditions": of_run(RunState::Stalled("Unreadable"), message, &stamp),
+        },
+    });
+    let api = Api::<Guarded>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
+    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
+        .await
+        .tried(|| format!("write the status of BenchmarkRun {name}"))?;
+    Ok(())
+}

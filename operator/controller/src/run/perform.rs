@@ -1,0 +1,175 @@
+//! Does what [`super::step`] decided. Every function can be repeated: what exists already is left as it is.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::record::TrialFailure;
+use storebench_core::trial::{Loaded, job};
+use storebench_crds::BenchmarkRun;
+use storebench_crds::storage_service::VolumeRetention;
+
+use super::observe::Head;
+use super::references::References;
+use super::step::{Existing, Trial};
+use crate::apply::{apply, create, delete_selected};
+use crate::context::Context;
+use crate::error::Error;
+use crate::events;
+use crate::objects::load::{self, LoadObjects, LoadRequest};
+use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
+use crate::objects::{self, INSTANCE_LABEL, LOAD, Owner, STORE, names};
+
+/// Applies the store of a trial.
+pub async fn deploy(trial: &Trial, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
+    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
+    let request = StoreRequest {
+        service,
+        name: &trial.name,
+        owner,
+        labels: &objects::trial(trial.index, &trial.arm),
+        // A trial's own data are of no use to anybody.
+        retention: VolumeRetention::Delete,
+        operator_namespace: &context.settings.operator_namespace,
+        images: &context.settings.images,
+    };
+    // Without `..`: an object that is forgotten here does not compile.
+    let StoreObjects { stateful_set, service, network_policy, disruption_budget } = store::build(&request);
+    apply(&context.client, &network_policy).await?;
+    apply(&context.client, &service).await?;
+    if let Some(budget) = disruption_budget {
+        apply(&context.client, &budget).await?;
+    }
+    apply(&context.client, &stateful_set).await
+}
+
+/// Creates the load of a trial. The Job comes last and only once.
+pub async fn load(
+    trial: &Trial,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    context: &Context,
+) -> Result<(), Error> {
+    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
+    let addresses = |port: u16| -> Vec<String> {
+        let members = references.members(&trial.arm, &trial.name);
+        let address = |member: &String| {
+            let pod = existing.pods.iter().find(|pod: &&Pod| pod.name_any() == *member)?;
+            Some(format!("{}:{port}", pod.status.as_ref()?.pod_ip.as_ref()?))
+        };
+        members.iter().filter_map(address).collect()
+    };
+    let mut spec = job(&references.run, &trial.arm, trial.index, addresses(service.engine.client_port));
+    spec.meters = addresses(METER_PORT);
+    let timeout = references.run.spec.trials.timeout.parse().map_or(600, |timeout| timeout.as_secs());
+    let request = LoadRequest {
+        spec,
+        name: &trial.name,
+        owner,
+        labels: &objects::trial(trial.index, &trial.arm),
+        deadline_seconds: timeout.max(1).cast_signed(),
+        started_at: &Timestamp::now().to_string(),
+        settings: &context.settings,
+    };
+    let LoadObjects { job, service, network_policy } = load::build(request)?;
+    apply(&context.client, &network_policy).await?;
+    if let Some(service) = service {
+        apply(&context.client, &service).await?;
+    }
+    create(&context.client, &job).await
+}
+
+/// Files what the load of a trial measured.
+pub async fn collect(
+    trial: &Trial,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    head: &Head,
+    context: &Context,
+) -> Result<(), Error> {
+    let members = references.members(&trial.arm, &trial.name);
+    let loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
+    file(trial, loaded, owner, references, existing, head, context).await
+}
+
+/// Files a trial that failed without a measurement.
+#[allow(clippy::too_many_arguments)]
+pub async fn fail(
+    run: &BenchmarkRun,
+    trial: &Trial,
+    failure: TrialFailure,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    head: &Head,
+    context: &Context,
+) -> Result<(), Error> {
+    events::trial_failed(context, run, &trial.arm, trial.index, &failure.detail).await;
+    let loaded = Loaded::failed(failure.cause, failure.detail);
+    file(trial, loaded, owner, references, existing, head, context).await
+}
+
+async fn file(
+    trial: &Trial,
+    loaded: Loaded,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    head: &Head,
+    context: &Context,
+) -> Result<(), Error> {
+    let command = references.service(&trial.arm).map(|service| {
+        let name = if references.is_shared { names::store(&service.name) } else { trial.name.clone() };
+        store::command(service, &name, &owner.namespace)
+    });
+    let now = Timestamp::now();
+    let begun = head.record.started_at.parse().unwrap_or(now);
+    let file = super::collect::file(trial, loaded, existing, command.unwrap_or_default(), begun, now);
+    create(&context.client, &super::collect::config_map(owner, trial, &file)?).await?;
+    context.metrics.trial_ended(file.trial.state, file.trial.duration_millis);
+    Ok(())
+}
+
+/// Deletes the stores and loads of a run but those of the trial that is kept. Returns whether any is still there.
+pub async fn delete_others(
+    owner: &Owner,
+    keep: Option<&str>,
+    existing: &Existing,
+    context: &Context,
+) -> Result<bool, Error> {
+    let other = |name: &str| keep != Some(name);
+    let jobs = existing.jobs.iter().filter(|job| other(&job.name_any()));
+    let stores = existing.stores.iter().filter(|store| other(&store.name));
+    let is_deleting = |job: &&Job| job.metadata.deletion_timestamp.is_some();
+    let fresh = jobs.clone().any(|job| !is_deleting(&job)) || stores.clone().any(|store| !store.is_stopping);
+    let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+    let pods =
+        existing.pods.iter().filter(own).any(|pod| pod.labels().get(INSTANCE_LABEL).is_none_or(|name| other(name)));
+    let remains = pods || jobs.count() + stores.count() > 0;
+    if fresh || keep.is_none() {
+        let mut labels = format!("{},{COMPONENT_LABEL} in ({STORE},{LOAD})", objects::query(&owner.labels));
+        if let Some(keep) = keep {
+            labels = format!("{labels},{INSTANCE_LABEL}!={keep}");
+        }
+        let (client, namespace) = (&context.client, owner.namespace.as_str());
+        // Stores and Jobs last: as long as one of them exists, an operator that takes over comes here again.
+        delete_selected::<Service>(client, namespace, &labels).await?;
+        delete_selected::<NetworkPolicy>(client, namespace, &labels).await?;
+        delete_selected::<PodDisruptionBudget>(client, namespace, &labels).await?;
+        delete_selected::<PersistentVolumeClaim>(client, namespace, &labels).await?;
+        delete_selected::<StatefulSet>(client, namespace, &labels).await?;
+        delete_selected::<Job>(client, namespace, &labels).await?;
+    }
+    Ok(remains)
+}
+
+/// Deletes the record of a run that is being deleted.
+pub async fn delete_records(owner: &Owner, context: &Context) -> Result<(), Error> {
+    delete_selected::<ConfigMap>(&context.client, &owner.namespace, &objects::query(&owner.labels)).await
+}

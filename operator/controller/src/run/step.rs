@@ -1,0 +1,263 @@
+//! What to do next for a run, from what has been measured and what exists. Pure: the whole logic of a run without a cluster.
+//!
+//! The order is fixed: store, Job, ConfigMap of the trial, delete Job, delete store. [`decide`] finds where a run is by
+//! looking for the last of these that exists, so that an operator killed between any two goes on where the other stopped.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use storebench_core::ledger::{Next, next};
+use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
+
+use crate::health::{self, Health};
+use crate::objects::store::STORE_CONTAINER;
+
+/// How long a store may take to answer, besides what the run's own timeout allows.
+const READY_PATIENCE: Duration = Duration::from_secs(90);
+
+/// One trial of one arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The trial's index.
+    pub index: u32,
+    /// The arm's name.
+    pub arm: String,
+    /// The name of its objects.
+    pub name: String,
+}
+
+/// What exists of a run in the cluster, besides what it has measured.
+#[derive(Clone, Debug, Default)]
+pub struct Existing {
+    /// Its Jobs.
+    pub jobs: Vec<Job>,
+    /// Its own stores.
+    pub stores: Vec<ExistingStore>,
+    /// The pods of its Jobs and stores; with `isolation: Shared` those of the services, too.
+    pub pods: Vec<Pod>,
+}
+
+/// The StatefulSet of a store that a trial has for itself.
+#[derive(Clone, Debug)]
+pub struct ExistingStore {
+    /// The trial's name.
+    pub name: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it is being deleted.
+    pub is_stopping: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Delete what is left of other trials; these names are kept.
+    CleanUp {
+        /// The trial whose objects are kept.
+        keep: Option<String>,
+    },
+    /// Apply the store of this trial.
+    Deploy(Trial),
+    /// Create the Job of this trial.
+    Load(Trial),
+    /// The load is over: read what it measured, and file it.
+    Collect(Trial),
+    /// The trial has failed without a measurement: file that.
+    Fail(Trial, TrialFailure),
+    /// Nothing to do until something changes, or until this much time has passed.
+    Wait {
+        /// What it waits for, in words.
+        message: String,
+        /// When a look is due although nothing changed.
+        at_most: Duration,
+    },
+    /// `spec.suspend` holds the run between two trials.
+    Hold,
+    /// Every trial that was to run has run, and nothing is left.
+    Finish,
+}
+
+/// How a run looks.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// What was asked.
+    pub spec: &'a BenchmarkRunSpec,
+    /// What has been measured.
+    pub trials: &'a [TrialRecord],
+    /// What exists.
+    pub existing: &'a Existing,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Decides. `name_of` gives the name of a trial's objects, `members_of` the pods of the store that an arm's load meets.
+pub fn decide(
+    view: &View,
+    half_widths: impl FnOnce() -> Vec<f64>,
+    name_of: impl Fn(u32, &str) -> String,
+    members_of: impl Fn(&str, &str) -> Vec<String>,
+) -> Step {
+    let arms: Vec<&str> = view.spec.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let Next::Run { index, arm } = next(view.spec, &arms, view.trials, half_widths) else {
+        return if view.exists_besides(None) { Step::CleanUp { keep: None } } else { Step::Finish };
+    };
+    let trial = Trial { name: name_of(index, &arm), index, arm };
+    if view.exists_besides(Some(&trial.name)) {
+        return Step::CleanUp { keep: Some(trial.name) };
+    }
+    let job = view.existing.jobs.iter().find(|job| job.name_any() == trial.name);
+    let members = members_of(&trial.arm, &trial.name);
+    match job {
+        Some(job) => view.loading(job, trial, &members),
+        None => view.deploying(trial, &members),
+    }
+}
+
+impl View<'_> {
+    /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
+    fn exists_besides(&self, trial: Option<&str>) -> bool {
+        let other = |name: &str| trial != Some(name);
+        let Existing { jobs, stores, pods } = self.existing;
+        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
+        jobs.iter().any(|job| other(&job.name_any()))
+            || stores.iter().any(|store| store.is_stopping || other(&store.name))
+            || pods.iter().filter(own).any(|pod| other(&instance(pod)))
+    }
+
+    fn deploying(&self, trial: Trial, members: &[String]) -> Step {
+        let store = self.existing.stores.iter().find(|store| store.name == trial.name);
+        let is_fresh = self.spec.isolation == Isolation::Fresh;
+        if self.spec.suspend {
+            // Between two trials nothing runs; a store that was just started is taken back.
+            return if store.is_some() { Step::CleanUp { keep: None } } else { Step::Hold };
+        }
+        let since = match store {
+            None if is_fresh => return Step::Deploy(trial),
+            None => self.now,
+            Some(store) => store.created,
+        };
+        match health::of_members(members, &self.existing.pods, self.now) {
+            Health::Ready => Step::Load(trial),
+            Health::Failed(trouble) => {
+                let detail = format!("the store never became ready: {}: {}", trouble.reason, trouble.message);
+                let cause =
+                    if trouble.reason == "CrashLoop" { FailureCause::StoreFailed } else { FailureCause::Platform };
+                Step::Fail(trial, TrialFailure { cause, detail })
+            }
+            Health::Starting(message) => {
+                let waited = self.since(since);
+                if waited >= READY_PATIENCE {
+                    let detail = format!("the store never became ready: {message} after {} s", waited.as_secs());
+                    return Step::Fail(trial, TrialFailure { cause: FailureCause::StoreFailed, detail });
+                }
+                Step::Wait { message, at_most: (READY_PATIENCE - waited).min(health::patience()) }
+            }
+        }
+    }
+
+    fn loading(&self, job: &Job, trial: Trial, members: &[String]) -> Step {
+        let fail = |trial, cause, detail| Step::Fail(trial, TrialFailure { cause, detail });
+        let died = || members.iter().find_map(|member| health::death(member, &self.existing.pods, STORE_CONTAINER));
+        match ending(job) {
+            Ending::Complete => Step::Collect(trial),
+            Ending::Failed(reason, message) => {
+                if let Some(death) = died() {
+                    return fail(trial, FailureCause::StoreFailed, death);
+                }
+                let (cause, detail) = self.why_failed(&trial, &reason, &message);
+                fail(trial, cause, detail)
+            }
+            Ending::None => {
+                let pods = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
+                let trouble = pods.filter_map(|pod| health::trouble(pod, self.now)).next();
+                match trouble {
+                    Some(trouble) if trouble.reason == "Evicted" => {
+                        let detail = format!("the load pod was evicted: {}", trouble.message);
+                        fail(trial, FailureCause::Disturbed, detail)
+                    }
+                    Some(trouble) => {
+                        let detail = format!("the load pod did not start: {}: {}", trouble.reason, trouble.message);
+                        fail(trial, FailureCause::Platform, detail)
+                    }
+                    None => Step::Wait { message: "the load runs".into(), at_most: health::patience() },
+                }
+            }
+        }
+    }
+
+    /// Why a Job failed, from its pods; whose doing it was decides whether the trial may be repeated.
+    fn why_failed(&self, trial: &Trial, reason: &str, message: &str) -> (FailureCause, String) {
+        if reason == "DeadlineExceeded" {
+            return (FailureCause::StoreFailed, "did not finish within spec.trials.timeout".into());
+        }
+        let pods: Vec<&Pod> = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name)).collect();
+        for pod in &pods {
+            let name = pod.name_any();
+            let status = pod.status.as_ref();
+            if status.and_then(|status| status.reason.as_deref()) == Some("Evicted") {
+                let why = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
+                return (
+                    FailureCause::Disturbed,
+                    format!("the load pod {name} was evicted: {}", health::one_line(why)),
+                );
+            }
+            if pod.metadata.deletion_timestamp.is_some() {
+                return (FailureCause::Disturbed, format!("the load pod {name} was deleted"));
+            }
+            let end = health::containers(pod).filter_map(|container| container.state.as_ref()?.terminated.as_ref());
+            if let Some(end) = end.into_iter().find(|end| end.exit_code != 0) {
+                let how = health::ended(end.exit_code, end.reason.as_deref());
+                let last = end.message.as_deref().map(health::one_line).filter(|text| !text.is_empty());
+                let last = last.map_or_else(String::new, |text| format!(": {text}"));
+                return (FailureCause::Platform, format!("the load pod {name} {how}{last}"));
+            }
+        }
+        if pods.is_empty() {
+            return (FailureCause::Disturbed, "the load pod was deleted".into());
+        }
+        (FailureCause::Platform, format!("the load failed: {reason}: {}", health::one_line(message)))
+    }
+
+    fn since(&self, instant: Timestamp) -> Duration {
+        if instant > self.now { Duration::ZERO } else { self.now.duration_since(instant).unsigned_abs() }
+    }
+}
+
+/// Whether this pod is one of the trial's load.
+pub fn is_load_pod(pod: &Pod, trial: &str) -> bool {
+    let label = |name: &str| pod.labels().get(name).map(String::as_str);
+    label(storebench_core::archive::COMPONENT_LABEL) == Some(crate::objects::LOAD)
+        && label(crate::objects::INSTANCE_LABEL) == Some(trial)
+}
+
+/// How a Job ended.
+enum Ending {
+    None,
+    Complete,
+    /// Reason and message of its Failed condition.
+    Failed(String, String),
+}
+
+fn ending(job: &Job) -> Ending {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    for condition in conditions.filter(|condition| condition.status == "True") {
+        match condition.type_.as_str() {
+            "Complete" => return Ending::Complete,
+            "Failed" => {
+                let reason = condition.reason.clone().unwrap_or_default();
+                return Ending::Failed(reason, condition.message.clone().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    Ending::None
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

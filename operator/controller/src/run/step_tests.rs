@@ -1,0 +1,275 @@
+//! A run's decisions against a small simulated cluster: killed operators, lost pods, leftovers.
+
+use serde_json::json;
+use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
+use storebench_crds::status::TrialState;
+
+use super::*;
+use crate::objects::{INSTANCE_LABEL, LOAD, STORE};
+
+const START: i64 = 1_000_000;
+
+fn spec(trials: u32) -> BenchmarkRunSpec {
+    serde_json::from_value(json!({
+        "arms": [
+            { "name": "a", "baseline": true, "serviceRef": { "name": "a" } },
+            { "name": "b", "serviceRef": { "name": "b" } },
+        ],
+        "workloads": [],
+        "trials": { "min": trials, "max": trials, "retries": 1 },
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, component: &str, instance: &str, status: serde_json::Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": {
+            RUN_LABEL: "run", COMPONENT_LABEL: component, INSTANCE_LABEL: instance,
+        } },
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn job(name: &str, condition: Option<(&str, &str)>) -> Job {
+    let conditions: Vec<_> = condition
+        .into_iter()
+        .map(|(type_, reason)| json!({ "type": type_, "status": "True", "reason": reason }))
+        .collect();
+    serde_json::from_value(json!({ "metadata": { "name": name }, "status": { "conditions": conditions } })).unwrap()
+}
+
+fn record(trial: &Trial, failure: Option<TrialFailure>) -> TrialRecord {
+    TrialRecord {
+        index: trial.index,
+        arm: trial.arm.clone(),
+        state: if failure.is_some() { TrialState::Invalid } else { TrialState::Valid },
+        failure,
+        started_millis: 0,
+        duration_millis: 0,
+        workloads: Vec::new(),
+        footprint: None,
+        idle: None,
+        disk_bytes: None,
+    }
+}
+
+/// A cluster in which everything that is asked for happens at once, and the run that lives in it.
+struct World {
+    spec: BenchmarkRunSpec,
+    trials: Vec<TrialRecord>,
+    existing: Existing,
+    seconds: i64,
+    jobs_created: Vec<String>,
+}
+
+impl World {
+    fn new(trials: u32) -> Self {
+        Self {
+            spec: spec(trials),
+            trials: Vec::new(),
+            existing: Existing::default(),
+            seconds: START,
+            jobs_created: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.seconds).unwrap()
+    }
+
+    fn decide(&self) -> Step {
+        let view = View { spec: &self.spec, trials: &self.trials, existing: &self.existing, now: self.now() };
+        let name = |index: u32, arm: &str| format!("run-{index}-{arm}");
+        decide(&view, || vec![f64::INFINITY], name, |_, name| vec![format!("{name}-0")])
+    }
+
+    /// Does what a step asks for, as the operator and the cluster would.
+    fn perform(&mut self, step: Step) {
+        self.seconds += 1;
+        match step {
+            Step::Deploy(trial) => {
+                self.existing.stores.push(ExistingStore {
+                    name: trial.name.clone(),
+                    created: self.now(),
+                    is_stopping: false,
+                });
+                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+                self.existing.pods.push(pod(&format!("{}-0", trial.name), STORE, &trial.name, ready));
+            }
+            Step::Load(trial) => {
+                assert!(!self.jobs_created.contains(&trial.name), "{} runs twice", trial.name);
+                self.jobs_created.push(trial.name.clone());
+                self.existing.jobs.push(job(&trial.name, Some(("Complete", "CompletionsReached"))));
+                self.existing.pods.push(pod(&format!("{}-load", trial.name), LOAD, &trial.name, json!({})));
+            }
+            Step::Collect(trial) => self.trials.push(record(&trial, None)),
+            Step::Fail(trial, failure) => self.trials.push(record(&trial, Some(failure))),
+            Step::CleanUp { keep } => {
+                let kept = |name: &str| keep.as_deref() == Some(name);
+                self.existing.jobs.retain(|job| kept(&job.name_any()));
+                self.existing.stores.retain(|store| kept(&store.name));
+                self.existing.pods.retain(|pod| pod.labels().get(INSTANCE_LABEL).is_some_and(|name| kept(name)));
+            }
+            Step::Wait { at_most, .. } => self.seconds += at_most.as_secs() as i64,
+            Step::Hold | Step::Finish => {}
+        }
+    }
+
+    /// Runs to the end and returns the steps taken.
+    fn run(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let step = self.decide();
+            let over = matches!(step, Step::Finish | Step::Hold);
+            steps.push(step.clone());
+            self.perform(step);
+            if over {
+                return steps;
+            }
+            assert!(steps.len() < 1_000, "the run does not end: {steps:?}");
+        }
+    }
+}
+
+#[test]
+fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
+    let mut world = World::new(4);
+    world.run();
+    assert_eq!(world.trials.len(), 8);
+    assert_eq!(world.jobs_created.len(), 8);
+    let Existing { jobs, stores, pods } = world.existing;
+    assert!(jobs.is_empty() && stores.is_empty() && pods.is_empty());
+}
+
+/// A decision remembers nothing: an operator that is killed before it acts decides the same again.
+#[test]
+fn an_operator_killed_at_any_step_measures_nothing_twice() {
+    let mut undisturbed = World::new(3);
+    undisturbed.run();
+    let mut world = World::new(3);
+    while world.decide() != Step::Finish {
+        let step = world.decide();
+        assert_eq!(step, world.decide());
+        world.perform(step);
+        assert!(world.seconds < START + 1_000, "the run does not end");
+    }
+    assert_eq!(world.trials, undisturbed.trials);
+    assert_eq!(world.jobs_created, undisturbed.jobs_created);
+}
+
+#[test]
+fn a_record_that_was_filed_before_the_operator_died_is_not_measured_again() {
+    let mut world = World::new(3);
+    // Deploy, Load, Collect: the record is filed, Job and store are still there.
+    for _ in 0..3 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    assert_eq!(world.trials.len(), 1);
+    let step = world.decide();
+    assert!(matches!(&step, Step::CleanUp { keep: Some(keep) } if *keep != world.jobs_created[0]), "{step:?}");
+    world.run();
+    assert_eq!(world.jobs_created.len(), 6);
+}
+
+#[test]
+fn the_next_store_waits_until_the_last_pods_are_gone() {
+    let mut world = World::new(3);
+    for _ in 0..3 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    world.existing.jobs.clear();
+    world.existing.stores.clear();
+    assert!(matches!(world.decide(), Step::CleanUp { .. }), "pods are still stopping");
+}
+
+#[test]
+fn a_store_that_never_answers_ends_the_run() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.existing.pods[0].status = None;
+    let steps = world.run();
+    let failed = steps.iter().find_map(|step| match step {
+        Step::Fail(_, failure) => Some(failure.clone()),
+        _ => None,
+    });
+    let failure = failed.unwrap();
+    assert_eq!(failure.cause, FailureCause::StoreFailed);
+    assert!(failure.detail.contains("does not answer yet after"), "{}", failure.detail);
+    assert!(world.seconds - START < 120, "took {} s", world.seconds - START);
+}
+
+/// A cluster with the first trial's Job under way.
+fn loading() -> (World, String) {
+    let mut world = World::new(3);
+    for _ in 0..2 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    let name = world.jobs_created[0].clone();
+    world.existing.jobs = vec![job(&name, None)];
+    (world, name)
+}
+
+fn failure(world: &World) -> TrialFailure {
+    match world.decide() {
+        Step::Fail(_, failure) => failure,
+        step => panic!("{step:?}"),
+    }
+}
+
+#[test]
+fn a_load_pod_that_was_deleted_may_be_repeated() {
+    let (mut world, name) = loading();
+    world.existing.jobs = vec![job(&name, Some(("Failed", "BackoffLimitExceeded")))];
+    world.existing.pods.retain(|pod| !is_load_pod(pod, &name));
+    assert_eq!(failure(&world).cause, FailureCause::Disturbed);
+    world.run();
+    assert_eq!(world.trials.iter().filter(|trial| trial.state == TrialState::Valid).count(), 6);
+}
+
+#[test]
+fn a_load_pod_that_ran_out_of_memory_ends_the_run_and_says_so() {
+    let (mut world, name) = loading();
+    world.existing.jobs = vec![job(&name, Some(("Failed", "BackoffLimitExceeded")))];
+    world.existing.pods.retain(|pod| !is_load_pod(pod, &name));
+    let killed = json!({ "containerStatuses": [{
+        "name": "load", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } },
+    }] });
+    world.existing.pods.push(pod("load-0", LOAD, &name, killed));
+    let failure = failure(&world);
+    assert_eq!(failure.cause, FailureCause::Platform);
+    assert_eq!(failure.detail, "the load pod load-0 was killed by signal 9 (OOMKilled)");
+}
+
+#[test]
+fn a_store_that_died_explains_the_load_that_failed() {
+    let (mut world, name) = loading();
+    world.existing.jobs = vec![job(&name, Some(("Failed", "BackoffLimitExceeded")))];
+    world.existing.pods[0] = pod(
+        &format!("{name}-0"),
+        STORE,
+        &name,
+        json!({ "containerStatuses": [{
+            "name": "store", "image": "", "imageID": "", "ready": false, "restartCount": 1, "state": { "running": {} },
+            "lastState": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } },
+        }] }),
+    );
+    assert_eq!(failure(&world).detail, format!("{name}-0 was killed by signal 9 (OOMKilled)"));
+}
+
+#[test]
+fn suspension_lets_the_running_trial_end_and_then_holds() {
+    let (mut world, name) = loading();
+    world.spec.suspend = true;
+    assert!(matches!(world.decide(), Step::Wait { .. }));
+    world.existing.jobs = vec![job(&name, Some(("Complete", "")))];
+    let steps = world.run();
+    assert_eq!(steps.last(), Some(&Step::Hold));
+    assert_eq!(world.trials.len(), 1);
+    assert!(world.existing.stores.is_empty(), "nothing runs while suspended");
+}

@@ -1,0 +1,75 @@
+//! Asks a member's meter what it knows of the store.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use storebench_crds::job::StoreReading;
+use storebench_crds::storage_service::StorageServiceStatus;
+
+/// The protocol probe is the slowest answer; it takes at most 5 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What a meter says.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Version and footprint.
+    pub store: StoreReading,
+    /// What of the protocol does not work as the engine claims. Absent: all does.
+    pub protocol_failure: Option<String>,
+}
+
+/// One part of the protocol probe.
+#[derive(Debug, Deserialize)]
+struct Part {
+    name: String,
+    ok: bool,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Reading {
+    /// What an earlier reading left in a status.
+    pub fn of_status(status: &StorageServiceStatus) -> Option<Self> {
+        let failed = status.conditions.iter().find(|one| one.type_ == "ProtocolReady" && one.status == "False");
+        Some(Self {
+            store: StoreReading {
+                version: status.version.clone(),
+                footprint: status.footprint?,
+                ..StoreReading::default()
+            },
+            protocol_failure: failed.map(|failed| failed.message.clone()),
+        })
+    }
+}
+
+/// Asks the meter at this address. `None`: it does not answer, or does not know yet.
+pub async fn read(address: &str) -> Option<Reading> {
+    let store = get::<StoreReading>(address, "/store").await?;
+    let parts = get::<Vec<Part>>(address, "/protocol").await?;
+    let failed: Vec<String> =
+        parts.into_iter().filter(|part| !part.ok).map(|part| format!("{}: {}", part.name, part.detail)).collect();
+    Some(Reading {
+        store,
+        protocol_failure: (!failed.is_empty()).then(|| format!("protocol probe failed: {}", failed.join("; "))),
+    })
+}
+
+async fn get<T: DeserializeOwned>(address: &str, path: &str) -> Option<T> {
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let uri = format!("http://{address}{path}").parse().ok()?;
+    let answer = async {
+        let answer = client.get(uri).await.ok()?;
+        if !answer.status().is_success() {
+            return None;
+        }
+        Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes())
+    };
+    let body = tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok().flatten()?;
+    serde_json::from_slice(&body).map_err(|error| tracing::warn!(address, path, %error, "unreadable meter")).ok()
+}

@@ -1,0 +1,233 @@
+//! StorageService: validate, build, apply, observe, status, in that order.
+
+mod meter;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::error_boundary::DeserializeGuard;
+use kube::runtime::controller::Action;
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::conditions::{ServiceState, Stamp, of_service};
+use storebench_core::validate::{self, ValidatedService};
+use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
+use storebench_crds::{GROUP, StorageService, VERSION};
+
+use crate::apply::apply;
+use crate::context::Context;
+use crate::error::{Error, Tried as _};
+use crate::events;
+use crate::health::{self, Health};
+use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
+use crate::objects::{self, FIELD_MANAGER, Labels, Owner, SERVICE_LABEL, STORE, names};
+
+/// A service that may be one this version cannot read.
+pub type Guarded = DeserializeGuard<StorageService>;
+
+/// While a service starts, a look is due this often, should an event be missed.
+const STARTING_INTERVAL: Duration = Duration::from_secs(15);
+/// A service that may yet recover by itself is looked at again after this.
+const STALLED_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Brings one service to what its spec says.
+pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
+    let started = Instant::now();
+    let result = match &guarded.0 {
+        Ok(service) => reconcile_service(service, &context).await,
+        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
+    };
+    context.metrics.reconciled("StorageService", &result, started.elapsed());
+    if result.is_ok() {
+        context.failures.clear(&key(&guarded));
+    }
+    result
+}
+
+/// The object's name among all others, for counting failures.
+pub fn key(service: &Guarded) -> String {
+    format!("StorageService {}/{}", service.namespace().unwrap_or_default(), service.name_any())
+}
+
+async fn reconcile_service(service: &StorageService, context: &Context) -> Result<Action, Error> {
+    // Everything is owned by the service and goes with it; there is nothing to wait for.
+    if service.meta().deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let owner = Owner::of(service, SERVICE_LABEL)
+        .ok_or(Error::Incomplete("a StorageService without name, uid or namespace"))?;
+    let validated = validate::service(service).and_then(|valid| validate::for_kubernetes(&valid).map(|()| valid));
+    let valid = match validated {
+        Ok(valid) => valid,
+        Err(problem) => {
+            let status = Found::default();
+            report(service, status, ServiceState::Stalled("InvalidSpec"), &problem.to_string(), context).await?;
+            return Ok(Action::await_change());
+        }
+    };
+    let name = names::store(&service.name_any());
+    let retention = valid.spec.storage.as_ref().map(|storage| storage.retention).unwrap_or(VolumeRetention::Delete);
+    let request = StoreRequest {
+        service: &valid,
+        name: &name,
+        owner: &owner,
+        labels: &Labels::new(),
+        retention,
+        operator_namespace: &context.settings.operator_namespace,
+        images: &context.settings.images,
+    };
+    // Without `..`: an object that is forgotten here does not compile.
+    let StoreObjects { stateful_set, service: headless, network_policy, disruption_budget } = store::build(&request);
+    apply(&context.client, &network_policy).await?;
+    apply(&context.client, &headless).await?;
+    match disruption_budget {
+        Some(budget) => apply(&context.client, &budget).await?,
+        None if valid.engine.peer_port.is_some() => remove_budget(&owner.namespace, &name, context).await?,
+        None => {}
+    }
+    apply(&context.client, &stateful_set).await?;
+    observe(service, &valid, &owner, &name, context).await
+}
+
+/// A service that was scaled down to one member has no majority to keep.
+async fn remove_budget(namespace: &str, name: &str, context: &Context) -> Result<(), Error> {
+    let api = Api::<k8s_openapi::api::policy::v1::PodDisruptionBudget>::namespaced(context.client.clone(), namespace);
+    match api.delete(name, &kube::api::DeleteParams::background()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result.map(|_| ()).tried(|| format!("delete PodDisruptionBudget {name}")),
+    }
+}
+
+/// What was found out about a service.
+#[derive(Debug, Default)]
+struct Found {
+    ready_replicas: i32,
+    endpoints: BTreeMap<String, String>,
+    reading: Option<meter::Reading>,
+}
+
+async fn observe(
+    service: &StorageService,
+    valid: &ValidatedService,
+    owner: &Owner,
+    name: &str,
+    context: &Context,
+) -> Result<Action, Error> {
+    let labels = format!("{},{COMPONENT_LABEL}={STORE}", objects::of_service(&service.name_any()));
+    let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace)
+        .list(&ListParams::default().labels(&labels))
+        .await
+        .tried(|| "list Pods".into())?
+        .items;
+    let engine = valid.engine;
+    let host = format!("{name}.{}.svc", owner.namespace);
+    let mut endpoints = BTreeMap::from([("client".to_owned(), format!("{host}:{}", engine.client_port))]);
+    if let Some(path) = engine.metrics_path {
+        endpoints.insert("metrics".into(), format!("http://{host}:{}{path}", engine.client_port));
+    }
+    let mut found = Found {
+        ready_replicas: pods.iter().filter(|pod| health::is_ready(pod)).count() as i32,
+        endpoints,
+        reading: None,
+    };
+    match health::of_members(&store::members(valid, name), &pods, Timestamp::now()) {
+        Health::Ready => {
+            let previous = service.status.as_ref();
+            let was_ready = previous.is_some_and(|status| {
+                crate::queue::is_true(&status.conditions, "Ready")
+                    && status.observed_generation == service.meta().generation.unwrap_or(-1)
+                    && status.version.is_some()
+            });
+            if was_ready {
+                found.reading = previous.and_then(meter::Reading::of_status);
+            } else {
+                let first = pods.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone());
+                found.reading = meter::read(&format!("{}:{METER_PORT}", first.unwrap_or_default())).await;
+            }
+            let Some(reading) = &found.reading else {
+                report(service, found, ServiceState::Starting, "answers; its meter does not yet", context).await?;
+                return Ok(Action::requeue(STARTING_INTERVAL));
+            };
+            let state = ServiceState::Ready { protocol: Some(reading.protocol_failure.is_none()) };
+            let message = reading.protocol_failure.clone().unwrap_or_else(|| "every member answers".into());
+            if report(service, found, state, &message, context).await? {
+                events::ready(context, service, &message).await;
+            }
+            Ok(Action::await_change())
+        }
+        Health::Starting(message) => {
+            report(service, found, ServiceState::Starting, &message, context).await?;
+            Ok(Action::requeue(STARTING_INTERVAL))
+        }
+        Health::Failed(trouble) => {
+            let state = ServiceState::Stalled(trouble.reason);
+            if report(service, found, state, &trouble.message, context).await? {
+                events::stalled(context, service, trouble.reason, &trouble.message).await;
+            }
+            Ok(Action::requeue(STALLED_INTERVAL))
+        }
+    }
+}
+
+/// Writes the status if it says anything new. Returns whether it did.
+async fn report(
+    service: &StorageService,
+    found: Found,
+    state: ServiceState,
+    message: &str,
+    context: &Context,
+) -> Result<bool, Error> {
+    let name = service.name_any();
+    let conditions = service.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+    let generation = service.meta().generation;
+    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous: conditions };
+    let status = StorageServiceStatus {
+        observed_generation: generation.unwrap_or(-1),
+        conditions: of_service(state, message, &stamp),
+        ready_replicas: found.ready_replicas,
+        endpoints: found.endpoints,
+        version: found.reading.as_ref().and_then(|reading| reading.store.version.clone()),
+        footprint: found.reading.as_ref().map(|reading| reading.store.footprint),
+    };
+    context.metrics.service_is(&service.namespace().unwrap_or_default(), &name, state);
+    if service.status.as_ref() == Some(&status) {
+        return Ok(false);
+    }
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService",
+        "metadata": { "name": name }, "status": status,
+    });
+    let api = Api::<StorageService>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
+    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+        result => drop(result.tried(|| format!("write the status of StorageService {name}"))?),
+    }
+    context.metrics.status_patched("StorageService");
+    Ok(true)
+}
+
+/// An object that this version cannot read is said to be so; it does not hold up others.
+async fn unreadable(service: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
+    let name = service.name_any();
+    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
+    tracing::warn!(service = name, message);
+    let stamp = Stamp { now: Time(Timestamp::now()), generation: service.meta().generation, previous: Vec::new() };
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService", "metadata": { "name": name },
+        "status": {
+            "observedGeneration": service.meta().generation,
+            "conditions": of_service(ServiceState::Stalled("Unreadable"), &message, &stamp),
+        },
+    });
+    let api = Api::<Guarded>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
+    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
+        .await
+        .tried(|| format!("write the status of StorageService {name}"))?;
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! The results of finished runs as metrics, so that a dashboard shows them without asking Kubernetes.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use storebench_core::report::Report;
+use storebench_crds::status::LatencySummary;
+
+use super::RUNS_MAX;
+use crate::context::lock;
+
+type Real = Gauge<f64, AtomicU64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfArm {
+    namespace: String,
+    run: String,
+    arm: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWorkload {
+    namespace: String,
+    run: String,
+    workload: String,
+    arm: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfQuantile {
+    namespace: String,
+    run: String,
+    workload: String,
+    arm: String,
+    quantile: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfComparison {
+    namespace: String,
+    run: String,
+    workload: String,
+    arm: String,
+    baseline: String,
+    metric: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfVerdict {
+    namespace: String,
+    run: String,
+    verdict: String,
+}
+
+/// Results by run. Rebuilt from the runs that are shown whenever that changes, so that nothing of a forgotten run stays.
+#[derive(Default)]
+pub(super) struct Results {
+    shown: Mutex<VecDeque<(String, Report)>>,
+    throughput: Family<OfWorkload, Real>,
+    latency: Family<OfQuantile, Real>,
+    errors: Family<OfWorkload, Real>,
+    cpu: Family<OfWorkload, Real>,
+    memory: Family<OfArm, Real>,
+    ratio: Family<OfComparison, Real>,
+    low: Family<OfComparison, Real>,
+    high: Family<OfComparison, Real>,
+    verdict: Family<OfVerdict, Gauge>,
+}
+
+impl Results {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let results = Self::default();
+        let Self { shown: _, throughput, latency, errors, cpu, memory, ratio, low, high, verdict } = &results;
+        registry.register(
+            "result_throughput_per_second",
+            "Median over trials of requests per second",
+            throughput.clone(),
+        );
+        registry.register(
+            "result_latency_seconds",
+            "Latency percentiles over all trials; quantile 1 is the largest",
+            latency.clone(),
+        );
+        registry.register("result_errors", "Requests that failed in the measured phases", errors.clone());
+        registry.register(
+            "result_cpu_seconds_per_operation",
+            "Processor time of the store for each request",
+            cpu.clone(),
+        );
+        registry.register("result_memory_peak_bytes", "Largest resident memory of the store", memory.clone());
+        registry.register("comparison_ratio", "The arm's metric divided by the baseline's", ratio.clone());
+        registry.register("comparison_ratio_low", "Lower end of the 95 % interval of the ratio", low.clone());
+        registry.register("comparison_ratio_high", "Upper end of the 95 % interval of the ratio", high.clone());
+        registry.register("run_verdict", "1 for the verdict of a finished run", verdict.clone());
+        results
+    }
+
+    pub(super) fn show(&self, namespace: &str, report: &Report) {
+        let mut shown = lock(&self.shown);
+        // Histograms are most of a record and not shown here.
+        let mut report = report.clone();
+        report.record.trials.clear();
+        report.judgement.points.clear();
+        shown.retain(|(other, old)| !(other == namespace && old.record.name == report.record.name));
+        shown.push_back((namespace.into(), report));
+        if shown.len() > RUNS_MAX {
+            shown.pop_front();
+        }
+        self.rebuild(&shown);
+    }
+
+    pub(super) fn forget(&self, namespace: &str, name: &str) {
+        let mut shown = lock(&self.shown);
+        let count = shown.len();
+        shown.retain(|(other, report)| !(other == namespace && report.record.name == name));
+        if shown.len() != count {
+            self.rebuild(&shown);
+        }
+    }
+
+    fn rebuild(&self, shown: &VecDeque<(String, Report)>) {
+        let Self { shown: _, throughput, latency, errors, cpu, memory, ratio, low, high, verdict } = self;
+        throughput.clear();
+        latency.clear();
+        errors.clear();
+        cpu.clear();
+        memory.clear();
+        ratio.clear();
+        low.clear();
+        high.clear();
+        verdict.clear();
+        for (namespace, report) in shown {
+            self.add(namespace, report);
+        }
+    }
+
+    fn add(&self, namespace: &str, report: &Report) {
+        let run = &report.record.name;
+        let judgement = &report.judgement;
+        let (namespace, run) = (|| namespace.to_owned(), || run.clone());
+        for result in &judgement.results {
+            let (workload, arm) = (|| result.workload.clone(), || result.arm.clone());
+            let labels = OfWorkload { namespace: namespace(), run: run(), workload: workload(), arm: arm() };
+            self.throughput.get_or_create(&labels).set(result.throughput_milli as f64 / 1e3);
+            self.errors.get_or_create(&labels).set(result.errors as f64);
+            if let Some(nanos) = result.cpu_nanos_per_operation {
+                self.cpu.get_or_create(&labels).set(nanos as f64 / 1e9);
+            }
+            // What a user of the store would have seen: from the due instant where there was one.
+            let latency = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
+            for (quantile, nanos) in quantiles(latency) {
+                let labels =
+                    OfQuantile { namespace: namespace(), run: run(), workload: workload(), arm: arm(), quantile };
+                self.latency.get_or_create(&labels).set(nanos as f64 / 1e9);
+            }
+        }
+        for resources in &judgement.resources {
+            let labels = OfArm { namespace: namespace(), run: run(), arm: resources.arm.clone() };
+            self.memory.get_or_create(&labels).set(resources.rss_peak_bytes as f64);
+        }
+        for comparison in &judgement.comparisons {
+            let labels = OfComparison {
+                namespace: namespace(),
+                run: run(),
+                workload: comparison.workload.clone(),
+                arm: comparison.arm.clone(),
+                baseline: comparison.baseline.clone(),
+                metric: format!("{:?}", comparison.metric),
+            };
+            let ratio = |basis_points: u64| basis_points as f64 / 1e4;
+            self.ratio.get_or_create(&labels).set(ratio(comparison.ratio_basis_points));
+            self.low.get_or_create(&labels).set(ratio(comparison.low_basis_points));
+            self.high.get_or_create(&labels).set(ratio(comparison.high_basis_points));
+        }
+        let labels = OfVerdict { namespace: namespace(), run: run(), verdict: format!("{:?}", judgement.verdict) };
+        self.verdict.get_or_create(&labels).set(1);
+    }
+}
+
+fn quantiles(latency: &LatencySummary) -> [(&'static str, u64); 6] {
+    [
+        ("0.5", latency.p50_nanos),
+        ("0.9", latency.p90_nanos),
+        ("0.95", latency.p95_nanos),
+        ("0.99", latency.p99_nanos),
+        ("0.999", latency.p999_nanos),
+        ("1", latency.max_nanos),
+    ]
+}

@@ -1,0 +1,280 @@
+//! From what the load processes of a trial said to what the trial measured: the same for both drivers.
+//!
+//! A driver feeds every line of a process's standard output to a [`Gathering`] and finishes it with the process's summary.
+//! What several processes measured is merged by [`merge`]: histograms are added, percentiles never averaged.
+
+use storebench_crds::job::{
+    ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, StoreReading,
+    WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
+};
+use storebench_crds::status::LatencySummary;
+
+use crate::record::{EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
+use crate::validate::ValidatedRun;
+
+/// What a load process of this trial is to do, apart from where it finds meters and other load processes.
+pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) -> JobSpec {
+    JobSpec {
+        run: run.name.clone(),
+        arm: arm.into(),
+        trial: index,
+        // The same for every arm of a trial, so that a pair is loaded with the same keys and values.
+        seed: run.spec.trials.seed.wrapping_add(u64::from(index)),
+        endpoints,
+        meters: Vec::new(),
+        processes: run.spec.parallelism,
+        barrier: None,
+        workloads: run.spec.workloads.clone(),
+    }
+}
+
+/// What a load process measured, and why it does not count, if it does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loaded {
+    /// What was measured, for each workload that ran to its end.
+    pub workloads: Vec<WorkloadMeasurement>,
+    /// Why it does not count. Absent: it does.
+    pub failure: Option<TrialFailure>,
+    /// What the meters said. Absent: there are none, or the process had no time to ask them.
+    pub store: Option<StoreReading>,
+}
+
+impl Loaded {
+    /// Nothing was measured.
+    pub fn failed(cause: FailureCause, detail: String) -> Self {
+        Self { failure: Some(TrialFailure { cause, detail }), ..Self::default() }
+    }
+}
+
+/// Collects the lines of one load process.
+#[derive(Clone, Debug, Default)]
+pub struct Gathering {
+    workloads: Vec<Gathered>,
+    store: Option<StoreReading>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Gathered {
+    name: String,
+    histograms: Vec<EncodedHistogram>,
+    audit: Option<LoaderAudit>,
+    usage: Option<Usage>,
+}
+
+impl Gathering {
+    /// Takes a line of standard output. Returns what it says, for drivers that follow a process while it runs; `None` for a
+    /// line that is for people.
+    pub fn line(&mut self, line: &str) -> Result<Option<JobLine>, ContractError> {
+        let Some(line) = JobLine::decode(line).transpose()? else { return Ok(None) };
+        match &line {
+            JobLine::Phase { .. } | JobLine::Progress { .. } => {}
+            JobLine::Histogram { workload, latency, data } => {
+                decode_histogram(data)?;
+                self.of(workload).histograms.push(EncodedHistogram { latency: *latency, data: data.clone() });
+            }
+            JobLine::Audit { workload, audit } => self.of(workload).audit = Some(audit.clone()),
+            JobLine::Usage { workload, usage } => self.of(workload).usage = Some(*usage),
+            JobLine::Store { reading } => self.store = Some(reading.clone()),
+        }
+        Ok(Some(line))
+    }
+
+    /// Takes what the driver itself measured of the store.
+    pub fn usage(&mut self, workload: &str, usage: Usage) {
+        self.of(workload).usage = Some(usage);
+    }
+
+    fn of(&mut self, workload: &str) -> &mut Gathered {
+        let position = self.workloads.iter().position(|gathered| gathered.name == workload);
+        let position = position.unwrap_or_else(|| {
+            self.workloads.push(Gathered { name: workload.into(), ..Gathered::default() });
+            self.workloads.len() - 1
+        });
+        &mut self.workloads[position]
+    }
+
+    /// The process has ended with this summary.
+    pub fn finish(mut self, summary: JobSummary) -> Loaded {
+        let failure = failure(&summary.outcome);
+        let mut workloads = Vec::with_capacity(summary.workloads.len());
+        for summary in summary.workloads {
+            let gathered = std::mem::take(self.of(&summary.name));
+            workloads.push(WorkloadMeasurement {
+                summary,
+                audit: gathered.audit,
+                usage: gathered.usage,
+                start_skew_nanos: None,
+                histograms: gathered.histograms,
+            });
+        }
+        Loaded { workloads, failure, store: self.store }
+    }
+}
+
+/// Why a trial with this outcome does not count; `None` where it does.
+fn failure(outcome: &JobOutcome) -> Option<TrialFailure> {
+    let (cause, detail) = match outcome {
+        JobOutcome::Completed => return None,
+        JobOutcome::WrongAnswer { workload, count, key, detail } => {
+            (FailureCause::WrongAnswer, format!("{workload}: {count} wrong answers, the first for key {key}: {detail}"))
+        }
+        JobOutcome::StoreFailed { workload, detail } => (FailureCause::StoreFailed, format!("{workload}: {detail}")),
+        JobOutcome::Hindered { workload, hindrance, detail } => {
+            let cause = if hindrance.is_transient() { FailureCause::Disturbed } else { FailureCause::OutOfReach };
+            (cause, format!("{workload}: {}: {detail}", in_words(*hindrance)))
+        }
+    };
+    Some(TrialFailure { cause, detail })
+}
+
+fn in_words(hindrance: Hindrance) -> &'static str {
+    match hindrance {
+        Hindrance::CpuThrottled => "the loader was stopped by a CPU quota",
+        Hindrance::RateNotReached => "the rate was not reached",
+        Hindrance::ScheduleLag => "the loader sent late",
+        Hindrance::ClockStepped => "the clock was stepped",
+        Hindrance::ProcessorWithheld => "the loader was kept from the processor",
+    }
+}
+
+/// Merges what the load processes of one trial measured, in the order of their numbers. A workload counts only where every
+/// process measured it to its end.
+pub fn merge(processes: Vec<Loaded>) -> Result<Loaded, ContractError> {
+    if processes.len() == 1 {
+        return Ok(processes.into_iter().next().unwrap_or_default());
+    }
+    // The worst failure decides; what is wrong with the store explains why a loader was hindered, not the other way round.
+    let failure =
+        processes.iter().filter_map(|process| process.failure.clone()).min_by_key(|failure| failure.cause.rank());
+    let store = processes.iter().find_map(|process| process.store.clone());
+    let mut workloads = Vec::new();
+    for first in processes.first().map(|process| process.workloads.as_slice()).unwrap_or_default() {
+        let name = &first.summary.name;
+        let same = |process: &Loaded| process.workloads.iter().find(|one| one.summary.name == *name).cloned();
+        let all: Vec<WorkloadMeasurement> = processes.iter().filter_map(same).collect();
+        if all.len() == processes.len() {
+            workloads.push(merged(&all)?);
+        }
+    }
+    Ok(Loaded { workloads, failure, store })
+}
+
+fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractError> {
+    let mut histograms = Vec::new();
+    let mut latencies = Vec::new();
+    for kind in [LatencyKind::Service, LatencyKind::Intended] {
+        let mut sum = latency_histogram();
+        for encoded in all.iter().flat_map(|one| &one.histograms).filter(|encoded| encoded.latency == kind) {
+            // Bounds are those of `latency_histogram`, which resizes itself.
+            let _ = sum.add(decode_histogram(&encoded.data)?);
+        }
+        latencies.push((!sum.is_empty()).then(|| LatencySummary::of(&sum)));
+        if !sum.is_empty() {
+            histograms.push(EncodedHistogram { latency: kind, data: encode_histogram(&sum)? });
+        }
+    }
+    let total = |field: fn(&WorkloadSummary) -> u64| all.iter().map(|one| field(&one.summary)).sum();
+    let starts = || all.iter().filter_map(|one| one.audit.as_ref()).map(|audit| audit.started_unix_nanos);
+    let ends = || all.iter().filter_map(|one| Some(one.audit.as_ref()?.started_unix_nanos + one.summary.elapsed_nanos));
+    let first_start = starts().min().unwrap_or_default();
+    let longest = all.iter().map(|one| one.summary.elapsed_nanos).max().unwrap_or_default();
+    // From the first start to the last end, so that a late process is not counted as a fast one.
+    let elapsed_nanos = ends().max().map_or(longest, |end| (end - first_start).max(longest));
+    let mut latencies = latencies.into_iter();
+    Ok(WorkloadMeasurement {
+        summary: WorkloadSummary {
+            name: all[0].summary.name.clone(),
+            operations: total(|summary| summary.operations),
+            errors: total(|summary| summary.errors),
+            elapsed_nanos,
+            verified: total(|summary| summary.verified),
+            service: latencies.next().flatten().unwrap_or_default(),
+            intended: latencies.next().flatten(),
+        },
+        audit: all.iter().filter_map(|one| one.audit.clone()).reduce(both),
+        usage: all.iter().find_map(|one| one.usage),
+        start_skew_nanos: starts().max().map(|last| last - first_start),
+        histograms,
+    })
+}
+
+fn both(one: LoaderAudit, other: LoaderAudit) -> LoaderAudit {
+    let farther = |one: i64, other: i64| if one.unsigned_abs() >= other.unsigned_abs() { one } else { other };
+    LoaderAudit {
+        lag_max_nanos: one.lag_max_nanos.max(other.lag_max_nanos),
+        scheduled: one.scheduled + other.scheduled,
+        throttled_nanos: one.throttled_nanos.max(other.throttled_nanos),
+        cpu_nanos: one.cpu_nanos + other.cpu_nanos,
+        busiest_thread_basis_points: one.busiest_thread_basis_points.max(other.busiest_thread_basis_points),
+        run_queue_nanos: one.run_queue_nanos + other.run_queue_nanos,
+        voluntary_switches: one.voluntary_switches + other.voluntary_switches,
+        involuntary_switches: one.involuntary_switches + other.involuntary_switches,
+        clock_step_nanos: farther(one.clock_step_nanos, other.clock_step_nanos),
+        rss_peak_bytes: one.rss_peak_bytes.max(other.rss_peak_bytes),
+        started_unix_nanos: one.started_unix_nanos.min(other.started_unix_nanos),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(values: &[u64], started_unix_nanos: u64) -> Loaded {
+        let mut histogram = latency_histogram();
+        for value in values {
+            histogram.record(*value).unwrap();
+        }
+        let mut gathering = Gathering::default();
+        let lines = [
+            JobLine::Histogram {
+                workload: "put".into(),
+                latency: LatencyKind::Service,
+                data: encode_histogram(&histogram).unwrap(),
+            },
+            JobLine::Audit {
+                workload: "put".into(),
+                audit: LoaderAudit { started_unix_nanos, cpu_nanos: 5, ..LoaderAudit::default() },
+            },
+        ];
+        for line in lines {
+            assert!(gathering.line(&line.encode()).unwrap().is_some());
+        }
+        let summary = WorkloadSummary {
+            name: "put".into(),
+            operations: values.len() as u64,
+            errors: 0,
+            elapsed_nanos: 1_000,
+            verified: 0,
+            service: LatencySummary::of(&histogram),
+            intended: None,
+        };
+        gathering.finish(JobSummary { outcome: JobOutcome::Completed, workloads: vec![summary] })
+    }
+
+    #[test]
+    fn percentiles_of_two_processes_are_those_of_all_their_requests() {
+        let merged = merge(vec![measured(&[1_000; 98], 7_000), measured(&[900_000, 1_000_000], 7_250)]).unwrap();
+        let put = &merged.workloads[0];
+        assert_eq!(put.summary.operations, 100);
+        assert_eq!(put.summary.service.p50_nanos, 1_000);
+        assert!(put.summary.service.p99_nanos.abs_diff(900_000) < 1_000, "{}", put.summary.service.p99_nanos);
+        assert_eq!(put.start_skew_nanos, Some(250));
+        assert_eq!(put.summary.elapsed_nanos, 1_250, "from the first start to the last end");
+        assert_eq!(put.audit.as_ref().unwrap().cpu_nanos, 10);
+    }
+
+    #[test]
+    fn a_workload_that_one_process_did_not_finish_does_not_count() {
+        let unfinished = Loaded::failed(FailureCause::Disturbed, "put: the loader sent late".into());
+        let merged = merge(vec![measured(&[1_000], 0), unfinished]).unwrap();
+        assert!(merged.workloads.is_empty());
+        assert_eq!(merged.failure.unwrap().cause, FailureCause::Disturbed);
+    }
+
+    #[test]
+    fn a_wrong_answer_outranks_every_other_failure() {
+        let failed = |cause| Loaded::failed(cause, String::new());
+        let merged = merge(vec![failed(FailureCause::Disturbed), failed(FailureCause::WrongAnswer)]).unwrap();
+        assert_eq!(merged.failure.unwrap().cause, FailureCause::WrongAnswer);
+    }
+}
