@@ -206,7 +206,8 @@ pub struct StoreReading {
     pub version: Option<String>,
     /// What the idle store costs; the slowest start and the sums over members.
     pub footprint: Footprint,
-    /// What the store used between its first answer and the first workload.
+    /// What the store used between its first answer and the first workload; known only to who watched it then.
+    #[serde(default)]
     pub idle: Usage,
     /// Space taken on disk after the last workload, bytes, all members together.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -11,6 +11,9 @@ use kube::ResourceExt as _;
 const SCHEDULING_PATIENCE: Duration = Duration::from_secs(45);
 /// How long the kubelet may retry what looks like a passing trouble.
 const CREATION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// As much of a dying container's last line as a message can hold.
+const LAST_LINE_CHARACTERS_MAX: usize = 160;
 
 /// How a set of pods is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,11 +99,9 @@ pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
                 trouble("ImageUnavailable", &format!("image {}: {message}", container.image))
             }
             "CrashLoopBackOff" => {
-                let ended = last.map_or_else(String::new, |last| ended(last.exit_code, last.reason.as_deref()));
-                trouble(
-                    "CrashLoop",
-                    &format!("container {} {ended}, {} times", container.name, container.restart_count),
-                )
+                let (name, count) = (&container.name, container.restart_count);
+                let end = last.map_or_else(|| "ended".into(), end);
+                trouble("CrashLoop", &format!("container {name} was restarted {count} times; it {end}"))
             }
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
                 if has_passed(since, CREATION_PATIENCE, now) =>
@@ -120,10 +121,22 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
     let store = containers(pod).find(|status| status.name == container)?;
     let current = store.state.as_ref().and_then(|state| state.terminated.as_ref());
     let last = store.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    if let Some(end) = current.or(last) {
-        return Some(format!("{member} {}", ended(end.exit_code, end.reason.as_deref())));
+    if let Some(terminated) = current.or(last) {
+        return Some(format!("{member} {}", end(terminated)));
     }
     pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
+}
+
+/// How a container ended, and its last line, which the kubelet takes from the log.
+pub fn end(terminated: &ContainerStateTerminated) -> String {
+    let how = ended(terminated.exit_code, terminated.reason.as_deref());
+    let last = terminated.message.as_deref().unwrap_or_default().lines().map(str::trim).rfind(|line| !line.is_empty());
+    match last {
+        Some(line) => {
+            format!("{how}; its last line: {}", line.chars().take(LAST_LINE_CHARACTERS_MAX).collect::<String>())
+        }
+        None => how,
+    }
 }
 
 /// How a container ended, such as `was killed by signal 9 (OOMKilled)`.
@@ -193,7 +206,10 @@ mod tests {
     #[test]
     fn a_crash_loop_tells_how_it_ended() {
         let trouble = trouble(&pod(waiting("CrashLoopBackOff", "back-off 5m0s")), now()).unwrap();
-        assert_eq!(trouble.message, "etcd-0: container store was killed by signal 9 (OOMKilled), 3 times");
+        assert_eq!(
+            trouble.message,
+            "etcd-0: container store was restarted 3 times; it was killed by signal 9 (OOMKilled)"
+        );
     }
 
     #[test]

@@ -115,6 +115,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
             limits: Some([("memory".to_owned(), quantity(&settings.load_memory_limit))].into()),
             ..ResourceRequirements::default()
         }),
+        termination_message_policy: Some("FallbackToLogsOnError".into()),
         security_context: Some(security::container()),
         ..Container::default()
     };

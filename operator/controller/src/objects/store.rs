@@ -101,7 +101,7 @@ fn process(service: &ValidatedService, name: &str, namespace: &str) -> ProcessPl
         bind: "0.0.0.0".into(),
         client_port: service.engine.client_port,
         peer_port: service.engine.peer_port.unwrap_or_default(),
-        data_directory: format!("{DATA_DIRECTORY}/store"),
+        data_directory: DATA_DIRECTORY.into(),
     };
     let placement = Placement { members: members(service, name).into_iter().map(member).collect() };
     let plan = service.engine.plan(service, &placement);
@@ -228,7 +228,8 @@ fn store(request: &StoreRequest) -> Container {
         ports: Some(ports),
         resources: service.spec.resources.clone(),
         security_context: Some(security::container()),
-        // Redis insists on starting in a directory that exists and can be written.
+        // The last words of a store that dies explain more than its exit code.
+        termination_message_policy: Some("FallbackToLogsOnError".into()),
         working_dir: Some(DATA_DIRECTORY.into()),
         volume_mounts: Some(vec![data_mount(false)]),
         ..Container::default()

@@ -211,10 +211,7 @@ impl View<'_> {
             }
             let end = health::containers(pod).filter_map(|container| container.state.as_ref()?.terminated.as_ref());
             if let Some(end) = end.into_iter().find(|end| end.exit_code != 0) {
-                let how = health::ended(end.exit_code, end.reason.as_deref());
-                let last = end.message.as_deref().map(health::one_line).filter(|text| !text.is_empty());
-                let last = last.map_or_else(String::new, |text| format!(": {text}"));
-                return (FailureCause::Platform, format!("the load pod {name} {how}{last}"));
+                return (FailureCause::Platform, format!("the load pod {name} {}", health::end(end)));
             }
         }
         if pods.is_empty() {
