@@ -32,8 +32,13 @@ bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and t
 	bench-jobs/compare redis
 	testing/verdict-rates
 
-e2e: ## a real Kind cluster: not yet, the operator comes next
-	@echo "e2e: there is no operator yet, so there is nothing to test on a cluster"
+e2e: $(STOREBENCH) ## the operator on a real Kind cluster: the short path
+	testing/cluster/e2e
 
-.PHONY: help demo test lint peers conformance bench e2e FORCE
+e2e-full: $(STOREBENCH) ## the short path, then every fault that a cluster can throw at a run (long)
+	testing/cluster/e2e --keep
+	kind/up
+	testing/cluster/faults
+
+.PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE
 FORCE:

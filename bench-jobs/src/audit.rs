@@ -48,6 +48,18 @@ pub struct Snapshot {
     rss_peak_bytes: u64,
 }
 
+impl Snapshot {
+    /// When it was taken, by the monotonic clock.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// When it was taken, by the wall clock.
+    pub fn wall(&self) -> SystemTime {
+        self.wall
+    }
+}
+
 /// Where the loader's own figures are found; the control group does not change while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Auditor {
@@ -117,8 +129,8 @@ impl Auditor {
     }
 }
 
-/// The account between two snapshots, and the longest wait of one thread for a processor, nanoseconds. `lag_max_nanos`
-/// and `scheduled` are for the caller to fill in.
+/// The account between two snapshots, and the longest wait of one thread for a processor, nanoseconds. `lag_max_nanos`,
+/// `scheduled` and `started_unix_nanos` are for the caller to fill in.
 pub fn account(before: &Snapshot, after: &Snapshot) -> (LoaderAudit, u64) {
     let elapsed = after.at.saturating_duration_since(before.at);
     let mut audit = LoaderAudit {

@@ -7,25 +7,35 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use storebench_crds::job::JobOutcome;
 
+use crate::barrier::Barrier;
 use crate::failure::one_line;
+use crate::load::Surroundings;
+use crate::meters::Meters;
 use crate::metrics::Board;
 use crate::report::{Report, write_summary};
+use crate::share::Share;
 use crate::{job, scrape, specification};
 
-/// Loads one storage service as a job file says, checks its answers, and reports what it measured.
+/// Loads one storage service as a job says, checks its answers, and reports what it measured.
 ///
-/// The job file is JSON: endpoints, a seed, and workloads as in a BenchmarkRun. Standard output carries lines for the
+/// The job is JSON: endpoints, a seed, and workloads as in a BenchmarkRun. Standard output carries lines for the
 /// driver that start with "@storebench "; progress for people goes to standard error.
 #[derive(Parser, Debug)]
-#[command(version, after_help = AFTER_HELP)]
+#[command(version, after_help = AFTER_HELP, group = ArgGroup::new("source").required(true).args(["job", "job_json"]))]
 struct Arguments {
     /// The job to run, a JSON file.
     #[arg(long, value_name = "FILE", env = "BENCH_JOB_FILE")]
-    job: PathBuf,
+    job: Option<PathBuf>,
+    /// The job to run, the JSON itself.
+    #[arg(long, value_name = "JSON", env = "BENCH_JOB_JSON")]
+    job_json: Option<String>,
+    /// Which of the job's load processes this is, from 0.
+    #[arg(long, value_name = "NUMBER", env = "JOB_COMPLETION_INDEX", default_value_t = 0)]
+    process: u32,
     /// Where the summary is written, as JSON of at most 4096 bytes. Absent: /dev/termination-log if that exists, else
     /// the last line of standard output.
     #[arg(long, value_name = "PATH", env = "BENCH_JOB_TERMINATION_MESSAGE")]
@@ -73,7 +83,11 @@ where
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let spec = specification::read(&arguments.job)?;
+    let spec = match (&arguments.job, &arguments.job_json) {
+        (Some(file), _) => specification::read(file)?,
+        (None, text) => specification::parse(text.as_deref().unwrap_or_default())?,
+    };
+    let share = Share::new(arguments.process, spec.processes)?;
     let report = Report::new(arguments.verbose);
     let board = Arc::new(Board::default());
     if let Some(address) = arguments.metrics_listen {
@@ -83,7 +97,17 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     raise_descriptor_limit();
     report.tell(|| format!("run {}, arm {}, trial {}: {}", spec.run, spec.arm, spec.trial, spec.endpoints.join(", ")));
-    let summary = job::run(&spec, &report, &board)?;
+    // Listens before the idle store is watched, and begins afterwards: the others wait meanwhile.
+    let barrier = Barrier::open(&spec, share)?;
+    let meters = match share.is_first() {
+        true => Meters::begin(&spec.meters, &report),
+        false => Meters::none(),
+    };
+    let around = Surroundings { report: &report, board: &board, barrier: &barrier, meters: &meters };
+    let summary = job::run(&spec, share, &around);
+    // What the store cost is known even where the job has failed.
+    meters.conclude(&report)?;
+    let summary = summary?;
     report.tell(|| match &summary.outcome {
         JobOutcome::Completed => "completed".into(),
         JobOutcome::WrongAnswer { workload, count, key, detail } => {

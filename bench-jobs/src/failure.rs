@@ -20,16 +20,19 @@ impl Failure {
 
     /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
-        // What the system says without the "(os error 104)" that helps nobody.
-        let text = error.to_string();
-        let said = text.split(" (os error").next().unwrap_or_default();
-        Self::new(format_args!("{doing}: {said}"))
+        Self::new(format_args!("{doing}: {}", plain(error)))
     }
 
     /// The message.
     pub fn text(&self) -> &str {
         &self.0
     }
+}
+
+/// What the system says, without the "(os error 104)" that helps nobody.
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    one_line(text.split(" (os error").next().unwrap_or_default())
 }
 
 /// A text made fit for one line: control characters escaped, at most [`LINE_BYTES_MAX`] bytes, cut at a character with

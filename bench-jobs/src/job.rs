@@ -1,21 +1,31 @@
 //! Runs a job: every workload in order, until one does not complete, then writes the summary.
 
 use std::io;
-use std::sync::Arc;
 
 use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 
-use crate::load::Ending;
-use crate::metrics::Board;
-use crate::report::Report;
+use crate::barrier::Passage;
+use crate::load::{Ending, Surroundings};
+use crate::share::Share;
 use crate::{etcd, redis, specification};
 
-/// Runs the workloads of a checked job. The first that does not complete ends it: its outcome decides about the whole
-/// trial, and what comes after could not be used. Errors are the loader's own.
-pub fn run(spec: &JobSpec, report: &Report, board: &Arc<Board>) -> io::Result<JobSummary> {
+/// Runs this process's share of the workloads of a checked job. The first that does not complete ends it: its outcome
+/// decides about the whole trial, and what comes after could not be used. Errors are the loader's own.
+pub fn run(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io::Result<JobSummary> {
+    let summary = run_workloads(spec, share, around)?;
+    if summary.outcome != JobOutcome::Completed {
+        around.barrier.leave(&summary.outcome);
+    }
+    Ok(summary)
+}
+
+fn run_workloads(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io::Result<JobSummary> {
     let mut summary = JobSummary { outcome: JobOutcome::Completed, workloads: Vec::new() };
     for index in 0..spec.workloads.len() {
-        let ending = run_workload(spec, index, report, board)?;
+        let ending = match around.barrier.wait()? {
+            Passage::Open => run_workload(spec, index, share, around)?,
+            Passage::Over(outcome) => Ending { summary: None, outcome },
+        };
         summary.workloads.extend(ending.summary);
         summary.outcome = ending.outcome;
         if summary.outcome != JobOutcome::Completed {
@@ -26,14 +36,14 @@ pub fn run(spec: &JobSpec, report: &Report, board: &Arc<Board>) -> io::Result<Jo
 }
 
 /// One arm for each family. A family is one line here.
-fn run_workload(spec: &JobSpec, index: usize, report: &Report, board: &Board) -> io::Result<Ending> {
-    let context = specification::context(spec, index).map_err(io::Error::other)?;
+fn run_workload(spec: &JobSpec, index: usize, share: Share, around: &Surroundings<'_>) -> io::Result<Ending> {
+    let context = specification::context(spec, index, share).map_err(io::Error::other)?;
     let workload = &spec.workloads[index];
     if let Some(parameters) = &workload.redis {
-        return redis::run(context, parameters, report, board);
+        return redis::run(context, parameters, around);
     }
     if let Some(parameters) = &workload.etcd {
-        return etcd::run(context, parameters, report, board);
+        return etcd::run(context, parameters, around);
     }
     Err(io::Error::other(format!("workloads[{index}]: this build has no such family")))
 }

@@ -1,11 +1,13 @@
 //! Which keys there are, who may write them, in which order they come, and what they are called.
 //!
-//! Keys are numbers from 0 to `key_space` − 1. Client *i* of *n* owns the keys *k* with *k* mod *n* = *i*: only it writes
-//! them, so the last version that was acknowledged is known without asking anyone. Clients read keys of their own
-//! thread, whose versions can be looked up without a lock; over all clients that is the same distribution. With fewer
-//! keys than clients ([`KeySpace::is_shared`]) there are not enough keys to go round and everyone writes and reads all of
+//! Keys are numbers from 0 to `key_space` − 1, or a slice of these where several load processes share the key space. Client
+//! *i* of *n* owns the keys *k* of the slice with (*k* − first) mod *n* = *i*: only it writes them, so the last version
+//! that was acknowledged is known without asking anyone. Clients read keys of their own thread, whose versions can be
+//! looked up without a lock; over all clients that is the same distribution. With fewer keys than clients
+//! ([`KeySpace::is_shared`]) there are not enough keys to go round and every client of the process writes and reads all of
 //! them; the check is then weaker (see [`crate::expect`]).
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use rand::rngs::SmallRng;
@@ -20,6 +22,7 @@ const DIGITS_MAX: usize = 10;
 /// The arithmetic of ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpace {
+    first: u32,
     keys: u32,
     clients: u32,
     shared: bool,
@@ -34,7 +37,22 @@ impl KeySpace {
     /// The same for clients that write `batch` different keys at once: shared as well if some client owns fewer.
     pub fn with_batches(keys: u32, clients: u32, batch: u32) -> Self {
         let (keys, clients) = (keys.max(1), clients.max(1));
-        Self { keys, clients, shared: keys / clients < batch.max(1) }
+        Self { first: 0, keys, clients, shared: keys / clients < batch.max(1) }
+    }
+
+    /// The same for clients of one load process of several, whose slice of the keys this is.
+    pub fn slice(keys: Range<u32>, clients: u32, batch: u32) -> Self {
+        Self { first: keys.start, ..Self::with_batches(keys.end.saturating_sub(keys.start), clients, batch) }
+    }
+
+    /// The keys there are.
+    pub fn range(self) -> Range<u32> {
+        self.first..self.first + self.keys
+    }
+
+    /// Whether a key is one of them.
+    pub fn contains(self, key: u32) -> bool {
+        self.range().contains(&key)
     }
 
     /// How many keys there are.
@@ -63,7 +81,7 @@ impl KeySpace {
 
 /// The keys that one thread may touch, and their *slots*: their places in the thread's [`crate::expect::Ledger`].
 ///
-/// Slots are dense. Where the space is shared, slot and key are the same number.
+/// Slots are dense. Where the space is shared, a slot is a key's place among all keys of the space.
 #[derive(Debug)]
 pub struct ThreadKeys {
     space: KeySpace,
@@ -96,10 +114,10 @@ impl ThreadKeys {
     #[inline]
     pub fn key(&self, slot: u32) -> u32 {
         if self.space.is_shared() {
-            return slot;
+            return self.space.first + slot;
         }
         let here = self.clients.len().max(1) as u32;
-        self.clients[(slot % here) as usize] + slot / here * self.space.clients
+        self.space.first + self.clients[(slot % here) as usize] + slot / here * self.space.clients
     }
 
     /// The slot of the `round`-th key that the client in `place` of this thread owns.
@@ -113,14 +131,12 @@ impl ThreadKeys {
 
     /// The slot of a key; `None` if this thread may not touch it. The inverse of [`ThreadKeys::key`].
     pub fn slot_of(&self, key: u32) -> Option<u32> {
-        if key >= self.space.keys {
-            return None;
-        }
+        let number = key.checked_sub(self.space.first).filter(|number| *number < self.space.keys)?;
         if self.space.is_shared() {
-            return Some(key);
+            return Some(number);
         }
-        let place = self.clients.binary_search(&(key % self.space.clients)).ok()?;
-        Some(self.slot(place as u32, key / self.space.clients))
+        let place = self.clients.binary_search(&(number % self.space.clients)).ok()?;
+        Some(self.slot(place as u32, number / self.space.clients))
     }
 
     /// The slots of all keys that the client in `place` of this thread (0 is the first) owns: what it prepares and
@@ -285,26 +301,28 @@ mod tests {
         }
 
         #[test]
-        fn a_slot_and_its_key_find_each_other(keys in 1u32..500, clients in 1u32..60, count in 1u32..5, batch in 1u32..9) {
-            let space = KeySpace::with_batches(keys, clients, batch);
+        fn a_slot_and_its_key_find_each_other(
+            first in 0u32..100, keys in 1u32..500, clients in 1u32..60, count in 1u32..5, batch in 1u32..9,
+        ) {
+            let space = KeySpace::slice(first..first + keys, clients, batch);
             let count = count.min(clients);
             let mut found = 0;
             for thread in 0..count {
                 let of = (0..clients).filter(|client| client % count == thread).collect();
                 let thread = Rc::new(ThreadKeys::new(space, of));
-                for key in 0..keys {
+                for key in 0..first + keys + 10 {
                     if let Some(slot) = thread.slot_of(key) {
+                        prop_assert!(space.contains(key));
                         prop_assert_eq!(thread.key(slot), key);
                         found += 1;
                     }
                 }
                 for place in 0..thread.clients.len() as u32 {
                     for slot in thread.owned_slots(place) {
-                        prop_assert_eq!(thread.key(slot) % clients, thread.clients[place as usize]);
+                        prop_assert_eq!((thread.key(slot) - first) % clients, thread.clients[place as usize]);
                         prop_assert_eq!(thread.slot_of(thread.key(slot)), Some(slot));
                     }
                 }
-                prop_assert_eq!(thread.slot_of(keys), None);
             }
             prop_assert_eq!(found, if space.is_shared() { keys * count } else { keys });
         }

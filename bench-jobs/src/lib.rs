@@ -7,27 +7,40 @@
 //! [`load`] runs one of them on its threads, and a family ([`redis`], [`etcd`]) is what a client does. A client sees the
 //! machinery through its [`session`]. What is written and what must come back is in [`keys`], [`values`] and
 //! [`expect`]; when it is sent in [`pace`]; what is observed in [`record`]; whether the loader can be believed in
-//! [`audit`].
+//! [`audit`]. Several load processes divide the load by [`share`] and begin together at a [`barrier`].
+//!
+//! What the store uses is read by [`meter`], which is also what an embedded run uses. Where the store runs elsewhere, the
+//! program [`store_meter`] stands beside it, and a job asks it through [`meters`].
 
 pub mod alarm;
 pub mod audit;
+pub mod barrier;
 pub mod command_line;
 pub mod dial;
+pub mod disk;
 pub mod etcd;
 pub mod expect;
 pub mod failure;
+pub mod http_client;
+pub mod http_server;
 pub mod job;
 pub mod keys;
 pub mod load;
+pub mod machine;
+pub mod meter;
+pub mod meters;
 pub mod metrics;
 pub mod pace;
+pub mod probe;
 pub mod record;
 pub mod redis;
 pub mod report;
 pub mod scrape;
 pub mod seeds;
 pub mod session;
+pub mod share;
 pub mod specification;
+pub mod store_meter;
 mod thread;
 pub mod values;
 

@@ -13,6 +13,9 @@
 //! | Verify | [`Family::verify`] for every client | when all have returned |
 //! | Done | | |
 //!
+//! Where several processes make the load together, they begin the first load phase together, and Verify when the last has
+//! finished the load ([`crate::barrier`]).
+//!
 //! Requests in flight at the end of a phase are answered before the next begins, so a warm-up leaves nothing behind and
 //! the timetable of an open loop starts afresh. The first failure on any thread ends the workload.
 
@@ -22,20 +25,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
-use storebench_crds::job::{JobLine, JobOutcome, LatencyKind, Phase, WorkloadSummary, encode_histogram};
+use storebench_crds::job::{JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram};
 use storebench_crds::status::LatencySummary;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::audit::{self, Auditor, Figures, Snapshot};
+use crate::barrier::{Barrier, Passage};
 use crate::failure::Failure;
+use crate::meters::{Meters, Sampler};
 use crate::metrics::{Board, Live};
 use crate::pace::Timetable;
 use crate::record::Record;
 use crate::report::Report;
 use crate::session::Session;
+use crate::share::Share;
 use crate::thread::{Order, thread_main};
 
 /// What a workload runs with: `load` of the workload, checked and parsed, and what the job adds.
@@ -45,24 +51,46 @@ pub struct Context {
     pub workload: String,
     /// Seeds keys and values; differs for each trial and workload.
     pub seed: u64,
+    /// Which part of the load is this process's. Connections, clients and threads below are its own already.
+    pub share: Share,
     /// Client addresses of the store, `host:port`; connection *c* goes to address *c* modulo their number. Not empty.
     pub endpoints: Vec<String>,
-    /// Connections in all; at least `threads`.
+    /// Connections of all threads; at least `threads`.
     pub connections: u32,
-    /// Clients in all; client *i* uses connection *i* modulo `connections`. At least `connections`.
+    /// Clients of all threads; client *i* uses connection *i* modulo `connections`. At least `connections`.
     pub clients: u32,
     /// Operating-system threads; connection *c* belongs to thread *c* modulo `threads`. At least 1.
     pub threads: u32,
-    /// Measured requests; exactly one of this and `duration` is given.
+    /// Measured requests of all processes; exactly one of this and `duration` is given.
     pub total: Option<u64>,
     /// Measured time.
     pub duration: Option<Duration>,
     /// Load before the measurement.
     pub warm_up: Duration,
-    /// Requests per second of an open loop; absent: closed loop.
+    /// Requests per second of an open loop, of all processes; absent: closed loop.
     pub rate: Option<u64>,
     /// No answer for this long is a failure.
     pub timeout: Duration,
+}
+
+impl Context {
+    /// Measured requests of this process.
+    pub fn own_total(&self) -> Option<u64> {
+        self.total.map(|total| self.share.of(total))
+    }
+}
+
+/// What a workload runs beside: where it reports, whom it waits for, who measures the store.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// Lines for the driver and for people.
+    pub report: &'a Report,
+    /// Live counts.
+    pub board: &'a Board,
+    /// The other load processes.
+    pub barrier: &'a Barrier,
+    /// The meters beside the members.
+    pub meters: &'a Meters,
 }
 
 /// One thread's share of connections and clients.
@@ -142,7 +170,7 @@ pub(crate) enum Answer {
 }
 
 /// Runs a workload to its end. Errors are the loader's own; everything about the store is in the [`Ending`].
-pub fn run<F: Family>(context: Context, plan: F::Plan, report: &Report, board: &Board) -> io::Result<Ending> {
+pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>) -> io::Result<Ending> {
     let context = Arc::new(context);
     let plan = Arc::new(plan);
     let (answers, answered) = channel();
@@ -161,8 +189,8 @@ pub fn run<F: Family>(context: Context, plan: F::Plan, report: &Report, board: &
                 .spawn(move || thread_main::<F>(plan, seat, receiver, answers, live))?,
         );
     }
-    board.begin(&context.workload, lives);
-    let coordinator = Coordinator { context, report, board, orders, answered };
+    around.board.begin(&context.workload, lives);
+    let coordinator = Coordinator { context, around, orders, answered };
     let ending = coordinator.run();
     coordinator.announce(Phase::Done)?;
     // Threads end when nobody can give orders any more.
@@ -175,8 +203,7 @@ pub fn run<F: Family>(context: Context, plan: F::Plan, report: &Report, board: &
 
 struct Coordinator<'a> {
     context: Arc<Context>,
-    report: &'a Report,
-    board: &'a Board,
+    around: &'a Surroundings<'a>,
     orders: Vec<UnboundedSender<Order>>,
     answered: Receiver<Answer>,
 }
@@ -186,7 +213,9 @@ struct Measured {
     record: Record,
     before: Snapshot,
     after: Snapshot,
+    started_unix_nanos: u64,
     elapsed: Duration,
+    usage: Option<Usage>,
 }
 
 impl Coordinator<'_> {
@@ -203,7 +232,13 @@ impl Coordinator<'_> {
             if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
                 continue;
             }
+            if self.begins_together(phase)
+                && let Passage::Over(outcome) = self.around.barrier.wait()?
+            {
+                return Ok(Ending { summary: None, outcome });
+            }
             self.announce(phase)?;
+            let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
             let before = auditor.snapshot();
             let start = self.release(phase);
             if let (Phase::Verify, Some(measured)) = (phase, &measured) {
@@ -219,12 +254,14 @@ impl Coordinator<'_> {
             if matches!(phase, Phase::Measure | Phase::Verify) {
                 verified += record.verified;
             }
-            if phase == Phase::Measure {
+            if let Some(sampler) = sampler {
                 measured = Some(Measured {
+                    started_unix_nanos: unix_nanos(&before, start),
                     elapsed: Duration::from_nanos(record.last_answer_nanos),
                     record,
                     before,
                     after: auditor.snapshot(),
+                    usage: self.usage(sampler),
                 });
             }
         }
@@ -239,11 +276,29 @@ impl Coordinator<'_> {
         Ok(Ending { summary: Some(summary), outcome })
     }
 
+    /// Whether all processes must have finished the phase before, or begin this one at the same time.
+    fn begins_together(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::WarmUp | Phase::Verify => true,
+            Phase::Measure => self.context.warm_up.is_zero(),
+            Phase::Prepare | Phase::Done => false,
+        }
+    }
+
+    /// What the store used since the sampler began; `None` if nobody measured it.
+    fn usage(&self, sampler: Sampler) -> Option<Usage> {
+        sampler.finish().unwrap_or_else(|error| {
+            let workload = &self.context.workload;
+            self.around.report.warn(&format!("{workload}: what the store used is not known: {error}"));
+            None
+        })
+    }
+
     fn announce(&self, phase: Phase) -> io::Result<()> {
         let workload = self.context.workload.clone();
-        self.board.enter(phase);
-        self.report.tell(|| format!("{workload}: {phase:?}"));
-        self.report.line(&JobLine::Phase { workload, phase })
+        self.around.board.enter(phase);
+        self.around.report.tell(|| format!("{workload}: {phase:?}"));
+        self.around.report.line(&JobLine::Phase { workload, phase })
     }
 
     /// Waits until every thread has its connections; the first failure, if any.
@@ -269,12 +324,13 @@ impl Coordinator<'_> {
         };
         let rate = context.rate.filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure));
         let stop = Arc::new(AtomicBool::new(false));
-        let budget = requests.map(|requests| Arc::new(AtomicU64::new(requests)));
+        let budget = requests.map(|requests| Arc::new(AtomicU64::new(context.share.of(requests))));
         let start = Instant::now();
         for (thread, orders) in self.orders.iter().enumerate() {
             let timetable = rate.map(|rate| {
                 let requests = requests.unwrap_or_else(|| Timetable::requests_in(rate, length.unwrap_or_default()));
-                Timetable::new(start, rate, requests, thread as u32, context.threads)
+                let (seat, seats) = context.share.seat(thread as u32, context.threads);
+                Timetable::new(start, rate, requests, seat, seats)
             });
             // A thread that is gone is noticed when its answer does not come.
             let _ = orders.send(Order {
@@ -291,7 +347,7 @@ impl Coordinator<'_> {
 
     /// Waits until every thread has finished the phase; says how it goes meanwhile.
     fn finished(&self, phase: Phase, start: Instant) -> io::Result<Record> {
-        let counts_before = self.board.totals();
+        let counts_before = self.around.board.totals();
         let mut next_progress = start + Duration::from_secs(1);
         let mut merged = Record::default();
         let mut waiting = self.orders.len();
@@ -316,16 +372,16 @@ impl Coordinator<'_> {
     }
 
     fn progress(&self, start: Instant, before: &crate::metrics::Totals) -> io::Result<()> {
-        let now = self.board.totals();
+        let now = self.around.board.totals();
         let operations = now.operations.saturating_sub(before.operations);
         let elapsed_millis = start.elapsed().as_millis() as u64;
         let workload = self.context.workload.clone();
-        self.report.tell(|| {
+        self.around.report.tell(|| {
             let rate = operations * 1_000 / elapsed_millis.max(1);
             let seconds = elapsed_millis / 1_000;
             format!("{workload}: {operations} requests in {seconds} s, {rate} a second")
         });
-        self.report.line(&JobLine::Progress {
+        self.around.report.line(&JobLine::Progress {
             workload,
             operations,
             errors: now.errors.saturating_sub(before.errors),
@@ -343,18 +399,22 @@ impl Coordinator<'_> {
             self.tell_latency("lag while a client was free", &measured.record.lag);
         }
         for (latency, histogram) in histograms {
-            self.report.line(&JobLine::Histogram {
+            self.around.report.line(&JobLine::Histogram {
                 workload: workload.clone(),
                 latency,
                 data: encode_histogram(histogram).map_err(io::Error::other)?,
             })?;
         }
         let (audit, _) = self.audit(measured);
-        self.report.line(&JobLine::Audit { workload: workload.clone(), audit })
+        self.around.report.line(&JobLine::Audit { workload: workload.clone(), audit })?;
+        match measured.usage {
+            Some(usage) => self.around.report.line(&JobLine::Usage { workload: workload.clone(), usage }),
+            None => Ok(()),
+        }
     }
 
     fn tell_latency(&self, what: &str, histogram: &Histogram<u64>) {
-        self.report.tell(|| {
+        self.around.report.tell(|| {
             let at = |quantile| Duration::from_nanos(histogram.value_at_quantile(quantile));
             let (half, most, all) = (at(0.5), at(0.99), at(1.0));
             format!("{}: {what}: median {half:.1?}, 99 % {most:.1?}, largest {all:.1?}", self.context.workload)
@@ -364,6 +424,7 @@ impl Coordinator<'_> {
     fn audit(&self, measured: &Measured) -> (storebench_crds::job::LoaderAudit, Figures) {
         let record = &measured.record;
         let (mut audit, waited_nanos_max) = audit::account(&measured.before, &measured.after);
+        audit.started_unix_nanos = measured.started_unix_nanos;
         audit.lag_max_nanos = record.lag.max();
         audit.scheduled = record.scheduled;
         // Requests that found no free client have no lag of the loader's; they count as punctual.
@@ -416,6 +477,12 @@ impl Coordinator<'_> {
             outcome: JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail: detail.to_owned() },
         }
     }
+}
+
+/// The instant by the wall clock, which was read in the snapshot shortly before.
+fn unix_nanos(before: &Snapshot, instant: Instant) -> u64 {
+    let wall = before.wall() + instant.saturating_duration_since(before.at());
+    wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 fn crashed() -> io::Error {

@@ -31,6 +31,12 @@ impl Report {
         out.flush()
     }
 
+    /// Writes a line for people that they must not miss.
+    pub fn warn(&self, line: &str) {
+        // Nobody to tell is no reason to stop.
+        let _ = writeln!(io::stderr(), "bench-job: {}", one_line(line));
+    }
+
     /// Writes a line for people.
     pub fn tell(&self, line: impl FnOnce() -> String) {
         if self.for_people {
@@ -54,10 +60,7 @@ pub fn write_summary(summary: &JobSummary, path: Option<&Path>) -> io::Result<()
 
 /// The summary within [`SUMMARY_BYTES_MAX`]: details are cut first, then the last workloads left out.
 fn encode_summary(summary: &JobSummary) -> io::Result<String> {
-    let mut summary = summary.clone();
-    for text in details(&mut summary.outcome) {
-        *text = one_line(text);
-    }
+    let mut summary = JobSummary { outcome: with_short_details(&summary.outcome), ..summary.clone() };
     loop {
         let text = serde_json::to_string(&summary)?;
         if text.len() <= SUMMARY_BYTES_MAX {
@@ -74,6 +77,15 @@ fn encode_summary(summary: &JobSummary) -> io::Result<String> {
             _ => return Err(io::Error::other("the summary is too long")),
         }
     }
+}
+
+/// The outcome, every text of it one line of bounded length.
+pub(crate) fn with_short_details(outcome: &JobOutcome) -> JobOutcome {
+    let mut outcome = outcome.clone();
+    for text in details(&mut outcome) {
+        *text = one_line(text);
+    }
+    outcome
 }
 
 fn details(outcome: &mut JobOutcome) -> Vec<&mut String> {

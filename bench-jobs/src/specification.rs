@@ -18,6 +18,10 @@ use storebench_crds::workload::{
 use crate::failure::one_line;
 use crate::load::Context;
 use crate::seeds::{mix, mix_text};
+use crate::share::Share;
+
+/// The most load processes of a trial, as in the schema of spec.parallelism.
+const PROCESSES_MAX: u64 = 64;
 
 /// Why a job file is refused: one line that starts with the file's name or the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,19 +45,24 @@ pub fn parse(text: &str) -> Result<JobSpec, SpecError> {
     Ok(spec)
 }
 
-/// What the `index`-th workload of a checked job runs with.
-pub fn context(spec: &JobSpec, index: usize) -> Result<Context, SpecError> {
+/// What the `index`-th workload of a checked job runs with, in the process that has this share of it.
+pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, SpecError> {
     let workload = spec.workloads.get(index).ok_or_else(|| SpecError(format!("workloads[{index}]: there is none")))?;
     let at = format!("workloads[{index}].load");
     let load = &workload.load;
+    let connections = share.of_count(load.connections);
+    // Connections of all processes together are spread over the members as those of one would be.
+    let mut endpoints = spec.endpoints.clone();
+    endpoints.rotate_left(share.slice(load.connections).start as usize % spec.endpoints.len().max(1));
     Ok(Context {
         workload: workload.name.clone(),
         // The same trial gives two workloads different values, so that a lost write is not hidden by an equal older one.
         seed: mix(mix_text(spec.seed, &workload.name), index as u64),
-        endpoints: spec.endpoints.clone(),
-        connections: load.connections,
-        clients: load.clients(),
-        threads: load.threads,
+        share,
+        endpoints,
+        connections,
+        clients: share.of_count(load.clients()),
+        threads: load.threads.min(connections),
         total: load.total,
         duration: load.duration.as_ref().map(|text| duration(&format!("{at}.duration"), text)).transpose()?,
         warm_up: duration(&format!("{at}.warmUp"), &load.warm_up)?,
@@ -115,13 +124,50 @@ fn path_at_line(pretty: &str, line: usize) -> String {
 
 fn check(spec: &JobSpec) -> Checked {
     ensure(!spec.endpoints.is_empty(), "endpoints", "give at least one host:port")?;
-    for (index, endpoint) in spec.endpoints.iter().enumerate() {
-        let port = endpoint.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        ensure(matches!(port, Some(Ok(_))), &format!("endpoints[{index}]"), "must be host:port")?;
+    for (field, addresses) in [("endpoints", &spec.endpoints), ("meters", &spec.meters)] {
+        for (index, address) in addresses.iter().enumerate() {
+            check_address(&format!("{field}[{index}]"), address)?;
+        }
+    }
+    range("processes", spec.processes, 1, PROCESSES_MAX)?;
+    match &spec.barrier {
+        Some(address) => check_address("barrier", address)?,
+        None => ensure(spec.processes == 1, "barrier", "several processes need it: give host:port of the first")?,
     }
     ensure(!spec.workloads.is_empty(), "workloads", "give at least one")?;
     for (index, workload) in spec.workloads.iter().enumerate() {
-        check_workload(&format!("workloads[{index}]"), workload)?;
+        let at = format!("workloads[{index}]");
+        check_workload(&at, workload)?;
+        check_shares(&at, workload, spec.processes)?;
+    }
+    Ok(())
+}
+
+fn check_address(at: &str, address: &str) -> Checked {
+    let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    ensure(matches!(port, Some(Ok(_))), at, "must be host:port")
+}
+
+/// Every load process must have something of everything that is shared out.
+fn check_shares(at: &str, workload: &Workload, processes: u32) -> Checked {
+    let enough = |field: &str, there_are: u64| {
+        let rule = format!("must be at least processes, {processes}: each load process takes its share");
+        ensure(there_are >= u64::from(processes), &format!("{at}.{field}"), &rule)
+    };
+    enough("load.connections", workload.load.connections.into())?;
+    enough("load.total", workload.load.total.unwrap_or(u64::MAX))?;
+    if let Some(redis) = &workload.redis {
+        enough("redis.keySpace", redis.key_space.into())?;
+    }
+    if let Some(etcd) = &workload.etcd {
+        enough("etcd.keySpace", etcd.key_space.into())?;
+        let slice_keys = etcd.key_space / processes;
+        let rule = format!("must not exceed keySpace / processes, {slice_keys}: each load process has keys of its own");
+        let fits = etcd.operations_per_transaction.unwrap_or(1) <= slice_keys;
+        ensure(fits, &format!("{at}.etcd.operationsPerTransaction"), &rule)?;
+        let watches = matches!(etcd.operation, EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput);
+        let rule = "a watcher is told of every put, of which a load process knows only its own: set processes to 1";
+        ensure(processes == 1 || !watches, &format!("{at}.etcd.operation"), rule)?;
     }
     Ok(())
 }
@@ -260,12 +306,13 @@ mod tests {
     #[test]
     fn a_good_job_is_read_and_its_durations_parsed() {
         let spec = parse(&job().to_string()).unwrap();
-        let (first, second) = (context(&spec, 0).unwrap(), context(&spec, 1).unwrap());
+        let of = |index| context(&spec, index, Share::WHOLE);
+        let (first, second) = (of(0).unwrap(), of(1).unwrap());
         assert_eq!((first.clients, first.total, first.duration), (4, Some(100), None));
         assert_eq!(second.duration, Some(Duration::from_secs(2)));
         assert_eq!((second.warm_up, second.timeout), (Duration::from_secs(1), Duration::from_secs(10)));
         assert_ne!(first.seed, second.seed);
-        assert!(context(&spec, 2).is_err());
+        assert!(of(2).is_err());
     }
 
     #[test]
@@ -274,6 +321,10 @@ mod tests {
             ("/endpoints", json!([]), "endpoints: give at least one host:port"),
             ("/endpoints", json!(["a:1", "b"]), "endpoints[1]: must be host:port"),
             ("/workloads", json!([]), "workloads: give at least one"),
+            ("/meters", json!(["a:1", "b:x"]), "meters[1]: must be host:port"),
+            ("/processes", json!(0), "processes: must be 1 to 64, not 0"),
+            ("/processes", json!(2), "barrier: several processes need it"),
+            ("/barrier", json!("first"), "barrier: must be host:port"),
             ("/seed", json!("x"), "seed: invalid type: string \"x\", expected u64"),
             ("/workloads/1/load/threads", json!("two"), "workloads[1].load.threads: invalid type: string \"two\""),
             ("/workloads/1/redis/command", json!("Gett"), "workloads[1].redis.command: unknown variant `Gett`"),
@@ -292,6 +343,62 @@ mod tests {
         ] {
             let said = refusal(path, value);
             assert!(said.starts_with(expected) && !said.contains('\n'), "{path}: {said}");
+        }
+    }
+
+    fn of_three(family: &str, parameters: Value, load: Value) -> Result<JobSpec, SpecError> {
+        let mut job = job();
+        (job["processes"], job["barrier"]) = (json!(3), json!("first:9470"));
+        job["workloads"] = json!([{ "name": "w", family: parameters, "load": load }]);
+        parse(&job.to_string())
+    }
+
+    #[test]
+    fn each_process_gets_its_share_of_everything_but_threads() {
+        let load = json!({ "connections": 5, "clients": 8, "threads": 2, "total": 10, "warmUp": "0s" });
+        let spec = of_three("etcd", json!({ "operation": "Put" }), load).unwrap();
+        let of = |process| context(&spec, 0, Share::new(process, 3).unwrap()).unwrap();
+        let shared = |context: Context| (context.connections, context.clients, context.threads, context.own_total());
+        assert_eq!(shared(of(0)), (2, 3, 2, Some(4)));
+        assert_eq!(shared(of(1)), (2, 3, 2, Some(3)));
+        assert_eq!(shared(of(2)), (1, 2, 1, Some(3)));
+        assert_eq!(of(0).seed, of(2).seed, "values do not depend on who writes them");
+    }
+
+    #[test]
+    fn connections_of_all_processes_are_spread_over_the_members() {
+        let load = json!({ "connections": 4, "total": 10 });
+        let mut spec = of_three("etcd", json!({ "operation": "Put" }), load).unwrap();
+        spec.endpoints = ["a:1", "b:1", "c:1"].map(str::to_owned).into();
+        let first = |process| context(&spec, 0, Share::new(process, 3).unwrap()).unwrap().endpoints[0].clone();
+        // The first process has two connections, to a and b.
+        assert_eq!([first(0), first(1), first(2)], ["a:1", "c:1", "a:1"]);
+    }
+
+    #[test]
+    fn what_cannot_be_shared_is_refused_by_its_field() {
+        let load = || json!({ "connections": 3, "total": 3 });
+        of_three("redis", json!({ "command": "Lpush", "keySpace": 3 }), load()).unwrap();
+        let set = json!({ "command": "Set" });
+        for (family, parameters, load, expected) in [
+            (
+                "redis",
+                set.clone(),
+                json!({ "connections": 2, "total": 3 }),
+                "load.connections: must be at least processes",
+            ),
+            ("redis", set, json!({ "connections": 3, "total": 2 }), "load.total: must be at least processes, 3"),
+            ("redis", json!({ "command": "Set", "keySpace": 2 }), load(), "redis.keySpace: must be at least processes"),
+            (
+                "etcd",
+                json!({ "operation": "TxnPut", "keySpace": 8, "operationsPerTransaction": 3 }),
+                load(),
+                "etcd.operationsPerTransaction: must not exceed keySpace / processes, 2",
+            ),
+            ("etcd", json!({ "operation": "WatchLatency" }), load(), "etcd.operation: a watcher is told of every put"),
+        ] {
+            let said = of_three(family, parameters, load).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("workloads[0].{expected}")), "{said}");
         }
     }
 

@@ -7,143 +7,24 @@
 // Clippy knows tests by their attribute, and helpers have none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+mod support;
+
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::etcd::grpc::{Channel, GrpcError};
-use bench_jobs::etcd::messages::{
-    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
-};
-use prost::Message;
+use bench_jobs::etcd::messages::{RangeRequest, RangeResponse, path};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use storebench_crds::job::{JobLine, JobOutcome, JobSummary, Phase, WorkloadSummary};
+use storebench_crds::job::{JobOutcome, JobSummary, Phase, WorkloadSummary};
+
+use support::etcd::Etcd;
+use support::job::Job;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-
-// --- the store ---------------------------------------------------------------
-
-fn etcd_program() -> PathBuf {
-    let versions = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../peers/versions")).unwrap();
-    let pinned = |line: &str| line.strip_prefix("etcd ").map(|version| version.trim().to_owned());
-    let version = versions.lines().find_map(pinned).expect("peers/versions names etcd");
-    let folder = |name| std::env::var_os(name).map(PathBuf::from);
-    let peers = folder("STOREBENCH_PEERS").unwrap_or_else(|| {
-        let data = folder("XDG_DATA_HOME").unwrap_or_else(|| folder("HOME").unwrap().join(".local/share"));
-        data.join("storebench/peers")
-    });
-    let program = peers.join("etcd").join(version).join("etcd");
-    assert!(program.exists(), "{} is missing; run: peers/fetch etcd", program.display());
-    program
-}
-
-/// A folder of its own, gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("etcd-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// An etcd of its own, killed when dropped.
-struct Etcd {
-    process: Child,
-    endpoint: String,
-    _folder: Folder,
-}
-
-impl Etcd {
-    fn start() -> Self {
-        let folder = Folder::new();
-        let ports: Vec<u16> = {
-            let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
-        };
-        let (endpoint, peer) = (format!("127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
-        let client = format!("http://{endpoint}");
-        let process = Command::new(etcd_program())
-            .arg("--data-dir")
-            .arg(folder.0.join("data"))
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
-            // What is tested is the loader; the disk would only make it slower.
-            .args(["--unsafe-no-fsync", "--log-level", "error"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let etcd = Self { process, endpoint, _folder: folder };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let read = RangeRequest { key: b"ready".to_vec(), ..RangeRequest::default() };
-        while etcd.ask::<_, RangeResponse>(path::RANGE, &read).is_err() {
-            assert!(Instant::now() < deadline, "etcd did not answer");
-            sleep(Duration::from_millis(50));
-        }
-        etcd
-    }
-
-    /// Asks as somebody else than the loader.
-    fn ask<A: Message, B: Message + Default>(&self, path: &'static str, request: &A) -> Result<B, GrpcError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let mut channel = Channel::connect(&self.endpoint, TIMEOUT).await?;
-            let call = channel.call(path);
-            channel.unary(&call, request).await
-        })
-    }
-
-    fn get(&self, key: &str) -> Vec<u8> {
-        let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
-        let answer: RangeResponse = self.ask(path::RANGE, &request).unwrap();
-        answer.kvs[0].value.to_vec()
-    }
-
-    fn put(&self, key: &str, value: &[u8]) {
-        let request = PutRequest { key: key.into(), value: value.into() };
-        let _: PutResponse = self.ask(path::PUT, &request).unwrap();
-    }
-
-    fn delete(&self, key: &str) {
-        let request = DeleteRangeRequest { key: key.into(), ..DeleteRangeRequest::default() };
-        let answer: DeleteRangeResponse = self.ask(path::DELETE_RANGE, &request).unwrap();
-        assert_eq!(answer.deleted, 1);
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 fn key(number: u32) -> String {
     format!("storebench/{number:021}")
 }
-
-// --- the loader --------------------------------------------------------------
 
 /// A job of one workload: ten clients on two connections unless `load` says otherwise.
 fn job(etcd: &Etcd, workload: Value, load: Value) -> Value {
@@ -159,28 +40,10 @@ fn job(etcd: &Etcd, workload: Value, load: Value) -> Value {
 
 /// Runs a job; `at` is called when the measured phase has begun.
 fn run_with(job: &Value, at: impl FnOnce()) -> JobSummary {
-    let folder = Folder::new();
-    let (file, message) = (folder.0.join("job.json"), folder.0.join("message"));
-    fs::write(&file, job.to_string()).unwrap();
-    let mut process = Command::new(env!("CARGO_BIN_EXE_bench-job"))
-        .arg("--job")
-        .arg(&file)
-        .arg("--termination-message")
-        .arg(&message)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut at = Some(at);
-    for line in BufReader::new(process.stdout.take().unwrap()).lines() {
-        if let Some(Ok(JobLine::Phase { phase, .. })) = JobLine::decode(&line.unwrap())
-            && phase == Phase::Measure
-            && let Some(at) = at.take()
-        {
-            at();
-        }
-    }
-    assert!(process.wait().unwrap().success());
-    serde_json::from_slice(&fs::read(&message).unwrap()).unwrap()
+    let mut running = Job::start(job, &[]);
+    running.until(Phase::Measure);
+    at();
+    running.end().summary
 }
 
 /// The figures of a run in which nothing was wrong with the store, and whether nothing hindered the loader either.
@@ -315,11 +178,11 @@ fn compaction_runs_along_and_forgets_the_history() {
 #[test]
 fn a_killed_or_hanging_store_fails_the_run_in_one_line_and_in_time() {
     for (signal, workload) in [
-        ("-KILL", json!({ "operation": "Put" })),
-        ("-KILL", json!({ "operation": "WatchLatency", "watchers": 2 })),
-        ("-KILL", json!({ "operation": "LeaseKeepAlive" })),
-        ("-STOP", json!({ "operation": "Mixed", "readPercent": 50, "keySpace": 100 })),
-        ("-STOP", json!({ "operation": "WatchThroughput" })),
+        (Signal::KILL, json!({ "operation": "Put" })),
+        (Signal::KILL, json!({ "operation": "WatchLatency", "watchers": 2 })),
+        (Signal::KILL, json!({ "operation": "LeaseKeepAlive" })),
+        (Signal::STOP, json!({ "operation": "Mixed", "readPercent": 50, "keySpace": 100 })),
+        (Signal::STOP, json!({ "operation": "WatchThroughput" })),
     ] {
         let etcd = Etcd::start();
         let mut hit = None;
@@ -335,7 +198,7 @@ fn a_killed_or_hanging_store_fails_the_run_in_one_line_and_in_time() {
             panic!("{workload}: {:?}", summary.outcome);
         };
         assert!(!detail.is_empty() && !detail.contains('\n'), "{workload}: {detail}");
-        if signal == "-STOP" {
+        if signal == Signal::STOP {
             assert!(detail.contains("no answer within 2s"), "{detail}");
         }
     }

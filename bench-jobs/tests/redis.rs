@@ -6,7 +6,7 @@
 // Helpers of a test fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod redis_support;
+mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,10 +14,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_support::{Ended, Job, Redis, free_port, workload};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use storebench_crds::job::{Hindrance, JobLine, JobOutcome, LatencyKind, Phase, decode_histogram};
+
+use support::free_port;
+use support::job::{Ended, Job};
+use support::redis::Redis;
 
 const COMMANDS: [&str; 21] = [
     "PingInline",
@@ -43,8 +46,21 @@ const COMMANDS: [&str; 21] = [
     "Xadd",
 ];
 
+/// A workload named `w`; `redis` and `load` as users write them.
+fn workload(redis: Value, load: Value) -> Value {
+    json!({ "name": "w", "redis": redis, "load": load })
+}
+
+fn start(port: u16, workload: Value, arguments: &[&str]) -> Job {
+    let spec = json!({
+        "run": "test", "arm": "redis", "trial": 0, "seed": 42,
+        "endpoints": [format!("127.0.0.1:{port}")], "workloads": [workload],
+    });
+    Job::start(&spec, arguments)
+}
+
 fn run(redis: &Redis, parameters: Value, load: Value) -> Ended {
-    Job::start(redis.port, workload(parameters, load), &[]).end()
+    start(redis.port, workload(parameters, load), &[]).end()
 }
 
 fn parameters(command: &str, protocol: &str, pipeline: u32) -> Value {
@@ -173,7 +189,7 @@ fn an_open_loop_keeps_its_timetable() {
 fn a_stall_is_not_omitted() {
     let redis = Redis::start(&[]);
     let parameters = parameters("Get", "Resp2", 1);
-    let mut job = Job::start(redis.port, workload(parameters, open_loop(10, 1_000, "4s")), &[]);
+    let mut job = start(redis.port, workload(parameters, open_loop(10, 1_000, "4s")), &[]);
     job.until(Phase::Measure);
     thread::sleep(Duration::from_millis(1_000));
     redis.signal(Signal::STOP);
@@ -207,7 +223,7 @@ fn a_rate_out_of_reach_is_said_to_be() {
 fn a_store_that_dies_has_failed() {
     let redis = Redis::start(&[]);
     let load = json!({ "connections": 20, "threads": 2, "duration": "20s", "warmUp": "0s" });
-    let mut job = Job::start(redis.port, workload(parameters("Set", "Resp2", 4), load), &[]);
+    let mut job = start(redis.port, workload(parameters("Set", "Resp2", 4), load), &[]);
     job.until(Phase::Measure);
     thread::sleep(Duration::from_millis(300));
     let killed = Instant::now();
@@ -228,7 +244,7 @@ fn a_store_that_hangs_has_failed() {
         json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" }),
         json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms", "mode": "OpenLoop", "rate": 100 }),
     ] {
-        let mut job = Job::start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
+        let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
         job.until(Phase::Measure);
         let stopped = Instant::now();
         redis.signal(Signal::STOP);
@@ -243,7 +259,7 @@ fn a_store_that_hangs_has_failed() {
 fn a_store_that_is_not_there_has_failed() {
     let started = Instant::now();
     let load = json!({ "connections": 3, "total": 10 });
-    let ended = Job::start(free_port(), workload(parameters("Set", "Resp2", 1), load), &[]).end();
+    let ended = start(free_port(), workload(parameters("Set", "Resp2", 1), load), &[]).end();
     assert!(ended.store_failed().ends_with("tried for 5s: Connection refused"), "{}", ended.store_failed());
     assert!((4..15).contains(&started.elapsed().as_secs()));
 }
@@ -254,7 +270,7 @@ fn a_store_that_starts_late_is_waited_for() {
     let port = redis.port;
     drop(redis);
     let load = json!({ "connections": 3, "total": 10, "warmUp": "0s" });
-    let job = Job::start(port, workload(parameters("Set", "Resp2", 1), load), &[]);
+    let job = start(port, workload(parameters("Set", "Resp2", 1), load), &[]);
     thread::sleep(Duration::from_millis(500));
     let _redis = Redis::start_on(port, &[]);
     assert_eq!(job.end().measured().operations, 10);
@@ -272,7 +288,7 @@ fn an_error_reply_is_a_failure() {
 fn tampered(command: &str, tamper: &str) -> (String, u64, String) {
     let redis = Redis::start(&[]);
     let load = json!({ "connections": 10, "threads": 2, "duration": "1s", "warmUp": "0s" });
-    let mut job = Job::start(redis.port, workload(parameters(command, "Resp2", 2), load), &[]);
+    let mut job = start(redis.port, workload(parameters(command, "Resp2", 2), load), &[]);
     job.until(Phase::Measure);
     for _ in 0..4 {
         thread::sleep(Duration::from_millis(100));
@@ -321,7 +337,7 @@ fn what_is_lost_at_the_end_is_found_when_read_back() {
     let redis = Redis::start(&[]);
     let load = json!({ "connections": 1, "duration": "1s", "warmUp": "0s", "mode": "OpenLoop", "rate": 5 });
     let parameters = json!({ "command": "Spop", "keySpace": 10 });
-    let mut job = Job::start(redis.port, workload(parameters, load), &[]);
+    let mut job = start(redis.port, workload(parameters, load), &[]);
     job.until(Phase::Measure);
     redis.command("SPOP myset 2");
     match job.end().summary.outcome {
@@ -340,7 +356,7 @@ fn counts_can_be_watched_while_it_runs() {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let arguments = ["--metrics-listen", listen.as_str()];
-    let mut job = Job::start(redis.port, workload(parameters("Set", "Resp2", 1), load), &arguments);
+    let mut job = start(redis.port, workload(parameters("Set", "Resp2", 1), load), &arguments);
     job.until(Phase::Measure);
     thread::sleep(Duration::from_millis(500));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

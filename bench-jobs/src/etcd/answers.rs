@@ -53,10 +53,10 @@ impl Etcd {
         checked.map_err(|mismatch| mismatch.detail)
     }
 
-    /// Checks the answer to a read of the whole key space, in which every key has been written exactly once. Errors:
-    /// the key, and what was expected and found, in one line.
+    /// Checks the answer to a read of the whole key space, in which every key has been written exactly once, by whichever
+    /// load process owns it. Errors: the key, and what was expected and found, in one line.
     pub(super) fn check_prefix(&self, request: &RangeRequest, answer: &RangeResponse) -> Result<(), (String, String)> {
-        let keys = self.plan.space.keys();
+        let keys = self.plan.parameters.key_space;
         let returned = match (request.count_only, request.limit) {
             (true, _) => 0,
             (false, 0) => keys,

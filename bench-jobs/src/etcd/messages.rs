@@ -180,9 +180,45 @@ pub mod response_op {
     }
 }
 
-/// `etcdserverpb.TxnRequest`, without conditions: its `success` branch always runs.
+/// `etcdserverpb.Compare`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Compare {
+    /// `etcdserverpb.Compare.CompareResult`, such as [`compare::EQUAL`].
+    #[prost(int32, tag = "1")]
+    pub result: i32,
+    /// `etcdserverpb.Compare.CompareTarget`, such as [`compare::VERSION`].
+    #[prost(int32, tag = "2")]
+    pub target: i32,
+    /// The key.
+    #[prost(bytes = "vec", tag = "3")]
+    pub key: Vec<u8>,
+    /// What it is compared with.
+    #[prost(oneof = "compare::TargetUnion", tags = "4")]
+    pub target_union: Option<compare::TargetUnion>,
+}
+
+/// The choices of [`Compare`].
+pub mod compare {
+    /// `etcdserverpb.Compare.CompareResult.EQUAL`.
+    pub const EQUAL: i32 = 0;
+    /// `etcdserverpb.Compare.CompareTarget.VERSION`.
+    pub const VERSION: i32 = 0;
+
+    /// `etcdserverpb.Compare.target_union`.
+    #[derive(Clone, PartialEq, Eq, super::Oneof)]
+    pub enum TargetUnion {
+        /// Puts since the key's creation.
+        #[prost(int64, tag = "4")]
+        Version(i64),
+    }
+}
+
+/// `etcdserverpb.TxnRequest`, without the branch for conditions that do not hold.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TxnRequest {
+    /// Conditions, all of which must hold.
+    #[prost(message, repeated, tag = "1")]
+    pub compare: Vec<Compare>,
     /// What to do.
     #[prost(message, repeated, tag = "2")]
     pub success: Vec<RequestOp>,
@@ -379,8 +415,11 @@ mod tests {
         assert_eq!(range.encode_to_vec(), expected);
 
         let put = PutRequest { key: "k".into(), value: "v".into() };
-        let txn = TxnRequest { success: vec![RequestOp { request: Some(request_op::Request::Put(put)) }] };
-        assert_eq!(txn.encode_to_vec(), b"\x12\x08\x12\x06\x0a\x01k\x12\x01v");
+        let version = Some(compare::TargetUnion::Version(1));
+        let first = Compare { key: "k".into(), target_union: version, ..Compare::default() };
+        let success = vec![RequestOp { request: Some(request_op::Request::Put(put)) }];
+        let txn = TxnRequest { compare: vec![first], success };
+        assert_eq!(txn.encode_to_vec(), b"\x0a\x05\x1a\x01k\x20\x01\x12\x08\x12\x06\x0a\x01k\x12\x01v");
 
         let watch = WatchRequest {
             request: Some(watch_request::Request::Create(WatchCreateRequest {

@@ -12,6 +12,10 @@
 //! - revisions of acknowledged writes rise for each client and are never given twice;
 //! - a deletion finds its key exactly once;
 //! - each watcher gets each event exactly once, in order of revision, with the right value.
+//!
+//! Several load processes cut the prefix at the borders of their slices of the keys: each clears, fills and reads back
+//! everything between its borders. A read of the whole prefix is checked by every process against all keys, because the
+//! value of a key's first version follows from the trial's seed and is the same whoever writes it.
 
 mod answers;
 mod compaction;
@@ -23,12 +27,13 @@ mod prepare;
 mod read_back;
 mod reads;
 mod revisions;
-mod store;
+pub(crate) mod store;
 mod watch;
 mod writes;
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +49,7 @@ use crate::etcd::watch::Watch;
 use crate::expect::{Ledger, SharedVersions};
 use crate::failure::Failure;
 use crate::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
-use crate::load::{self, Context, Ending, Family, Seat};
-use crate::metrics::Board;
-use crate::report::Report;
+use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 use crate::seeds::mix;
 use crate::session::Session;
 use crate::values::Values;
@@ -57,9 +60,9 @@ pub const KEY_PREFIX: &str = "storebench/";
 pub const KEY_PREFIX_END: &str = "storebench0";
 
 /// Runs one workload of the etcd family. Errors are the loader's own; everything about the store is in the [`Ending`].
-pub fn run(context: Context, parameters: &EtcdWorkload, report: &Report, board: &Board) -> io::Result<Ending> {
+pub fn run(context: Context, parameters: &EtcdWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
     let plan = Plan::new(parameters, &context).map_err(io::Error::other)?;
-    load::run::<Etcd>(context, plan, report, board)
+    load::run::<Etcd>(context, plan, around)
 }
 
 /// What all threads of one workload share.
@@ -67,6 +70,8 @@ pub fn run(context: Context, parameters: &EtcdWorkload, report: &Report, board: 
 pub struct Plan {
     parameters: EtcdWorkload,
     space: KeySpace,
+    /// What this load process clears and reads back: from the first name to before the last.
+    borders: (Vec<u8>, Vec<u8>),
     versions: Arc<SharedVersions>,
     deletions: Arc<SharedDeletions>,
     /// The store's revision once nothing is left under the prefix; 0 until then.
@@ -79,11 +84,13 @@ impl Plan {
     /// For checked parameters. Errors: an interval that is no duration.
     fn new(parameters: &EtcdWorkload, context: &Context) -> Result<Self, storebench_crds::duration::DurationError> {
         let batch = parameters.operations_per_transaction.unwrap_or(1);
-        let space = KeySpace::with_batches(parameters.key_space, context.clients, batch);
+        let slice = context.share.slice(parameters.key_space);
+        let space = KeySpace::slice(slice.clone(), context.clients, batch);
         let interval = parameters.compact_interval.as_ref();
         Ok(Self {
             parameters: parameters.clone(),
             space,
+            borders: borders(parameters, slice),
             versions: SharedVersions::new(space),
             deletions: SharedDeletions::new(space),
             cleared: tokio::sync::watch::Sender::new(0),
@@ -108,6 +115,15 @@ impl Plan {
     fn is_serializable(&self) -> bool {
         self.parameters.consistency == Consistency::Serializable
     }
+}
+
+/// The first name of a slice, and the first name after it. The slices' borders leave nothing of the prefix out, so that
+/// what nobody of this trial wrote is somebody's to find.
+fn borders(parameters: &EtcdWorkload, slice: Range<u32>) -> (Vec<u8>, Vec<u8>) {
+    let names = KeyNames::new(KEY_PREFIX, parameters.key_bytes as usize);
+    let start = if slice.start == 0 { KEY_PREFIX.into() } else { names.name(slice.start) };
+    let end = if slice.end == parameters.key_space { KEY_PREFIX_END.into() } else { names.name(slice.end) };
+    (start, end)
 }
 
 /// One thread's connections, and what it knows about the store.
@@ -139,7 +155,8 @@ impl Etcd {
     /// Draws a client's keys. The same keys again in each phase would make the measured phase a repetition of the
     /// warm-up, so the phase goes into the seed.
     fn picker(&self, session: &Session) -> KeyPicker {
-        let seed = mix(self.seat.context.seed, session.phase() as u64);
+        let context = &self.seat.context;
+        let seed = mix(context.share.seed(context.seed), session.phase() as u64);
         KeyPicker::new(&self.keys, session.place(), self.plan.parameters.key_order, seed)
     }
 
@@ -188,7 +205,7 @@ impl Family for Etcd {
     async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         let mut store = self.store(&session);
         if session.client() == 0 {
-            let revision = prepare::clear(&mut store, &session).await?;
+            let revision = prepare::clear(&self.plan.borders, &mut store, &session).await?;
             self.plan.cleared.send_replace(revision);
         } else {
             // The sender lives in the plan, so waiting ends when the prefix is clear; if clearing fails, this is dropped.
@@ -209,7 +226,7 @@ impl Family for Etcd {
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         let session = Rc::new(session);
         match self.plan.compact_interval {
-            Some(interval) if session.client() == 0 => tokio::select! {
+            Some(interval) if session.client() == 0 && self.seat.context.share.is_first() => tokio::select! {
                 biased;
                 loaded = load_of(&self, &session) => loaded,
                 failure = compaction::run(&self, &session, interval) => Err(failure),

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use crate::etcd::Etcd;
 use crate::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
 use crate::etcd::store::{Store, revision_of};
-use crate::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
 use crate::failure::Failure;
 use crate::session::Session;
 
@@ -12,16 +12,16 @@ use crate::session::Session;
 /// beyond any timeout.
 const CLEAR_KEYS: i64 = 5_000;
 
-/// Deletes whatever is under the prefix. The store's revision after that.
+/// Deletes whatever is under the prefix between this process's borders. The store's revision after that.
 ///
 /// A key's counter starts at 1 with its creation, so this is what makes counters comparable with the puts of this
 /// workload. On a fresh store it is one read.
-pub async fn clear(store: &mut Store, session: &Session) -> Result<i64, Failure> {
+pub async fn clear((start, end): &(Vec<u8>, Vec<u8>), store: &mut Store, session: &Session) -> Result<i64, Failure> {
     loop {
         let mut batch = session.begin(1);
         let page = RangeRequest {
-            key: KEY_PREFIX.into(),
-            range_end: KEY_PREFIX_END.into(),
+            key: start.clone(),
+            range_end: end.clone(),
             limit: CLEAR_KEYS,
             keys_only: true,
             ..RangeRequest::default()
@@ -36,7 +36,7 @@ pub async fn clear(store: &mut Store, session: &Session) -> Result<i64, Failure>
             };
         };
         let mut batch = session.begin(1);
-        let request = DeleteRangeRequest { key: KEY_PREFIX.into(), range_end: key_after(&last.key) };
+        let request = DeleteRangeRequest { key: start.clone(), range_end: key_after(&last.key) };
         let deleted = store.delete(&request).await?.deleted;
         session.answered_uncounted(&mut batch, 1);
         if deleted < found.kvs.len() as i64 {

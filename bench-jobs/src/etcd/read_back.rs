@@ -1,13 +1,14 @@
-//! After the measurement: the whole key space is read back in pages and compared with what was acknowledged.
+//! After the measurement: everything between the process's borders is read back in pages and compared with what was
+//! acknowledged.
 //!
 //! Each thread reads all pages and checks the keys whose versions it knows; the first thread also reports keys that
 //! nobody wrote. A thread with watchers compares what these saw of every key.
 
+use crate::etcd::Etcd;
 use crate::etcd::answers::wrong_counter;
 use crate::etcd::messages::{KeyValue, RangeRequest};
 use crate::etcd::prepare::key_after;
 use crate::etcd::store::Store;
-use crate::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
 use crate::failure::Failure;
 use crate::session::Session;
 
@@ -18,13 +19,10 @@ const PAGE_KEYS: usize = 5_000;
 /// Reads back and compares. Errors: the store did not answer; wrong answers go to the session.
 pub async fn run(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {
     let page_keys = (PAGE_BYTES / etcd.values.value_bytes()).clamp(1, PAGE_KEYS);
-    let mut request = RangeRequest {
-        key: KEY_PREFIX.into(),
-        range_end: KEY_PREFIX_END.into(),
-        limit: page_keys as i64,
-        ..RangeRequest::default()
-    };
-    let mut next = 0;
+    let (start, end) = etcd.plan.borders.clone();
+    let mut request = RangeRequest { key: start, range_end: end, limit: page_keys as i64, ..RangeRequest::default() };
+    let keys = etcd.plan.space.range();
+    let mut next = keys.start;
     loop {
         let mut batch = session.begin(1);
         let page = store.range(&request).await?;
@@ -35,7 +33,7 @@ pub async fn run(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<()
                 return Ok(());
             }
             request.key = key_after(&found.key);
-            match etcd.names.read_back(&found.key).filter(|key| *key < etcd.plan.space.keys()) {
+            match etcd.names.read_back(&found.key).filter(|key| keys.contains(key)) {
                 Some(key) => {
                     etcd.expect_missing(session, next..key);
                     etcd.expect_found(session, key, found);
@@ -51,7 +49,7 @@ pub async fn run(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<()
             break;
         }
     }
-    etcd.expect_missing(session, next..etcd.plan.space.keys());
+    etcd.expect_missing(session, next..keys.end);
     Ok(())
 }
 

@@ -85,8 +85,8 @@ fn fill_transaction(
     }
 }
 
-/// Deletions of single keys. The warm-up deletes keys beyond the key space, which do not exist: deleting those of the
-/// measured phase would leave it nothing to find.
+/// Deletions of single keys. The warm-up deletes keys beyond the key space of all processes, which do not exist: deleting
+/// those of the measured phase would leave it nothing to find.
 pub async fn delete(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {
     let mut picker = etcd.picker(session);
     let mut request = DeleteRangeRequest::default();
@@ -95,7 +95,7 @@ pub async fn delete(etcd: &Etcd, store: &mut Store, session: &Session) -> Result
         let slot = picker.slot_to_write();
         if is_warm_up {
             request.key.clear();
-            etcd.names.write(etcd.keys.key(slot) + etcd.plan.space.keys(), &mut request.key);
+            etcd.names.write(etcd.keys.key(slot) + etcd.plan.parameters.key_space, &mut request.key);
         } else {
             etcd.fill_key(&mut request.key, slot);
         }

@@ -172,11 +172,13 @@ mod tests {
     use storebench_crds::workload::RedisWorkload;
 
     use crate::load::Context;
+    use crate::share::Share;
 
     fn plan(command: RedisCommand) -> Plan {
         let context = Context {
             workload: "w".into(),
             seed: 7,
+            share: Share::WHOLE,
             endpoints: vec!["127.0.0.1:1".into()],
             connections: 1,
             clients: 1,

@@ -154,6 +154,12 @@ impl<'a> Measured<'a> {
         self.plan.names.text(self.ledger.keys().key(slot))
     }
 
+    /// The name of the one key that the command touches, for messages.
+    #[cold]
+    fn structure(&self) -> String {
+        self.plan.structure().unwrap_or_default().to_owned()
+    }
+
     #[cold]
     fn wrong(&self, key: String, detail: String) {
         self.session.wrong(key, detail);
@@ -212,7 +218,7 @@ impl<'a> Measured<'a> {
             self.verified += 1;
         } else {
             let last = last.map(&text).unwrap_or_default();
-            let key = self.plan.structure().unwrap_or_default().to_owned();
+            let key = self.structure();
             self.wrong(key, format!("expected more than {last}, found {}", text(reply)));
         }
     }
@@ -225,12 +231,11 @@ impl<'a> Measured<'a> {
         };
         self.taken += 1;
         let command = self.plan.parameters.command;
-        let key = || self.plan.structure().unwrap_or_default().to_owned();
         if element >= self.plan.fill {
-            return self.wrong(key(), format!("found element {element}, which was never written"));
+            return self.wrong(self.structure(), format!("found element {element}, which was never written"));
         }
         if self.session.phase() == Phase::Measure && !self.plan.taken.take(element) {
-            return self.wrong(key(), format!("element {element} was taken twice"));
+            return self.wrong(self.structure(), format!("element {element} was taken twice"));
         }
         match command {
             RedisCommand::Lpop | RedisCommand::Zpopmin => {
@@ -257,7 +262,7 @@ impl<'a> Measured<'a> {
                 self.taken += 1;
             }
             _ => {
-                let key = self.plan.structure().unwrap_or_default().to_owned();
+                let key = self.structure();
                 let found = values.describe(found);
                 self.wrong(key, format!("expected an element that was written, found {found}"));
             }
@@ -268,7 +273,7 @@ impl<'a> Measured<'a> {
     fn element_named(&mut self, name: &[u8]) -> Option<u32> {
         let element = self.plan.names.read_back(name);
         if element.is_none() {
-            let key = self.plan.structure().unwrap_or_default().to_owned();
+            let key = self.structure();
             let found = name[..name.len().min(40)].escape_ascii();
             self.wrong(key, format!("expected an element that was written, found \"{found}\""));
         }
@@ -313,7 +318,7 @@ impl<'a> Measured<'a> {
             Token::Array(found) if self.missing == 0 => {
                 self.is_wrong = found != count;
                 if self.is_wrong {
-                    self.wrong("mylist".into(), format!("expected {count} elements, found {found}"));
+                    self.wrong(self.structure(), format!("expected {count} elements, found {found}"));
                 }
                 self.missing = found;
             }
@@ -325,7 +330,7 @@ impl<'a> Measured<'a> {
                 if !self.is_wrong && !values.matches(place, VERSION_MEASURED, found) {
                     self.is_wrong = true;
                     let detail = format!("expected element {place}, found {}", values.describe(found));
-                    self.wrong("mylist".into(), detail);
+                    self.wrong(self.structure(), detail);
                 } else if self.missing == 0 && !self.is_wrong {
                     self.verified += 1;
                 }

@@ -18,13 +18,11 @@ use storebench_crds::workload::RedisWorkload;
 use crate::expect::Ledger;
 use crate::failure::Failure;
 use crate::keys::{KeyPicker, ThreadKeys};
-use crate::load::{self, Context, Ending, Family, Seat};
-use crate::metrics::Board;
+use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 use crate::redis::connection::Connection;
 use crate::redis::measured::Measured;
 use crate::redis::plan::Plan;
 use crate::redis::verify::Around;
-use crate::report::Report;
 use crate::session::Session;
 
 pub mod connection;
@@ -35,9 +33,9 @@ pub mod resp;
 pub mod verify;
 
 /// Runs one workload.
-pub fn run(context: Context, parameters: &RedisWorkload, report: &Report, board: &Board) -> io::Result<Ending> {
+pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
     let plan = Plan::new(&context, parameters);
-    load::run::<Redis>(context, plan, report, board)
+    load::run::<Redis>(context, plan, around)
 }
 
 /// One thread of a redis workload.

@@ -1,7 +1,9 @@
 //! What all threads of a redis workload share: parameters, names, values, totals.
 //!
 //! Names are those of redis-benchmark, so that the bytes on the wire are the same: `key:000000000042`,
-//! `counter:000000000042`, `element:000000000042`, `mylist`, `myset`, `myhash`, `myzset`, `mystream`.
+//! `counter:000000000042`, `element:000000000042`, `mylist`, `myset`, `myhash`, `myzset`, `mystream`. Of several load
+//! processes each has structures of its own, `mylist:0`, `mylist:1`, …: what is in one is known to the process that fills
+//! it, and to nobody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +45,8 @@ pub struct Plan {
     pub totals: Totals,
     /// The seed of keys.
     pub seed: u64,
+    /// The one key that all requests of the command touch, and its twin for the warm-up.
+    structure: Option<(String, String)>,
 }
 
 /// Sums over all clients.
@@ -79,7 +83,8 @@ impl Plan {
     /// For one workload.
     pub fn new(context: &Context, parameters: &RedisWorkload) -> Self {
         let command = parameters.command;
-        let space = KeySpace::new(parameters.key_space, context.clients);
+        let space = KeySpace::slice(context.share.slice(parameters.key_space), context.clients, 1);
+        let seed = context.share.seed(context.seed);
         let prefix = match command {
             RedisCommand::Incr => "counter:",
             RedisCommand::Sadd
@@ -91,7 +96,7 @@ impl Plan {
         };
         let fill = match command {
             RedisCommand::Lpop | RedisCommand::Rpop | RedisCommand::Spop | RedisCommand::Zpopmin => {
-                let wanted = context.total.unwrap_or_default().max(u64::from(parameters.key_space));
+                let wanted = context.own_total().unwrap_or_default().max(u64::from(space.keys()));
                 wanted.min(FILL_MAX) as u32
             }
             _ => 0,
@@ -100,49 +105,32 @@ impl Plan {
             parameters: parameters.clone(),
             space,
             shared_versions: SharedVersions::new(space),
-            values: Values::new(context.seed, parameters.value_bytes),
+            values: Values::new(seed, parameters.value_bytes),
             names: KeyNames::new(prefix, prefix.len() + DIGITS),
             fill,
             taken: Taken::new(fill),
             totals: Totals::default(),
-            seed: context.seed,
+            seed,
+            structure: structure(command).map(|name| {
+                let suffix = match context.share.is_whole() {
+                    true => String::new(),
+                    false => format!(":{}", context.share.process()),
+                };
+                // As long as the name itself, so that the bytes on the wire are as many.
+                let twin = format!("{}_{suffix}", &name[..name.len() - 1]);
+                (format!("{name}{suffix}"), twin)
+            }),
         }
     }
 
     /// The one key that all requests of the command touch, if there is one.
-    pub fn structure(&self) -> Option<&'static str> {
-        match self.parameters.command {
-            RedisCommand::PingInline
-            | RedisCommand::Ping
-            | RedisCommand::Set
-            | RedisCommand::Get
-            | RedisCommand::Mixed
-            | RedisCommand::Incr
-            | RedisCommand::Mset => None,
-            RedisCommand::Lpush
-            | RedisCommand::Rpush
-            | RedisCommand::Lpop
-            | RedisCommand::Rpop
-            | RedisCommand::Lrange100
-            | RedisCommand::Lrange300
-            | RedisCommand::Lrange500
-            | RedisCommand::Lrange600 => Some("mylist"),
-            RedisCommand::Sadd | RedisCommand::Spop => Some("myset"),
-            RedisCommand::Hset => Some("myhash"),
-            RedisCommand::Zadd | RedisCommand::Zpopmin => Some("myzset"),
-            RedisCommand::Xadd => Some("mystream"),
-        }
+    pub fn structure(&self) -> Option<&str> {
+        self.structure.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// The twin of the structure that a command that takes elements away empties during the warm-up. As long as the
-    /// structure's own name, so that the bytes on the wire are as many.
-    pub fn warm_up_structure(&self) -> Option<&'static str> {
-        match self.structure()? {
-            "mylist" if self.fill > 0 => Some("mylis_"),
-            "myset" if self.fill > 0 => Some("myse_"),
-            "myzset" if self.fill > 0 => Some("myzse_"),
-            _ => None,
-        }
+    /// The twin of the structure that a command that takes elements away empties during the warm-up.
+    pub fn warm_up_structure(&self) -> Option<&str> {
+        self.structure.as_ref().filter(|_| self.fill > 0).map(|(_, twin)| twin.as_str())
     }
 
     /// The command's name, for messages.
@@ -179,5 +167,30 @@ impl Plan {
             RedisCommand::Lrange600 => 600,
             _ => 0,
         }
+    }
+}
+
+/// The name that redis-benchmark has for the one key that all requests of a command touch, if there is one.
+fn structure(command: RedisCommand) -> Option<&'static str> {
+    match command {
+        RedisCommand::PingInline
+        | RedisCommand::Ping
+        | RedisCommand::Set
+        | RedisCommand::Get
+        | RedisCommand::Mixed
+        | RedisCommand::Incr
+        | RedisCommand::Mset => None,
+        RedisCommand::Lpush
+        | RedisCommand::Rpush
+        | RedisCommand::Lpop
+        | RedisCommand::Rpop
+        | RedisCommand::Lrange100
+        | RedisCommand::Lrange300
+        | RedisCommand::Lrange500
+        | RedisCommand::Lrange600 => Some("mylist"),
+        RedisCommand::Sadd | RedisCommand::Spop => Some("myset"),
+        RedisCommand::Hset => Some("myhash"),
+        RedisCommand::Zadd | RedisCommand::Zpopmin => Some("myzset"),
+        RedisCommand::Xadd => Some("mystream"),
     }
 }

@@ -149,7 +149,7 @@ impl Around<'_> {
         if let Some(twin) = plan.warm_up_structure() {
             self.number(&[b"DEL", twin.as_bytes()]).await?;
             if self.has_warm_up {
-                let elements = elements.min(plan.parameters.key_space);
+                let elements = elements.min(plan.space.keys());
                 self.fill(twin, elements, VERSION_WARM_UP).await?;
             }
         }
@@ -179,44 +179,46 @@ impl Around<'_> {
     /// Verify, for this client.
     pub async fn verify(&mut self, slots: impl Iterator<Item = u32> + Clone) -> Result<(), Failure> {
         let is_first = self.session.client() == 0;
-        let totals = &self.plan.totals;
-        let (new, added) = (totals.new.load(Ordering::Relaxed), totals.added.load(Ordering::Relaxed));
-        match self.plan.parameters.command {
+        let plan = self.plan;
+        let structure = plan.structure().unwrap_or_default();
+        let key = structure.as_bytes();
+        let (new, added) = (plan.totals.new.load(Ordering::Relaxed), plan.totals.added.load(Ordering::Relaxed));
+        match plan.parameters.command {
             RedisCommand::Set | RedisCommand::Get | RedisCommand::Mixed | RedisCommand::Mset => {
                 self.read_back(slots, &[b"GET"]).await?;
             }
             RedisCommand::Incr => self.read_back(slots, &[b"GET"]).await?,
             RedisCommand::Sadd => {
-                self.read_back(slots, &[b"SISMEMBER", b"myset"]).await?;
+                self.read_back(slots, &[b"SISMEMBER", key]).await?;
                 if is_first {
-                    self.size("SCARD", "myset", new).await?;
+                    self.size("SCARD", structure, new).await?;
                 }
             }
             RedisCommand::Hset => {
-                self.read_back(slots, &[b"HGET", b"myhash"]).await?;
+                self.read_back(slots, &[b"HGET", key]).await?;
                 if is_first {
-                    self.size("HLEN", "myhash", new).await?;
+                    self.size("HLEN", structure, new).await?;
                 }
             }
             RedisCommand::Zadd => {
-                self.read_back(slots, &[b"ZSCORE", b"myzset"]).await?;
+                self.read_back(slots, &[b"ZSCORE", key]).await?;
                 if is_first {
-                    self.size("ZCARD", "myzset", new).await?;
+                    self.size("ZCARD", structure, new).await?;
                 }
             }
             RedisCommand::Lpush | RedisCommand::Rpush if is_first => {
-                self.size("LLEN", "mylist", added).await?;
-                self.read_back_list(added).await?;
-                self.number(&[b"DEL", b"mylist"]).await?;
+                self.size("LLEN", structure, added).await?;
+                self.read_back_list(structure, added).await?;
+                self.number(&[b"DEL", key]).await?;
             }
             RedisCommand::Xadd if is_first => {
-                self.size("XLEN", "mystream", added).await?;
-                self.read_back_stream(added).await?;
-                self.number(&[b"DEL", b"mystream"]).await?;
+                self.size("XLEN", structure, added).await?;
+                self.read_back_stream(structure, added).await?;
+                self.number(&[b"DEL", key]).await?;
             }
-            RedisCommand::Lpop | RedisCommand::Rpop if is_first => self.rest("LLEN", "mylist").await?,
-            RedisCommand::Spop if is_first => self.rest("SCARD", "myset").await?,
-            RedisCommand::Zpopmin if is_first => self.rest("ZCARD", "myzset").await?,
+            RedisCommand::Lpop | RedisCommand::Rpop if is_first => self.rest("LLEN", structure).await?,
+            RedisCommand::Spop if is_first => self.rest("SCARD", structure).await?,
+            RedisCommand::Zpopmin if is_first => self.rest("ZCARD", structure).await?,
             _ => {}
         }
         Ok(())
@@ -273,20 +275,20 @@ impl Around<'_> {
     }
 
     /// The first elements of the list are ones that some client sent.
-    async fn read_back_list(&mut self, length: u64) -> Result<(), Failure> {
+    async fn read_back_list(&mut self, structure: &str, length: u64) -> Result<(), Failure> {
         let (plan, session) = (self.plan, self.session);
-        let end = length.min(u64::from(plan.parameters.key_space));
+        let end = length.min(u64::from(plan.space.keys()));
         let mut from = 0;
         while from < end {
             let to = (from + READ_BACK_CHUNK).min(end);
             let (first, last) = (from.to_string(), (to - 1).to_string());
             let mut found = 0;
-            self.whole(&[b"LRANGE", b"mylist", first.as_bytes(), last.as_bytes()], |token| {
+            self.whole(&[b"LRANGE", structure.as_bytes(), first.as_bytes(), last.as_bytes()], |token| {
                 match token {
                     Token::Array(_) => {}
                     Token::Bulk(value) => {
                         found += 1;
-                        check_sent(plan, session, "mylist", value, length);
+                        check_sent(plan, session, structure, value, length);
                     }
                     token => return Err(unexpected("LRANGE", &token)),
                 }
@@ -295,7 +297,7 @@ impl Around<'_> {
             .await?;
             if found != to - from {
                 let detail = format!("expected elements {from} to {last}, found {found} elements");
-                session.wrong("mylist", detail);
+                session.wrong(structure, detail);
                 return Ok(());
             }
             from = to;
@@ -304,17 +306,17 @@ impl Around<'_> {
     }
 
     /// The first entries of the stream are ones that some client sent.
-    async fn read_back_stream(&mut self, length: u64) -> Result<(), Failure> {
+    async fn read_back_stream(&mut self, structure: &str, length: u64) -> Result<(), Failure> {
         let (plan, session) = (self.plan, self.session);
         let count = length.min(STREAM_ENTRIES_MAX);
         let text = count.to_string();
         // An entry is its identifier and an array of field and value: three strings.
         let mut strings = 0u64;
-        self.whole(&[b"XRANGE", b"mystream", b"-", b"+", b"COUNT", text.as_bytes()], |token| {
+        self.whole(&[b"XRANGE", structure.as_bytes(), b"-", b"+", b"COUNT", text.as_bytes()], |token| {
             if let Token::Bulk(text) = token {
                 strings += 1;
                 if strings.is_multiple_of(3) {
-                    check_sent(plan, session, "mystream", text, length);
+                    check_sent(plan, session, structure, text, length);
                 }
             }
             Ok(())
@@ -322,7 +324,7 @@ impl Around<'_> {
         .await?;
         if strings != 3 * count {
             let detail = format!("expected {count} entries of three strings, found {strings} strings");
-            session.wrong("mystream", detail);
+            session.wrong(structure, detail);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use commands::cluster::Place;
 use exit::Exit;
 
 /// Compare storage services honestly: interleaved trials, intervals, equal durability, a verdict.
@@ -35,10 +36,14 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Render a saved report again (`report.json`, written by `run --save`), judging its raw trials anew
+    /// Render a report again, judging its raw trials anew; the exit code is the verdict
     Report {
-        /// The saved report
-        file: PathBuf,
+        /// A saved report (`report.json`, written by `run --save`), or `benchmarkrun/NAME` for a run in a cluster, which is
+        /// Invalid until it is complete
+        #[arg(value_name = "FILE|benchmarkrun/NAME")]
+        source: PathBuf,
+        #[command(flatten)]
+        place: Place,
         /// What to print
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
@@ -47,9 +52,8 @@ enum Command {
     Wait {
         /// The run, as `benchmarkrun/NAME` or `NAME`
         run: String,
-        /// The namespace; absent: that of the current kubeconfig context
-        #[arg(short, long)]
-        namespace: Option<String>,
+        #[command(flatten)]
+        place: Place,
         /// Give up after this long, such as 30m
         #[arg(long, default_value = "1h")]
         timeout: String,
@@ -130,8 +134,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Validate { files } => commands::validate::validate(&files),
-        Command::Report { file, output } => commands::report::report(&file, output),
-        Command::Wait { run, namespace, timeout } => commands::wait::wait(&run, namespace.as_deref(), &timeout),
+        Command::Report { source, place, output } => commands::report::report(&source, &place, output),
+        Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
         Command::Engines => commands::engines::engines(),
         Command::BenchJob { arguments } => {
@@ -143,7 +147,7 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("storebench: {error:#}");
+            eprintln!("storebench: {}", commands::one_line(&format!("{error:#}")));
             Exit::Usage.into()
         }
     }

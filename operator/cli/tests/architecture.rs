@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-crds", &[]),
     ("storebench-core", &["storebench-crds"]),
+    ("storebench-operator", &["storebench-crds", "storebench-core"]),
     ("bench-jobs", &["storebench-crds"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("faulty-store", &[]),

@@ -6,7 +6,7 @@
 #[allow(dead_code)]
 mod harness;
 
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Finished, World, one_arm};
@@ -181,17 +181,62 @@ fn a_rate_out_of_reach_is_not_reported_as_a_latency() {
 #[test]
 fn a_stall_is_seen_from_the_due_instant() {
     let world = World::new();
-    world.install_faulty("redis", &["stop-after-millis=1000", "stop-for-millis=1000"]);
+    // Two things shorten a stall as its victims feel it: the signal takes effect only when the store is next on a processor,
+    // and the first request that meets it is due up to 1 ms later. 50 ms are room for both.
+    world.install_faulty("redis", &["stop-after-millis=1000", "stop-for-millis=1050"]);
     let load = "{ duration: 4s, warmUp: 0s, connections: 20, mode: OpenLoop, rate: 1000 }";
     let finished = world.run(&one_arm("Redis", "faulty", REDIS_SET, load));
     let report = finished.report();
+    assert_ne!(report["judgement"]["verdict"], "Invalid", "{}", report["judgement"]["message"]);
     let result = &report["judgement"]["results"][0];
-    let intended = &result["intendedLatency"];
-    assert!(intended["p999Nanos"].as_u64().unwrap() > 800_000_000, "{result}");
-    assert!(intended["maxNanos"].as_u64().unwrap() > 900_000_000, "{result}");
-    assert!(
-        result["serviceLatency"]["p99Nanos"].as_u64().unwrap() < intended["p99Nanos"].as_u64().unwrap(),
-        "{result}"
+    let nanos = |latency: &str, percentile: &str| result[latency][percentile].as_u64().unwrap();
+    assert!(nanos("intendedLatency", "p999Nanos") > 800_000_000, "{result}");
+    assert!(nanos("intendedLatency", "maxNanos") > 1_000_000_000, "{result}");
+    // From the send, the stall is one slow request on each of 20 connections: less than 1 % of all. That is reported beside
+    // what users felt, which is more than a tenth of all.
+    assert!(nanos("serviceLatency", "p50Nanos") > 0, "{result}");
+    assert!(nanos("serviceLatency", "p99Nanos") < 500_000_000, "{result}");
+    assert!(nanos("intendedLatency", "p99Nanos") > 800_000_000, "{result}");
+}
+
+/// Processes that keep every core busy. They go with this value; each would go by itself after 30 s of processor time.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn cores(count: usize) -> Self {
+        // Store and loader go first, so that they are not kept from the processor: that is another finding.
+        let busy = "ulimit -t 30; exec nice -n 19 yes";
+        let spawn = |_| Command::new("sh").args(["-c", busy]).stdout(Stdio::null()).spawn().unwrap();
+        Self((0..count).map(spawn).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn other_processes_that_keep_the_cores_busy_are_named() {
+    let world = World::new();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 2s, connections: 1 }");
+    let busy = Busy::cores(cores);
+    let finished = world.run(&text.replace("retries: 5", "retries: 0"));
+    drop(busy);
+    let message = finished.invalid();
+    let (_, used) = message.split_once("other processes used ").unwrap_or_else(|| panic!("{message}"));
+    let (used, rest) = used.split_once(' ').unwrap();
+    assert!(used.parse::<f64>().unwrap() > 0.2 * cores as f64, "{message}");
+    assert!(rest.starts_with(&format!("of {cores} cores during the measurement")), "{message}");
+    assert_eq!(
+        finished.report()["record"]["trials"].as_array().unwrap().len(),
+        1,
+        "the first disturbance ends the run"
     );
 }
 
@@ -219,7 +264,7 @@ fn a_missing_peer_names_its_command_and_the_rest_still_runs() {
 }
 
 /// A run that is under way: started, and its store loaded.
-fn under_way(world: &World) -> std::process::Child {
+fn under_way(world: &World) -> Child {
     let file = world.write("run.yaml", &one_arm("Etcd", "3.7.3", ETCD_PUT, "{ duration: 10s, connections: 2 }"));
     let child = world.storebench().arg("run").arg(file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -249,8 +294,7 @@ fn sigkill_leaves_nothing_behind() {
 }
 
 fn kill(process: u32, signal: &str) {
-    let status =
-        std::process::Command::new("kill").arg(format!("-{signal}")).arg(process.to_string()).status().unwrap();
+    let status = Command::new("kill").arg(format!("-{signal}")).arg(process.to_string()).status().unwrap();
     assert!(status.success());
 }
 
@@ -280,7 +324,7 @@ fn a_throttled_loader_is_named() {
         env!("CARGO_BIN_EXE_storebench"),
         file.display()
     );
-    let output = std::process::Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", &script])
         .env("STOREBENCH_PEERS", world.peers())
         .env("STOREBENCH_DATA_DIR", world.data())

@@ -244,7 +244,7 @@ impl Etcd {
         let missing = KeyValue::default();
         let pair = event.kv.as_ref().unwrap_or(&missing);
         let name = || pair.key.escape_ascii().to_string();
-        let key = self.names.read_back(&pair.key).filter(|key| *key < self.plan.space.keys());
+        let key = self.names.read_back(&pair.key).filter(|key| self.plan.space.contains(*key));
         let Some(key) = key else {
             return Err((name(), "told of a key that nobody wrote".into()));
         };

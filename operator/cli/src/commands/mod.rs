@@ -1,5 +1,6 @@
-//! One module for each command.
+//! One module for each command, and [`cluster`] for those that ask a cluster.
 
+pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod engines;
 pub(crate) mod report;
@@ -40,6 +41,11 @@ fn open(file: &Path, name: &str) -> anyhow::Result<std::fs::File> {
         anyhow::bail!("{name}: is a directory: pass its YAML files, such as {name}/*.yaml");
     }
     std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))
+}
+
+/// `text` as one line that cannot control a terminal: what servers and files say ends up in messages.
+pub(crate) fn one_line(text: &str) -> String {
+    text.trim_end().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Writes to standard output; a reader that went away (`| head`) is not an error.

@@ -1,30 +1,149 @@
-//! `storebench report FILE`: renders a saved report again. The raw trials are judged anew, so that a saved report cannot
-//! say something that its own data do not.
+//! `storebench report`: renders a report again, from a file that `run --save` wrote or from the cluster that measured it.
+//! The raw trials are judged anew, so that a report cannot say something that its own data do not.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::Context as _;
-use storebench_core::judgement::judge;
-use storebench_core::report::{self, Report};
+use anyhow::{Context as _, anyhow, bail};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use storebench_core::archive::{
+    ArchiveError, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, TRIAL_KEY, assemble, read_head, read_trial,
+};
+use storebench_core::judgement::{Judgement, judge};
+use storebench_core::record::{RECORD_VERSION, RunRecord};
+use storebench_core::report::{self, JsonError, Report};
 use storebench_core::status::benchmark_run;
+use storebench_crds::{BenchmarkRun, Verdict};
 
+use super::cluster::{self, ClusterRun, Place};
 use crate::Output;
 use crate::exit::Exit;
 
-pub(crate) fn report(file: &Path, output: Output) -> anyhow::Result<Exit> {
-    let name = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-    let saved = report::from_json(&text).with_context(|| format!("{name}: is not a saved report"))?;
-    let judgement = judge(&saved.record);
-    if judgement.verdict != saved.judgement.verdict {
-        eprintln!(
-            "storebench: {name}: was judged {:?} when saved and is {:?} now; shown is the new judgement",
-            saved.judgement.verdict, judgement.verdict
-        );
+/// How long a cluster may take to hand over the record of a run.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) fn report(source: &Path, place: &Place, output: Output) -> anyhow::Result<Exit> {
+    match source.to_str().and_then(cluster::run_name).filter(|_| !source.exists()) {
+        Some(name) => of_cluster(name, place, output),
+        None if place.namespace.is_some() => {
+            let source = source.display();
+            bail!("{source}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
+        }
+        None => of_file(source, output),
     }
-    let report = Report { record: saved.record, judgement };
-    super::print(&render(&report, output)?)?;
+}
+
+fn of_file(file: &Path, output: Output) -> anyhow::Result<Exit> {
+    let name = file.display();
+    let remedy = "pass a report.json, or benchmarkrun/NAME for a run in a cluster";
+    let text = std::fs::read_to_string(file).map_err(|error| anyhow!("{name}: cannot be read: {error}: {remedy}"))?;
+    let saved = report::from_json(&text).map_err(|error| anyhow!("{name}: {error}: {remedy}"))?;
+    let judgement = judge(&saved.record);
+    tell_change(file, saved.judgement.verdict, &judgement);
+    finish(&Report { record: saved.record, judgement }, output)
+}
+
+fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
+    let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, output))?;
+    let (object, run, record) = fetched.with_context(|| {
+        format!("benchmarkrun/{name} could not be read within {} s: try again", CLUSTER_TIMEOUT.as_secs())
+    })?;
+    let is_complete = cluster::is_complete(&run);
+    if !is_complete {
+        let state = super::one_line(&cluster::state(&run));
+        eprintln!("storebench: benchmarkrun/{name} is not complete ({state}): this is what there is so far");
+    }
+    let verdict = run.status.and_then(|status| status.verdict).filter(|_| is_complete);
+    let Some(mut record) = record else {
+        super::print(&serde_yaml::to_string(&object)?)?;
+        return Ok(Exit::of(verdict.unwrap_or(Verdict::Invalid)));
+    };
+    if !is_complete {
+        // Part of the record, so that nobody can save a run that goes on and have it judged as one that ended.
+        record.aborted = Some(format!("not complete: read after {} trials of an arm", record.trials.len()));
+    }
+    let judgement = judge(&record);
+    if let Some(verdict) = verdict {
+        tell_change(Path::new(&format!("benchmarkrun/{name}")), verdict, &judgement);
+    }
+    finish(&Report { record, judgement }, output)
+}
+
+/// The run as it is in the cluster, without who wrote which field; what storebench understands of it; and its record, where
+/// the output needs one.
+async fn fetch(
+    name: &str,
+    place: &Place,
+    output: Output,
+) -> anyhow::Result<(DynamicObject, BenchmarkRun, Option<RunRecord>)> {
+    let found = ClusterRun::find(name, place).await?;
+    let mut object = found.object().await?;
+    object.metadata.managed_fields = None;
+    let run = found.understood(object.clone())?;
+    let record = if output == Output::Yaml { None } else { Some(record(&found, &run).await?) };
+    Ok((object, run, record))
+}
+
+/// The record of a run, from what its operator wrote.
+async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRecord> {
+    let Some(reference) = run.status.as_ref().and_then(|status| status.report_ref.as_ref()) else {
+        let state = cluster::state(run);
+        bail!("{found} has no report yet ({state}): wait for it with: storebench wait benchmarkrun/{}", run.name_any());
+    };
+    let files = found.api::<ConfigMap>();
+    let head = files.get_opt(&reference.name).await.map_err(|error| found.failure(&error))?;
+    let head =
+        head.with_context(|| format!("{found}: its report, configmap/{}, was deleted: run it again", reference.name))?;
+    let head = read_head(&file_name(&head), text(&head, HEAD_KEY)?).map_err(as_line)?;
+    if head.record_version > RECORD_VERSION {
+        bail!(JsonError::Newer { found: head.record_version, written_by: head.storebench_version });
+    }
+    let labels = format!("{RUN_LABEL}={},{COMPONENT_LABEL}={RECORD_COMPONENT}", run.name_any());
+    let listed = files.list(&ListParams::default().labels(&labels)).await.map_err(|error| found.failure(&error))?;
+    let is_trial = |file: &&ConfigMap| file.name_any() != reference.name && !is_of_another(file, run);
+    let read = |file: &ConfigMap| read_trial(&file_name(file), text(file, TRIAL_KEY)?).map_err(as_line);
+    let trials = listed.items.iter().filter(is_trial).map(read).collect::<anyhow::Result<_>>()?;
+    Ok(assemble(head, trials))
+}
+
+/// Without its cause, which its words already tell.
+fn as_line(error: ArchiveError) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
+/// A run that was deleted and made anew under its name may have left files that the cluster is about to remove.
+fn is_of_another(file: &ConfigMap, run: &BenchmarkRun) -> bool {
+    let mut owners = file.owner_references().iter().filter(|owner| owner.kind == "BenchmarkRun");
+    owners.any(|owner| Some(&owner.uid) != run.metadata.uid.as_ref())
+}
+
+fn file_name(file: &ConfigMap) -> String {
+    format!("configmap/{}", file.name_any())
+}
+
+fn text<'a>(file: &'a ConfigMap, key: &str) -> anyhow::Result<&'a str> {
+    let text = file.data.as_ref().and_then(|data| data.get(key));
+    text.map(String::as_str).with_context(|| {
+        format!(
+            "{} has no {key}: something other than the operator changed it; run again under a new name",
+            file_name(file)
+        )
+    })
+}
+
+fn tell_change(name: &Path, before: Verdict, now: &Judgement) {
+    if now.verdict != before {
+        let (name, now) = (name.display(), now.verdict);
+        eprintln!("storebench: {name}: was judged {before:?} then and is {now:?} now; shown is the new judgement");
+    }
+}
+
+fn finish(report: &Report, output: Output) -> anyhow::Result<Exit> {
+    super::print(&render(report, output)?)?;
     Ok(Exit::of(report.judgement.verdict))
 }
 

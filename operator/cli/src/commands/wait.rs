@@ -1,58 +1,83 @@
 //! `storebench wait RUN`: blocks until a BenchmarkRun in a cluster is complete; the exit code is its verdict.
+//!
+//! A run may take hours, and an API server restarts in the meantime: only what waiting cannot mend ends the waiting.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use kube::runtime::wait::{Condition, await_condition};
-use kube::{Api, Client};
+use anyhow::{Context as _, bail};
+use kube::runtime::wait::{Error::ProbeFailed, await_condition};
+use kube::runtime::watcher;
 use storebench_crds::{BenchmarkRun, DurationText};
 
+use super::cluster::{self, ClusterRun, Place};
 use crate::exit::Exit;
 
-pub(crate) fn wait(run: &str, namespace: Option<&str>, timeout: &str) -> anyhow::Result<Exit> {
-    let name = match run.split_once('/') {
-        None => run,
-        Some(("benchmarkrun" | "benchmarkruns" | "benchrun", name)) => name,
-        Some((kind, _)) => anyhow::bail!("`{kind}` cannot be waited for: write benchmarkrun/NAME"),
-    };
-    let timeout = DurationText::new(timeout)?.parse()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = Client::try_default().await.context("no cluster can be reached: check your kubeconfig")?;
-        let runs: Api<BenchmarkRun> = match namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::default_namespaced(client),
-        };
-        until_complete(runs, name, timeout).await
-    })
-}
+/// Between two attempts to watch the run.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits, prints verdict and message, and returns the verdict's exit code.
-async fn until_complete(runs: Api<BenchmarkRun>, name: &str, timeout: Duration) -> anyhow::Result<Exit> {
-    runs.get(name).await.with_context(|| format!("benchmarkrun/{name} cannot be read"))?;
-    let waiting = await_condition(runs, name, is_complete());
-    let run = tokio::time::timeout(timeout, waiting)
-        .await
-        .map_err(|_| {
-            anyhow::anyhow!("benchmarkrun/{name} was not complete after {} s: raise --timeout", timeout.as_secs())
-        })?
-        .with_context(|| format!("benchmarkrun/{name} cannot be watched"))?
-        .with_context(|| format!("benchmarkrun/{name} was deleted"))?;
+pub(crate) fn wait(run: &str, place: &Place, timeout: &str) -> anyhow::Result<Exit> {
+    let name = if run.contains('/') { cluster::run_name(run) } else { Some(run) };
+    let name = name.with_context(|| format!("`{run}` cannot be waited for: write benchmarkrun/NAME"))?;
+    let limit = DurationText::new(timeout).and_then(|text| text.parse()).context("--timeout")?;
+    let known = RefCell::new("the API server did not answer".to_owned());
+    let run = cluster::within(limit, until_complete(name, place, &known))?.with_context(|| {
+        let known = known.borrow();
+        format!(
+            "benchmarkrun/{name} was not complete after {timeout} ({known}): raise --timeout, or see what holds it up"
+        )
+    })?;
     let status = run.status.unwrap_or_default();
-    let verdict = status.verdict.with_context(|| format!("benchmarkrun/{name} is complete but has no verdict"))?;
-    super::print(&format!("{verdict:?}: {}\n", status.message))?;
+    let verdict = status.verdict.with_context(|| {
+        format!("benchmarkrun/{name} is complete but has no verdict: was its status written by the operator?")
+    })?;
+    super::print(&format!("{verdict:?}: {}\n", super::one_line(&status.message)))?;
     Ok(Exit::of(verdict))
 }
 
-/// Complete, or gone.
-fn is_complete() -> impl Condition<BenchmarkRun> {
-    |run: Option<&BenchmarkRun>| {
-        run.is_none_or(|run| {
-            run.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-                condition.type_ == "Complete"
-                    && condition.status == "True"
-                    && condition.observed_generation == run.metadata.generation
-            })
-        })
+/// Waits for the end of the run. `known` is told what was last known of it.
+async fn until_complete(name: &str, place: &Place, known: &RefCell<String>) -> anyhow::Result<BenchmarkRun> {
+    let run = ClusterRun::find(name, place).await?;
+    // A watch does not tell a run that never existed from one that was deleted, and is silent about its own troubles.
+    run.object().await?;
+    let is_over = |run: Option<&BenchmarkRun>| {
+        if let Some(run) = run {
+            known.replace(cluster::state(run));
+        }
+        run.is_none_or(cluster::is_complete)
+    };
+    loop {
+        match await_condition(run.api(), name, is_over).await {
+            Ok(Some(run)) => return Ok(run),
+            Ok(None) => bail!("{run} was deleted before it was complete: create it again and wait for that"),
+            Err(ProbeFailed(error)) => {
+                let error = cause(error)?;
+                if stays(&error) {
+                    return Err(run.failure(&error));
+                }
+                known.replace(run.failure(&error).to_string());
+            }
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// What the watch failed of.
+fn cause(error: watcher::Error) -> anyhow::Result<kube::Error> {
+    Ok(match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error,
+        watcher::Error::WatchError(status) => kube::Error::Api(status),
+        watcher::Error::NoResourceVersion => bail!("the server cannot watch: is it a Kubernetes API server?"),
+    })
+}
+
+/// Whether the same question would get the same answer tomorrow: what is refused, unknown or not understood.
+fn stays(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 401 | 403 | 404),
+        kube::Error::SerdeError(_) => true,
+        _ => false,
     }
 }

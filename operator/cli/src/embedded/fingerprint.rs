@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 
+use bench_jobs::{disk, machine};
 use sha2::{Digest as _, Sha256};
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::status::Fingerprint;
@@ -18,16 +19,14 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binary>], data: &Path)
             facts.insert(name.to_owned(), value);
         }
     };
-    let system = rustix::system::uname();
-    fact("kernel", Some(system.release().to_string_lossy().into_owned()));
-    fact("architecture", Some(system.machine().to_string_lossy().into_owned()));
-    fact("processor", processor());
+    for (name, value) in machine::facts() {
+        fact(name, Some(value));
+    }
     fact("cores", std::thread::available_parallelism().ok().map(|cores| cores.to_string()));
-    fact("memory", procfs_memory());
-    fact("governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    fact("clocksource", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    fact("governor", machine::first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    fact("clocksource", machine::first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     fact("cpu quota", cpu_quota());
-    fact("file system", file_system(data).map(str::to_owned));
+    fact("file system", disk::file_system(data).map(str::to_owned));
     fact("storebench", Some(env!("CARGO_PKG_VERSION").into()));
     for (arm, binary) in run.arms.iter().zip(binaries) {
         let Some(binary) = binary else { continue };
@@ -44,46 +43,12 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binary>], data: &Path)
 
 /// What a reader must know about the file system under the data, if it makes durability cheap.
 pub(crate) fn file_system_caveat(data: &Path) -> Option<String> {
-    let name = file_system(data)?;
+    let name = disk::file_system(data)?;
     matches!(name, "tmpfs" | "ramfs").then(|| {
         format!(
             "the data are on {name}, where a sync costs nothing and nothing survives: choose a disk with --data-dir"
         )
     })
-}
-
-/// The file system's name, from its magic number in statfs(2).
-fn file_system(path: &Path) -> Option<&'static str> {
-    let magic = rustix::fs::statfs(path).ok()?.f_type;
-    Some(match magic as u64 & 0xffff_ffff {
-        0xef53 => "ext4",
-        0x5846_5342 => "xfs",
-        0x9123_683e => "btrfs",
-        0x0102_1994 => "tmpfs",
-        0x8584_58f6 => "ramfs",
-        0x794c_7630 => "overlayfs",
-        0x2fc1_2fc1 => "zfs",
-        0x6969 => "nfs",
-        0xf2f5_2010 => "f2fs",
-        _ => "another",
-    })
-}
-
-fn first_line(path: &str) -> Option<String> {
-    std::fs::read_to_string(path).ok()?.lines().next().map(|line| line.trim().to_owned())
-}
-
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn procfs_memory() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kibibytes: u64 =
-        text.lines().find(|line| line.starts_with("MemTotal"))?.split_whitespace().nth(1)?.parse().ok()?;
-    Some(format!("{} MiB", kibibytes / 1024))
 }
 
 /// The CPU quota of our control group, where there is one (cgroup v2, then v1).
@@ -92,9 +57,11 @@ fn cpu_quota() -> Option<String> {
     groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let quota = match controllers {
-            "" => first_line(&format!("/sys/fs/cgroup{path}/cpu.max")).filter(|quota| !quota.starts_with("max")),
+            "" => {
+                machine::first_line(&format!("/sys/fs/cgroup{path}/cpu.max")).filter(|quota| !quota.starts_with("max"))
+            }
             _ if controllers.split(',').any(|controller| controller == "cpu") => {
-                first_line(&format!("/sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us"))
+                machine::first_line(&format!("/sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us"))
                     .filter(|quota| !quota.starts_with('-'))
             }
             _ => None,

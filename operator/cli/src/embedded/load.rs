@@ -8,13 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bench_jobs::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
-use storebench_core::record::{EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
-use storebench_crds::job::{Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LoaderAudit, Phase, decode_histogram};
+use storebench_core::record::{FailureCause, TrialFailure, WorkloadMeasurement};
+use storebench_core::trial::{Gathering, Loaded};
+use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
 
 use super::progress::Progress;
 use super::service::{Service, describe, last_word};
-use super::usage::Meter;
 use super::{guard, interrupt};
 
 /// Between two samples of what the store uses.
@@ -29,21 +30,6 @@ const OBITUARY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Processor time of processes that are neither store nor loader, thousandths of a core for each core of the machine, from
 /// which on a measurement is disturbed. On a quiet machine the figure is 0 ± 0.1 core in all (docs/accuracy.md).
 const FOREIGN_MILLICORES_PER_CORE_MAX: u64 = 200;
-
-/// What a load process measured, and why it does not count, if it does not.
-pub(super) struct Loaded {
-    pub(super) workloads: Vec<WorkloadMeasurement>,
-    pub(super) failure: Option<TrialFailure>,
-}
-
-/// What came in for one workload besides its summary.
-#[derive(Default)]
-struct Gathered {
-    name: String,
-    histograms: Vec<EncodedHistogram>,
-    audit: Option<LoaderAudit>,
-    usage: Option<Usage>,
-}
 
 /// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end.
 pub(super) fn load(
@@ -71,7 +57,8 @@ pub(super) fn load(
         .context("the load process cannot be started")?;
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
-    let mut follower = Follower { processes: service.processes(), gathered: Vec::new(), meter: None, progress };
+    let mut follower =
+        Follower { processes: service.processes(), gathering: Gathering::default(), meter: None, progress };
     let mut deadline = deadline;
     let mut death = None;
     loop {
@@ -91,7 +78,7 @@ pub(super) fn load(
         }
         if Instant::now() > deadline {
             let detail = death.unwrap_or_else(|| "did not finish within spec.trials.timeout".into());
-            return Ok(Some(failed(FailureCause::StoreFailed, detail)));
+            return Ok(Some(Loaded::failed(FailureCause::StoreFailed, detail)));
         }
     }
     let status = process.child.wait().context("the load process cannot be waited for")?;
@@ -102,17 +89,17 @@ pub(super) fn load(
     let Some(summary) = summary else {
         let last = last_word(&log);
         let detail = format!("the load process {} without a summary{last}", describe(status));
-        return Ok(Some(failed(FailureCause::Platform, detail)));
+        return Ok(Some(Loaded::failed(FailureCause::Platform, detail)));
     };
     let failed_store = matches!(summary.outcome, JobOutcome::StoreFailed { .. });
-    let failure =
-        match death.or_else(|| service.death_within(if failed_store { OBITUARY_TIMEOUT } else { Duration::ZERO })) {
-            Some(detail) => Some(TrialFailure { cause: FailureCause::StoreFailed, detail }),
-            None => failure(&summary.outcome),
-        };
-    let workloads = follower.measurements(summary);
-    let failure = failure.or_else(|| disturbance(&workloads));
-    Ok(Some(Loaded { workloads, failure }))
+    let patience = if failed_store { OBITUARY_TIMEOUT } else { Duration::ZERO };
+    let death = death.or_else(|| service.death_within(patience));
+    let mut loaded = follower.gathering.finish(summary);
+    if let Some(detail) = death {
+        loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
+    }
+    loaded.failure = loaded.failure.or_else(|| disturbance(&loaded.workloads));
+    Ok(Some(loaded))
 }
 
 /// A measurement during which processes that are neither store nor loader took a large part of the machine: they take it
@@ -120,43 +107,11 @@ pub(super) fn load(
 fn disturbance(workloads: &[WorkloadMeasurement]) -> Option<TrialFailure> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let most = |foreign: &u64| *foreign > cores * FOREIGN_MILLICORES_PER_CORE_MAX;
-    let (name, foreign) = workloads
-        .iter()
-        .filter_map(|one| Some((&one.summary.name, one.foreign_millicores().filter(most)?)))
-        .next()?;
+    let (name, foreign) =
+        workloads.iter().filter_map(|one| Some((&one.summary.name, one.foreign_millicores().filter(most)?))).next()?;
     let used = foreign as f64 / 1_000.0;
     let detail = format!("{name}: other processes used {used:.1} of {cores} cores during the measurement: stop them");
     Some(TrialFailure { cause: FailureCause::Disturbed, detail })
-}
-
-fn failed(cause: FailureCause, detail: String) -> Loaded {
-    Loaded { workloads: Vec::new(), failure: Some(TrialFailure { cause, detail }) }
-}
-
-/// Why a trial with this outcome does not count; `None` where it does.
-fn failure(outcome: &JobOutcome) -> Option<TrialFailure> {
-    let (cause, detail) = match outcome {
-        JobOutcome::Completed => return None,
-        JobOutcome::WrongAnswer { workload, count, key, detail } => {
-            (FailureCause::WrongAnswer, format!("{workload}: {count} wrong answers, the first for key {key}: {detail}"))
-        }
-        JobOutcome::StoreFailed { workload, detail } => (FailureCause::StoreFailed, format!("{workload}: {detail}")),
-        JobOutcome::Hindered { workload, hindrance, detail } => {
-            let cause = if hindrance.is_transient() { FailureCause::Disturbed } else { FailureCause::OutOfReach };
-            (cause, format!("{workload}: {}: {detail}", in_words(*hindrance)))
-        }
-    };
-    Some(TrialFailure { cause, detail })
-}
-
-fn in_words(hindrance: Hindrance) -> &'static str {
-    match hindrance {
-        Hindrance::CpuThrottled => "the loader was stopped by a CPU quota",
-        Hindrance::RateNotReached => "the rate was not reached",
-        Hindrance::ScheduleLag => "the loader sent late",
-        Hindrance::ClockStepped => "the clock was stepped",
-        Hindrance::ProcessorWithheld => "the loader was kept from the processor",
-    }
 }
 
 /// The load process; killed when dropped.
@@ -193,31 +148,26 @@ impl Drop for LoadProcess {
 /// Turns lines into measurements.
 struct Follower<'a> {
     processes: Vec<u32>,
-    gathered: Vec<Gathered>,
+    gathering: Gathering,
     meter: Option<Meter>,
     progress: &'a Progress,
 }
 
 impl Follower<'_> {
     fn line(&mut self, line: &str) -> anyhow::Result<()> {
-        match JobLine::decode(line).transpose()? {
-            None => {}
+        match self.gathering.line(line)? {
             Some(JobLine::Phase { workload, phase }) => self.phase(&workload, phase),
             Some(JobLine::Progress { workload, operations, elapsed_millis, .. }) => {
                 self.progress.workload_goes_on(&workload, operations, elapsed_millis);
             }
-            Some(JobLine::Histogram { workload, latency, data }) => {
-                decode_histogram(&data)?;
-                self.of(&workload).histograms.push(EncodedHistogram { latency, data });
-            }
-            Some(JobLine::Audit { workload, audit }) => self.of(&workload).audit = Some(audit),
+            _ => {}
         }
         Ok(())
     }
 
     fn phase(&mut self, workload: &str, phase: Phase) {
         if let Some(meter) = self.meter.take() {
-            self.of(workload).usage = Some(meter.finish());
+            self.gathering.usage(workload, meter.finish());
         }
         if phase == Phase::Measure {
             self.meter = Some(Meter::start(&self.processes));
@@ -229,30 +179,5 @@ impl Follower<'_> {
         if let Some(meter) = &mut self.meter {
             meter.sample();
         }
-    }
-
-    fn of(&mut self, workload: &str) -> &mut Gathered {
-        let position = self.gathered.iter().position(|gathered| gathered.name == workload);
-        let position = position.unwrap_or_else(|| {
-            self.gathered.push(Gathered { name: workload.into(), ..Gathered::default() });
-            self.gathered.len() - 1
-        });
-        &mut self.gathered[position]
-    }
-
-    fn measurements(mut self, summary: JobSummary) -> Vec<WorkloadMeasurement> {
-        summary
-            .workloads
-            .into_iter()
-            .map(|summary| {
-                let gathered = std::mem::take(self.of(&summary.name));
-                WorkloadMeasurement {
-                    summary,
-                    audit: gathered.audit,
-                    usage: gathered.usage,
-                    histograms: gathered.histograms,
-                }
-            })
-            .collect()
     }
 }

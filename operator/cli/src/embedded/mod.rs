@@ -8,11 +8,9 @@ pub(crate) mod guard;
 pub(crate) mod interrupt;
 mod load;
 pub(crate) mod peers;
-mod probe;
 pub(crate) mod progress;
 mod service;
 mod trial;
-mod usage;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

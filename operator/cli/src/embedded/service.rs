@@ -8,13 +8,14 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bench_jobs::{disk, probe};
 use rustix::process::{Pid, Signal, kill_process_group};
-use storebench_core::engine::{Member, Placement, ServicePlan};
+use storebench_core::engine::{Member, Placement, Protocol, ServicePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;
 
 use super::peers::Binary;
-use super::{guard, interrupt, probe};
+use super::{guard, interrupt};
 
 /// A store that has not answered after this long never becomes ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -89,7 +90,7 @@ impl Service {
     fn wait_until_ready(&mut self, plan: &ServicePlan, timeout: Duration) -> Result<(), NeverReady> {
         let deadline = Instant::now() + timeout;
         for index in 0..self.members.len() {
-            while !probe::answers(plan.protocol, self.members[index].address) {
+            while probe::answers(spoken(plan.protocol), self.members[index].address).is_err() {
                 if let Some(death) = self.death() {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
@@ -139,9 +140,9 @@ impl Service {
         }
     }
 
-    /// Space that the data take on disk, bytes: allocated blocks, as `du` counts.
-    pub(super) fn disk_bytes(&self) -> u64 {
-        allocated_bytes(&self.directory.join("data"))
+    /// Space that the data take on disk, bytes: allocated blocks, as `du` counts. `None` where they cannot be read.
+    pub(super) fn disk_bytes(&self) -> Option<u64> {
+        disk::allocated_bytes(&self.directory.join("data")).ok()
     }
 }
 
@@ -156,6 +157,14 @@ impl Drop for Service {
         }
         // What cannot be removed now is removed with the run's directory.
         let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// What the engine speaks, in the words of the probe.
+fn spoken(protocol: Protocol) -> probe::Protocol {
+    match protocol {
+        Protocol::Etcd => probe::Protocol::Etcd,
+        Protocol::Redis => probe::Protocol::Redis,
     }
 }
 
@@ -175,8 +184,10 @@ fn place(service: &ValidatedService, directory: &Path) -> anyhow::Result<Placeme
         let data = directory.join("data").join(&name);
         std::fs::create_dir_all(&data).with_context(|| format!("{}: cannot be created", data.display()))?;
         members.push(Member {
+            own_name: name.clone(),
             name,
             host: "127.0.0.1".into(),
+            own_host: "127.0.0.1".into(),
             bind: "127.0.0.1".into(),
             client_port: free_port()?,
             peer_port: free_port()?,
@@ -204,12 +215,4 @@ pub(super) fn last_word(log: &Path) -> String {
 
 fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
-}
-
-fn allocated_bytes(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return 0 };
-    let children = if metadata.is_dir() { std::fs::read_dir(path).ok() } else { None };
-    let below: u64 = children.into_iter().flatten().flatten().map(|entry| allocated_bytes(&entry.path())).sum();
-    metadata.blocks() * 512 + below
 }

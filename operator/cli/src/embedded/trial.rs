@@ -5,17 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bench_jobs::meter::Meter;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
+use storebench_core::trial::{Loaded, job};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::benchmark_run::Isolation;
-use storebench_crds::job::JobSpec;
 use storebench_crds::status::TrialState;
 
-use super::load::Loaded;
 use super::peers::Binary;
 use super::progress::Progress;
 use super::service::{NeverReady, Service};
-use super::usage::Meter;
 use super::{interrupt, load};
 
 /// How long a store is watched before it is loaded.
@@ -73,7 +72,7 @@ impl<'a> Stage<'a> {
                     footprint.idle_rss_bytes = idle.rss_average_bytes;
                 }
                 trial.idle = Some(idle);
-                trial.disk_bytes = Some(service.disk_bytes());
+                trial.disk_bytes = service.disk_bytes();
                 trial.workloads = loaded.workloads;
                 trial.failure = loaded.failure;
                 if self.run.spec.isolation == Isolation::Shared {
@@ -113,15 +112,7 @@ impl<'a> Stage<'a> {
         begun: Instant,
         progress: &Progress,
     ) -> anyhow::Result<Option<Loaded>> {
-        let job = JobSpec {
-            run: self.run.name.clone(),
-            arm: arm.name.clone(),
-            trial: index,
-            // The same for every arm of a trial, so that a pair is loaded with the same keys and values.
-            seed: self.run.spec.trials.seed.wrapping_add(u64::from(index)),
-            endpoints: service.endpoints(),
-            workloads: self.run.spec.workloads.clone(),
-        };
+        let job = job(self.run, &arm.name, index, service.endpoints());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, service, &directory, begun + self.timeout, progress)

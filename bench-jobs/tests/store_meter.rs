@@ -1,0 +1,313 @@
+//! `store-meter` beside real stores, asked as a kubelet, a person and `bench-job` ask it.
+//!
+//! Needs redis-server and etcd in the peers folder; `peers/fetch` puts them there.
+
+// Helpers of a test fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use bench_jobs::meter::{MemberReading, Reading};
+use bench_jobs::store_meter::surface::Check;
+use procfs::process::Process as OwnProcess;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use storebench_crds::job::{JobLine, Phase, StoreReading, Usage};
+
+use support::etcd::Etcd;
+use support::job::{Ended, Job};
+use support::meter::Meter;
+use support::redis::Redis;
+use support::{Folder, Process, free_port, peer};
+
+fn beside_redis(redis: &Redis) -> Meter {
+    let (pid, data) = (redis.pid().to_string(), redis.folder.0.display().to_string());
+    Meter::start("redis", &redis.endpoint(), &["--pid", &pid, "--data", &data])
+}
+
+fn beside_etcd(etcd: &Etcd) -> Meter {
+    let (pid, data) = (etcd.pid().to_string(), etcd.folder.0.display().to_string());
+    Meter::start("etcd", &etcd.endpoint, &["--pid", &pid, "--data", &data])
+}
+
+/// What the start of a store that was just spawned has shown.
+fn check_member(member: &MemberReading, version: &str, program: &std::path::Path) {
+    let footprint = member.footprint.unwrap();
+    assert_eq!(footprint.binary_bytes, fs::metadata(program).unwrap().len());
+    assert!((1_000..20_000_000).contains(&footprint.startup_micros), "{footprint:?}");
+    assert!(footprint.idle_rss_bytes > 1_000_000, "{footprint:?}");
+    assert_eq!(member.version.as_deref(), Some(version));
+    assert_eq!(member.problem, None);
+    assert!(member.disk_bytes.is_some());
+    for name in ["architecture", "cores", "file system", "kernel", "memory"] {
+        assert!(member.facts.contains_key(name), "{name}: {:?}", member.facts);
+    }
+}
+
+fn check_protocol(meter: &Meter, expected: &[&str]) {
+    let checks: Vec<Check> = meter.read("/protocol");
+    let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+    assert_eq!(names, expected);
+    assert!(checks.iter().all(|check| check.ok), "{checks:?}");
+}
+
+#[test]
+fn a_redis_is_weighed_from_its_start_and_tried_out() {
+    let redis = Redis::spawn_on(free_port(), &[]);
+    let meter = beside_redis(&redis);
+    check_member(&meter.member(), "7.0.15", &peer("redis", "redis-server"));
+    meter.ask("/readyz").unwrap();
+    check_protocol(&meter, &["PING", "SET", "GET", "DEL", "INFO"]);
+    assert_eq!(redis.command("DBSIZE"), ":0\r\n", "nothing stays behind");
+}
+
+#[test]
+fn an_etcd_is_weighed_from_its_start_and_tried_out() {
+    let etcd = Etcd::spawn();
+    let meter = beside_etcd(&etcd);
+    let member = meter.member();
+    let program = peer("etcd", "etcd");
+    let version = program.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    check_member(&member, version, &program);
+    assert!(member.disk_bytes.unwrap() > 10_000, "{member:?}");
+    meter.ask("/readyz").unwrap();
+    check_protocol(&meter, &["Put", "Range", "Txn", "Watch", "LeaseGrant", "LeaseRevoke", "DeleteRange"]);
+    assert_eq!(etcd.count("storebench-probe/"), 0, "nothing stays behind");
+}
+
+#[test]
+fn readings_grow_and_hold_what_was_asked_for() {
+    let redis = Redis::start(&[]);
+    let meter = beside_redis(&redis);
+    let before: Reading = meter.read("/reading?pss=true");
+    assert!(before.pss_bytes.unwrap() > 100_000 && before.rss_bytes > 1_000_000, "{before:?}");
+    // Four million bits, counted many times: some tens of milliseconds of processor time.
+    redis.command("SETBIT key 40000000 1");
+    (0..50).for_each(|_| drop(redis.command("BITCOUNT key")));
+    let after: Reading = meter.read("/reading");
+    assert!(after.cpu_nanos > before.cpu_nanos && after.monotonic_nanos > before.monotonic_nanos, "{after:?}");
+    assert!(after.switches.unwrap().voluntary > before.switches.unwrap().voluntary, "{after:?}");
+    assert_eq!((after.pss_bytes, after.restarts), (None, 0));
+    assert_eq!(meter.read::<Reading>("/reading?switches=false").switches, None);
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_not_ready_and_one_that_is_gone_has_no_reading() {
+    let redis = Redis::start(&[]);
+    let meter = beside_redis(&redis);
+    meter.member();
+    redis.signal(Signal::STOP);
+    let said = meter.ask("/readyz").unwrap_err().to_string();
+    assert_eq!(said, "HTTP status 503: PING: no answer within 500ms");
+    meter.ask("/livez").unwrap();
+    meter.ask("/reading").unwrap();
+    let checks: Vec<Check> = meter.read("/protocol");
+    assert!(checks.iter().all(|check| !check.ok && check.detail.contains("no answer")), "{checks:?}");
+    redis.signal(Signal::KILL);
+    meter.until(|| meter.ask("/reading").is_err());
+    let said = meter.ask("/reading").unwrap_err().to_string();
+    assert!(said.starts_with("HTTP status 503: no process of a store is there"), "{said}");
+    meter.until(|| meter.ask("/readyz").is_err_and(|error| error.to_string().contains("Connection refused")));
+    assert!(meter.ask("/else").unwrap_err().to_string().contains("404"));
+}
+
+#[test]
+fn a_store_that_started_long_before_has_no_footprint_rather_than_a_wrong_one() {
+    let redis = Redis::start(&[]);
+    sleep(Duration::from_millis(2_200));
+    let meter = beside_redis(&redis);
+    let problem = || meter.read::<MemberReading>("/store").problem.unwrap_or_default();
+    meter.until(|| problem().contains("started long before store-meter"));
+    assert_eq!(meter.read::<MemberReading>("/store").footprint, None);
+}
+
+/// How often the threads of a process have been put to sleep.
+fn switches(pid: u32) -> u64 {
+    let tasks = OwnProcess::new(pid.cast_signed()).unwrap().tasks().unwrap();
+    tasks.map(|task| task.unwrap().status().unwrap().voluntary_ctxt_switches.unwrap()).sum()
+}
+
+#[test]
+fn a_meter_that_nobody_asks_does_not_wake_up() {
+    let redis = Redis::start(&[]);
+    let meter = beside_redis(&redis);
+    meter.member();
+    // Until the last thread has noticed that its client is gone.
+    sleep(Duration::from_millis(200));
+    let before = switches(meter.pid());
+    sleep(Duration::from_secs(1));
+    assert_eq!(switches(meter.pid()), before);
+}
+
+// --- a job that asks it ------------------------------------------------------
+
+fn job(endpoint: &str, meters: &[&str], workloads: Value) -> Job {
+    let spec = json!({
+        "run": "test", "arm": "a", "trial": 0, "seed": 42, "endpoints": [endpoint], "meters": meters,
+        "workloads": workloads,
+    });
+    Job::start(&spec, &[])
+}
+
+fn usages(ended: &Ended) -> Vec<(&str, Usage)> {
+    let usage = |line| match line {
+        &JobLine::Usage { ref workload, usage } => Some((workload.as_str(), usage)),
+        _ => None,
+    };
+    ended.lines.iter().filter_map(usage).collect()
+}
+
+fn store(ended: &Ended) -> Option<&StoreReading> {
+    ended.lines.iter().find_map(|line| match line {
+        JobLine::Store { reading } => Some(reading),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_job_says_what_the_store_used_while_it_was_measured() {
+    let etcd = Etcd::spawn();
+    let meter = beside_etcd(&etcd);
+    let load = json!({ "connections": 2, "clients": 20, "duration": "1s", "warmUp": "100ms" });
+    let workloads = json!([
+        { "name": "put", "etcd": { "operation": "Put", "keySpace": 100 }, "load": load },
+        { "name": "idle", "etcd": { "operation": "Put" },
+          "load": { "duration": "500ms", "warmUp": "0s", "mode": "OpenLoop", "rate": 4 } },
+    ]);
+    let ended = job(&etcd.endpoint, &[&meter.address], workloads).end();
+    ended.measured();
+    let usages = usages(&ended);
+    let [("put", put), ("idle", idle)] = usages.as_slice() else { panic!("{usages:?}: {}", ended.errors) };
+    assert!((900_000_000..3_000_000_000).contains(&put.elapsed_nanos), "{put:?}");
+    assert!(put.cpu_nanos > 100_000_000 && put.cpu_nanos > 3 * idle.cpu_nanos, "{put:?} {idle:?}");
+    assert!(put.machine_cpu_nanos >= put.cpu_nanos && put.voluntary_switches > 0, "{put:?}");
+    assert!(put.rss_peak_bytes >= put.rss_average_bytes && put.pss_peak_bytes > 1_000_000, "{put:?}");
+    let store = store(&ended).unwrap();
+    assert!(store.version.is_some() && store.disk_bytes.unwrap() > 10_000, "{store:?}");
+    assert!(store.footprint.startup_micros > 0 && store.idle.elapsed_nanos >= 300_000_000, "{store:?}");
+    assert!(store.idle.cpu_nanos < put.cpu_nanos, "{store:?}");
+}
+
+#[test]
+fn a_job_that_ends_early_says_what_the_store_cost_all_the_same() {
+    let redis = Redis::start(&[]);
+    let meter = beside_redis(&redis);
+    let workloads =
+        json!([{ "name": "w", "redis": { "command": "Set" }, "load": { "duration": "20s", "warmUp": "0s" } }]);
+    let mut job = job(&redis.endpoint(), &[&meter.address], workloads);
+    job.until(Phase::Measure);
+    redis.signal(Signal::KILL);
+    let ended = job.end();
+    ended.store_failed();
+    assert_eq!(usages(&ended), []);
+    assert!(store(&ended).unwrap().idle.rss_average_bytes > 1_000_000, "{:?}", ended.lines);
+}
+
+#[test]
+fn a_meter_that_dies_costs_its_figures_and_not_the_trial() {
+    let redis = Redis::start(&[]);
+    let meter = beside_redis(&redis);
+    let workloads =
+        json!([{ "name": "w", "redis": { "command": "Set" }, "load": { "duration": "1s", "warmUp": "0s" } }]);
+    let mut job = job(&redis.endpoint(), &[&meter.address], workloads);
+    job.until(Phase::Measure);
+    meter.signal(Signal::KILL);
+    let ended = job.end();
+    assert!(ended.measured().operations > 0);
+    assert_eq!(usages(&ended), [], "nothing rather than zeros");
+    let store = store(&ended).unwrap();
+    assert!(store.idle.elapsed_nanos > 0 && store.disk_bytes.is_none(), "{store:?}");
+    let expected = format!("bench-job: w: what the store used is not known: the meter at {}", meter.address);
+    assert!(ended.errors.lines().any(|line| line.starts_with(&expected)), "{}", ended.errors);
+}
+
+// --- the namespace of a pod --------------------------------------------------
+
+/// A process namespace whose first process only holds it, as in a pod, and a folder that everybody may use.
+struct Pod {
+    first: String,
+    _unshare: Process,
+    folder: Folder,
+    port: u16,
+}
+
+impl Pod {
+    fn new() -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "600"]);
+        let unshare = Process(unshare.spawn().unwrap());
+        let main = OwnProcess::new(unshare.0.id().cast_signed()).unwrap().task_main_thread().unwrap();
+        while main.children().unwrap().is_empty() {
+            sleep(Duration::from_millis(10));
+        }
+        let first = main.children().unwrap()[0].to_string();
+        // Until it has mounted what shows the namespace's own processes.
+        sleep(Duration::from_millis(300));
+        let folder = Folder::new();
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+        for program in [peer("etcd", "etcd"), env!("CARGO_BIN_EXE_store-meter").into()] {
+            fs::copy(&program, folder.0.join(program.file_name().unwrap())).unwrap();
+        }
+        Self { first, _unshare: unshare, folder, port: free_port() }
+    }
+
+    /// Runs a program in the namespace as a container's is run: first as root, and then as nobody in particular, without
+    /// any capability.
+    fn enter(&self, root_for: &str, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let become_nobody = "exec setpriv --reuid 65532 --regid 65532 --clear-groups --inh-caps=-all \
+                             --bounding-set=-all --no-new-privs \"$@\"";
+        command.args(["--target", &self.first, "--pid", "--mount", "sh", "-c"]);
+        command.args([&format!("sleep {root_for}; {become_nobody}"), "sh"]).arg(self.folder.0.join(program));
+        command
+    }
+
+    fn start_etcd(&self) -> Child {
+        let (client, peer) = (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", free_port()));
+        let mut etcd = self.enter("0.5", "etcd");
+        etcd.arg("--data-dir").arg(self.folder.0.join("data").join(free_port().to_string()));
+        etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        etcd.args(["--initial-cluster", &format!("default={peer}"), "--log-level", "panic"]);
+        etcd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+}
+
+#[test]
+#[ignore = "needs root, to make a process namespace"]
+fn in_a_pod_the_store_is_waited_for_and_found_and_its_restart_is_counted() {
+    let pod = Pod::new();
+    let meter = Meter::run(&mut pod.enter("0", "store-meter"), "etcd", &format!("127.0.0.1:{}", pod.port), &[]);
+    let problem = || meter.read::<MemberReading>("/store").problem.unwrap_or_default();
+    assert!(problem().contains("shareProcessNamespace"), "{}", problem());
+
+    let begun = Instant::now();
+    let mut etcd = pod.start_etcd();
+    meter.until(|| problem().contains("has not started, or store-meter does not run as its user"));
+    let footprint = meter.member().footprint.unwrap();
+    let startup = Duration::from_micros(footprint.startup_micros);
+    assert!(startup > Duration::from_millis(20), "{footprint:?}");
+    // Half a second before it, the process was there but was not the store; idle, it was watched for 0.3 s more.
+    assert!(startup < begun.elapsed() - Duration::from_millis(700), "{footprint:?} in {:?}", begun.elapsed());
+    assert!(footprint.binary_bytes > 1_000_000, "{footprint:?}");
+    let reading: Reading = meter.read("/reading?pss=true");
+    assert!(reading.pss_bytes.unwrap() > 1_000_000 && reading.restarts == 0, "{reading:?}");
+
+    let tasks = OwnProcess::new(etcd.id().cast_signed()).unwrap().task_main_thread().unwrap();
+    let store = Pid::from_raw(tasks.children().unwrap()[0].cast_signed()).unwrap();
+    kill_process(store, Signal::KILL).unwrap();
+    etcd.wait().unwrap();
+    meter.until(|| {
+        meter.ask("/reading").is_err_and(|error| error.to_string().contains("no process of a store is there"))
+    });
+    let mut etcd = pod.start_etcd();
+    meter.until(|| meter.ask("/reading").is_ok_and(|text| text.contains("\"restarts\":1")));
+    drop(pod);
+    etcd.wait().unwrap();
+}

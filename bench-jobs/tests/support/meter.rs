@@ -1,0 +1,69 @@
+//! `store-meter`, run beside a store.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use bench_jobs::http_client::{HttpError, get};
+use bench_jobs::meter::MemberReading;
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+
+use super::{Process, free_port};
+
+/// A store-meter; killed when dropped.
+pub struct Meter {
+    process: Process,
+    pub address: String,
+}
+
+impl Meter {
+    pub fn start(protocol: &str, store: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_store-meter"));
+        Self::run(&mut command, protocol, store, arguments)
+    }
+
+    /// `command` runs store-meter with the arguments that are added to it.
+    pub fn run(command: &mut Command, protocol: &str, store: &str, arguments: &[&str]) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let process = command
+            .args(["--protocol", protocol, "--store", store, "--listen", &address])
+            .args(arguments)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let meter = Self { process: Process(process), address };
+        meter.until(|| meter.ask("/livez").is_ok());
+        meter
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    pub fn ask(&self, path: &str) -> Result<String, HttpError> {
+        get(&self.address, path, Duration::from_secs(10))
+    }
+
+    pub fn read<T: DeserializeOwned>(&self, path: &str) -> T {
+        serde_json::from_str(&self.ask(path).unwrap()).unwrap()
+    }
+
+    /// Waits until the member has a footprint.
+    pub fn member(&self) -> MemberReading {
+        self.until(|| self.read::<MemberReading>("/store").footprint.is_some());
+        self.read("/store")
+    }
+
+    pub fn until(&self, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < deadline, "{:?}", self.ask("/store"));
+            sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A BenchmarkRun in a cluster, as `wait` and `report` share it: how the command line names it, how it is reached, how far
+//! it has come, and what went wrong in one line.
+
+use std::error::Error as _;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
+use kube::{Api, Client, Config, Resource};
+use storebench_crds::{BenchmarkRun, GROUP};
+
+/// What `kubectl` calls the kind, its short name included.
+const KINDS: [&str; 3] = ["benchmarkrun", "benchmarkruns", "benchrun"];
+
+/// Where to look for a run.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The namespace; absent: that of the current kubeconfig context
+    #[arg(short, long)]
+    pub(crate) namespace: Option<String>,
+}
+
+/// The name in `benchmarkrun/NAME`, in any form that `kubectl` takes or prints; `None`: this is not the name of a run.
+pub(crate) fn run_name(text: &str) -> Option<&str> {
+    let (kind, name) = text.split_once('/')?;
+    let kind = kind.strip_suffix(GROUP).and_then(|kind| kind.strip_suffix('.')).unwrap_or(kind);
+    KINDS.contains(&kind).then_some(name)
+}
+
+/// Does `work`, for so long at most; `None`: it took longer.
+pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<Option<T>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(async { tokio::time::timeout(limit, work).await });
+    // A name server that does not answer keeps a thread of the runtime; nobody waits for that thread.
+    runtime.shutdown_background();
+    result.ok().transpose()
+}
+
+/// A run, and the API server that knows it.
+pub(crate) struct ClusterRun {
+    name: String,
+    namespace: String,
+    server: String,
+    client: Client,
+}
+
+/// As in `benchmarkrun/demo in namespace bench`.
+impl fmt::Display for ClusterRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "benchmarkrun/{} in namespace {}", self.name, self.namespace)
+    }
+}
+
+impl ClusterRun {
+    /// Finds the cluster as `kubectl` does. Asks it nothing yet.
+    pub(crate) async fn find(name: &str, place: &Place) -> anyhow::Result<Self> {
+        // Both become part of a path, in which other characters would mean something else.
+        for (what, text) in [("BenchmarkRun", Some(name)), ("namespace", place.namespace.as_deref())] {
+            if let Some(text) = text.filter(|text| !is_name(text)) {
+                bail!("`{text}` cannot be the name of a {what}: use at most 63 of a-z, 0-9 and -");
+            }
+        }
+        let config = Config::infer().await.map_err(|error| {
+            // What is wrong with the kubeconfig; that storebench is not in a pod either would be beside the point.
+            let reason = error.source().map(ToString::to_string).unwrap_or_default();
+            anyhow!("no cluster is known: {reason}: set KUBECONFIG to the file that kubectl uses")
+        })?;
+        let server = config.cluster_url.to_string();
+        let client = Client::try_from(config).map_err(|error| {
+            anyhow!("the kubeconfig cannot be used: {}: check its users and clusters", innermost(&error))
+        })?;
+        let namespace = place.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        Ok(Self { name: name.into(), namespace, server, client })
+    }
+
+    /// What lies in the run's namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The run as it is in the cluster, with fields that this storebench does not know.
+    pub(crate) async fn object(&self) -> anyhow::Result<DynamicObject> {
+        let kind = ApiResource::erase::<BenchmarkRun>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        api.get(&self.name).await.map_err(|error| self.failure(&error))
+    }
+
+    /// The run as this storebench understands it.
+    pub(crate) fn understood(&self, object: DynamicObject) -> anyhow::Result<BenchmarkRun> {
+        object.try_parse().map_err(|error| self.not_understood(&error))
+    }
+
+    fn not_understood(&self, error: &dyn std::error::Error) -> anyhow::Error {
+        anyhow!(
+            "{self} is not what this storebench understands: {}: use that of the operator's version",
+            innermost(error)
+        )
+    }
+
+    /// What went wrong when the run, or what belongs to it, was read. kube's own messages say most things twice.
+    pub(crate) fn failure(&self, error: &kube::Error) -> anyhow::Error {
+        let status = match error {
+            kube::Error::Api(status) => status,
+            kube::Error::SerdeError(error) => return self.not_understood(error),
+            other => {
+                let (server, reason) = (&self.server, innermost(other));
+                return anyhow!("{self}: the API server {server} cannot be reached: {reason}: check your kubeconfig");
+            }
+        };
+        match status.code {
+            // An unknown path is not answered as an unknown object is.
+            404 if status.details.is_none() => anyhow!(
+                "{self}: the cluster does not know the kind: install it with: storebench crds | kubectl apply -f -"
+            ),
+            404 => {
+                anyhow!("{self} does not exist: list those that do with: kubectl get benchmarkruns --all-namespaces")
+            }
+            401 | 403 => anyhow!("{self} may not be read: {}: check the user in your kubeconfig", status.message),
+            code => anyhow!("{self} cannot be read: the cluster answered {code}, {}: try again", status.message),
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// The first cause.
+fn innermost(mut error: &dyn std::error::Error) -> String {
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
+}
+
+/// Whether the run is over. What was said about an earlier generation of the spec does not count.
+pub(crate) fn is_complete(run: &BenchmarkRun) -> bool {
+    run.status.iter().flat_map(|status| &status.conditions).any(|condition| {
+        condition.type_ == "Complete"
+            && condition.status == "True"
+            && condition.observed_generation == run.metadata.generation
+    })
+}
+
+/// How far the run has come, in the operator's words, as in `Queued: 1 run goes first`.
+pub(crate) fn state(run: &BenchmarkRun) -> String {
+    let Some(status) = &run.status else { return "nothing was said about it yet: is the operator running?".into() };
+    let reason = status.conditions.iter().find(|condition| condition.type_ == "Succeeded");
+    let words = [reason.map_or("", |condition| &condition.reason), &status.message];
+    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(": ")
+}

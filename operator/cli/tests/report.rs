@@ -1,0 +1,274 @@
+//! `storebench report` of a run in a cluster: the real binary against an API server. The measure is the same record in a
+//! file, which must read the same.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code)]
+mod api_server;
+
+use api_server::{ApiServer, Contents};
+use serde_json::{Value, json};
+use storebench_core::archive::{TrialFile, assemble};
+use storebench_core::judgement::judge;
+use storebench_core::record::RunRecord;
+use storebench_core::report::{Report, json as report_json};
+
+/// What the operator wrote when the run began.
+fn head() -> Value {
+    let arm = |name: &str, baseline: bool| {
+        json!({
+            "name": name, "baseline": baseline, "service": name, "engine": "Redis", "durability": "Fsync",
+            "durabilitySetting": "appendonly yes, appendfsync always", "replicas": 1, "command": [],
+        })
+    };
+    json!({
+        "recordVersion": 1, "name": "demo", "storebenchVersion": "0.1.0", "startedAt": "2026-03-01T12:00:00Z",
+        "durationMillis": 0, "driver": "Kubernetes", "spec": spec(), "arms": [arm("old", true), arm("new", false)],
+        "trials": [], "fingerprint": { "hash": "" }, "caveats": [],
+    })
+}
+
+fn spec() -> Value {
+    json!({
+        "arms": [
+            { "name": "old", "baseline": true, "serviceRef": { "name": "old" } },
+            { "name": "new", "serviceRef": { "name": "new" } },
+        ],
+        "workloads": [{ "name": "set", "redis": { "command": "Set" }, "load": { "duration": "1s", "connections": 1 } }],
+        "trials": { "min": 3, "max": 3 },
+        "gates": [{ "arm": "new", "metric": "ThroughputPerSecond", "ratioAtLeastBasisPoints": 9000 }],
+    })
+}
+
+/// What the operator wrote after each trial of an arm; the new store is a third faster.
+fn trials() -> Vec<Value> {
+    let trial = |index: u64, arm: &str| {
+        let operations = if arm == "new" { 4_000 + index } else { 3_000 + index };
+        let position = 2 * index + u64::from(arm == "new");
+        let latency = json!({ "meanNanos": 200, "p50Nanos": 200, "p99Nanos": 900, "maxNanos": 1000 });
+        let summary = json!({
+            "name": "set", "operations": operations, "errors": 0, "elapsedNanos": 1_000_000_000, "verified": 10,
+            "service": latency,
+        });
+        json!({
+            "trial": {
+                "index": index, "arm": arm, "state": "Valid", "startedMillis": 3_000 * position, "durationMillis": 2_500,
+                "workloads": [{ "summary": summary, "histograms": [] }],
+            },
+            "version": format!("9.1.{}", u64::from(arm == "new")), "command": ["valkey-server"], "facts": { "cores": "2" },
+        })
+    };
+    // Not in the order they ran: a list is sorted by name.
+    [("new", 1), ("new", 0), ("old", 2), ("old", 0), ("new", 2), ("old", 1)]
+        .map(|(arm, index)| trial(index, arm))
+        .into()
+}
+
+/// A file of the run whose uid is `owner`.
+fn config_map(name: &str, owner: &str, key: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "labels": { "storebench.dev/run": "demo", "app.kubernetes.io/component": "record" },
+            "ownerReferences": [
+                { "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun", "name": "demo", "uid": owner },
+            ],
+        },
+        "data": { key: text },
+    })
+}
+
+/// A run that passed, with everything that its operator wrote.
+fn finished() -> Contents {
+    let condition = |type_: &str| {
+        json!({
+            "type": type_, "status": "True", "reason": "Passed", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-03-01T12:00:00Z",
+        })
+    };
+    let run = json!({
+        "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun",
+        "metadata": {
+            "name": "demo", "namespace": "bench", "uid": "u-1", "generation": 1, "resourceVersion": "10",
+            "managedFields": [{ "manager": "kubectl", "operation": "Apply" }],
+        },
+        "spec": spec(),
+        "status": {
+            "observedGeneration": 1, "verdict": "Passed", "message": "the gate was met", "ofTomorrow": 7,
+            "conditions": [condition("Succeeded"), condition("Complete")], "reportRef": { "name": "demo-report" },
+        },
+    });
+    let mut config_maps = vec![config_map("demo-report", "u-1", "record.json", &head().to_string())];
+    for (index, trial) in trials().iter().enumerate() {
+        config_maps.push(config_map(&format!("demo-{index}"), "u-1", "trial.json", &trial.to_string()));
+    }
+    Contents { run: Some(run), config_maps, ..Contents::default() }
+}
+
+/// What the operator says before the run is over.
+fn going_on(mut contents: Contents) -> Contents {
+    let status = &mut contents.run.as_mut().unwrap()["status"];
+    status["verdict"].take();
+    status["message"] = "trial 2 of 3".into();
+    for condition in status["conditions"].as_array_mut().unwrap() {
+        condition["status"] = "False".into();
+        condition["reason"] = "Running".into();
+    }
+    contents
+}
+
+/// The finished run as `run --save` would have written it.
+fn saved() -> String {
+    let head: RunRecord = serde_json::from_value(head()).unwrap();
+    let trials: Vec<TrialFile> = trials().into_iter().map(|trial| serde_json::from_value(trial).unwrap()).collect();
+    let record = assemble(head, trials);
+    report_json(&Report { judgement: judge(&record), record }).unwrap()
+}
+
+#[test]
+fn a_run_in_a_cluster_reads_as_the_same_run_in_a_file() {
+    let server = ApiServer::start(finished());
+    std::fs::write(server.path().join("report.json"), saved()).unwrap();
+    for output in ["text", "markdown", "html", "json"] {
+        let of_file = server.storebench(&["report", "report.json", "-o", output]);
+        let of_cluster = server.storebench(&["report", "benchmarkrun/demo", "-o", output]);
+        assert_eq!((of_cluster.code, of_cluster.stderr.as_str()), (Some(0), ""), "{output}");
+        assert_eq!(of_cluster.stdout, of_file.stdout, "{output}");
+    }
+    let report = server.storebench(&["report", "benchrun/demo", "-n", "bench", "-o", "json"]);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report["record"]["trials"].as_array().unwrap().len(), 6);
+    assert_eq!(report["record"]["arms"][1]["version"], "9.1.1");
+    assert_eq!(report["judgement"]["verdict"], "Passed");
+}
+
+/// Files of other runs, and of a run of this name that was deleted a moment ago, are measurements of something else.
+#[test]
+fn files_of_other_runs_are_not_mixed_in() {
+    let mut contents = finished();
+    let [mut other_run, mut other_part, earlier] =
+        ["a", "b", "c"].map(|name| config_map(name, if name == "c" { "u-0" } else { "u-1" }, "trial.json", "garbage"));
+    other_run["metadata"]["labels"]["storebench.dev/run"] = "demo-2".into();
+    other_part["metadata"]["labels"]["app.kubernetes.io/component"] = "store".into();
+    contents.config_maps.extend([other_run, other_part, earlier]);
+    let report = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!((report.code, report.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn as_yaml_a_run_is_what_the_cluster_has() {
+    let contents = finished();
+    let mut expected = contents.run.clone().unwrap();
+    expected["metadata"].as_object_mut().unwrap().remove("managedFields");
+    let report = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo", "-o", "yaml"]);
+    assert_eq!(report.code, Some(0), "{}", report.stderr);
+    let object: Value = serde_yaml::from_str(&report.stdout).unwrap();
+    assert_eq!(object, expected, "fields that this version does not know included");
+}
+
+#[test]
+fn a_run_that_goes_on_is_shown_as_far_as_it_is() {
+    let mut contents = going_on(finished());
+    contents.config_maps.truncate(5);
+    let server = ApiServer::start(contents);
+    let said = "benchmarkrun/demo is not complete (Running: trial 2 of 3): this is what there is so far";
+    let report = server.storebench(&["report", "benchmarkrun/demo", "-o", "json"]);
+    assert!(report.stderr.contains(said), "{}", report.stderr);
+    assert_eq!(report.code, Some(4), "a run that goes on has not passed");
+    let saved: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(saved["record"]["trials"].as_array().unwrap().len(), 4);
+    assert_eq!(saved["judgement"]["message"], "not complete: read after 4 trials of an arm");
+    // Nor has it when what was shown is read again.
+    std::fs::write(server.path().join("report.json"), report.stdout).unwrap();
+    assert_eq!(server.storebench(&["report", "report.json"]).code, Some(4));
+    let object = server.storebench(&["report", "benchmarkrun/demo", "-o", "yaml"]);
+    assert!(object.stderr.contains(said), "{}", object.stderr);
+    assert_eq!(object.code, Some(4));
+}
+
+#[test]
+fn a_run_without_a_report_says_how_far_it_is() {
+    let mut contents = going_on(finished());
+    contents.run.as_mut().unwrap()["status"].as_object_mut().unwrap().remove("reportRef");
+    ApiServer::start(contents.clone()).storebench(&["report", "benchmarkrun/demo"]).error(&[
+        "benchmarkrun/demo in namespace bench has no report yet (Running: trial 2 of 3)",
+        "storebench wait benchmarkrun/demo",
+    ]);
+    contents.run.as_mut().unwrap().as_object_mut().unwrap().remove("status");
+    ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&["is the operator running?"]);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let nothing = ApiServer::start(Contents::default());
+    nothing
+        .storebench(&["report", "benchmarkrun/demo"])
+        .error(&["benchmarkrun/demo in namespace bench does not exist"]);
+    nothing.storebench(&["report", "demo"]).error(&["demo: cannot be read", "or benchmarkrun/NAME"]);
+    nothing.storebench(&["report", "demo", "-n", "bench"]).error(&["demo: a file has no namespace"]);
+    let mut contents = finished();
+    contents.config_maps.remove(0);
+    ApiServer::start(contents)
+        .storebench(&["report", "benchmarkrun/demo"])
+        .error(&["configmap/demo-report, was deleted"]);
+}
+
+#[test]
+fn a_file_of_a_trial_that_is_garbage_is_named() {
+    for garbage in ["{\"trial\": 7}", "", "\u{7f}ELF\n"] {
+        let mut contents = finished();
+        contents.config_maps[3]["data"]["trial.json"] = garbage.into();
+        let server = ApiServer::start(contents);
+        server.storebench(&["report", "benchmarkrun/demo"]).error(&["configmap/demo-2", "trial.json"]);
+    }
+    let mut contents = finished();
+    contents.config_maps[3]["data"].take();
+    ApiServer::start(contents)
+        .storebench(&["report", "benchmarkrun/demo"])
+        .error(&["configmap/demo-2 has no trial.json"]);
+}
+
+#[test]
+fn a_head_that_is_garbage_or_of_tomorrow_is_named() {
+    let mut newer = head();
+    newer["recordVersion"] = 2.into();
+    for (text, part) in [("[]", "configmap/demo-report: record.json"), (&newer.to_string(), "recordVersion 2")] {
+        let mut contents = finished();
+        contents.config_maps[0]["data"]["record.json"] = text.into();
+        ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&[part]);
+    }
+}
+
+#[test]
+fn a_run_of_tomorrow_is_not_guessed_at() {
+    let mut contents = finished();
+    contents.run.as_mut().unwrap()["status"]["verdict"] = "Splendid".into();
+    ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&[
+        "benchmarkrun/demo in namespace bench is not what this storebench understands: unknown variant `Splendid`",
+        "use that of the operator's version",
+    ]);
+}
+
+#[test]
+fn a_verdict_that_the_trials_do_not_bear_out_is_pointed_out() {
+    let mut contents = finished();
+    contents.run.as_mut().unwrap()["status"]["verdict"] = "Regressed".into();
+    let report = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!(report.code, Some(0));
+    assert!(
+        report.stderr.contains("benchmarkrun/demo: was judged Regressed then and is Passed now"),
+        "{}",
+        report.stderr
+    );
+}
+
+#[test]
+fn a_file_that_is_called_like_a_run_is_a_file() {
+    let server = ApiServer::absent();
+    std::fs::create_dir(server.path().join("benchmarkrun")).unwrap();
+    std::fs::write(server.path().join("benchmarkrun/demo"), saved()).unwrap();
+    let report = server.storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!((report.code, report.stderr.as_str()), (Some(0), ""));
+}
