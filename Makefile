@@ -26,6 +26,7 @@ peers: ## fetch every peer store and tool, without root
 
 conformance: ## what peers' own rules and tools say of us: the CRDs under Kubernetes' own validation
 	testing/api-rules/test
+	testing/gitops/test
 
 bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and the A/A and A/B rates (long)
 	bench-jobs/compare etcd
@@ -37,8 +38,8 @@ e2e: $(STOREBENCH) ## the operator on a real Kind cluster: the short path
 
 e2e-full: $(STOREBENCH) ## the short path, then every fault that a cluster can throw at a run (long)
 	testing/cluster/e2e --keep
-	kind/up
 	testing/cluster/faults
+	kind/down --name storebench-e2e
 
 .PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE
 FORCE:

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use storebench_crds::storage_service::Footprint;
 
@@ -16,6 +16,10 @@ use crate::{machine, probe};
 
 /// Between two probes of a starting store. Bounds the error of the start-up time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+/// A store that has not answered for this long is in trouble; how long it took to the millisecond no longer matters.
+const PROMPT: Duration = Duration::from_secs(10);
+/// Between two probes of such a store.
+const PATIENT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the idle store is watched.
 const IDLE_SPAN: Duration = Duration::from_millis(300);
 /// A store that was there for longer when this program began may have answered before: when, nobody knows.
@@ -55,6 +59,7 @@ pub fn measure(meter: &StoreMeter) {
 
 /// Waits for the store's process: when it started, nanoseconds since the machine did.
 fn appeared(meter: &StoreMeter) -> (Found, u64) {
+    let begun = Instant::now();
     let mut was_absent = false;
     loop {
         match meter.watch.find() {
@@ -66,12 +71,13 @@ fn appeared(meter: &StoreMeter) -> (Found, u64) {
             Err(problem) => meter.note(Err(problem.to_string())),
         }
         was_absent = true;
-        sleep(PROBE_INTERVAL);
+        sleep(interval(begun));
     }
 }
 
 /// Waits for the store's first answer: when it came, nanoseconds since the machine started. `None`: the process ended.
 fn answered(meter: &StoreMeter, process: &Found) -> Option<u64> {
+    let begun = Instant::now();
     loop {
         if probe::answers(meter.protocol, meter.store).is_ok() {
             return Some(machine::boottime_nanos());
@@ -79,8 +85,13 @@ fn answered(meter: &StoreMeter, process: &Found) -> Option<u64> {
         if meter.watch.find().ok().as_ref() != Some(process) {
             return None;
         }
-        sleep(PROBE_INTERVAL);
+        sleep(interval(begun));
     }
+}
+
+/// Between two probes of a store that has been waited for since then.
+fn interval(begun: Instant) -> Duration {
+    if begun.elapsed() < PROMPT { PROBE_INTERVAL } else { PATIENT_INTERVAL }
 }
 
 /// Watches the idle store.

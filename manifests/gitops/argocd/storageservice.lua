@@ -1,4 +1,4 @@
--- Health of a StorageService for Argo CD, decided in the order of kstatus, so that Argo CD and Flux agree.
+-- Health of a StorageService for Argo CD. It agrees with Flux, where that has our healthCheckExprs.
 local status = obj.status or {}
 local health = { status = "Progressing", message = "waiting for the operator" }
 -- What was said of an earlier spec says nothing of this one.
@@ -16,9 +16,7 @@ for _, condition in ipairs(status.conditions or {}) do
     lacksProtocol = condition.status == "False"
   end
 end
-if is.Reconciling then
-  return health
-elseif is.Stalled or lacksProtocol then
+if is.Stalled or lacksProtocol then
   health.status = "Degraded"
 elseif is.Ready then
   health.status = "Healthy"

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
+use storebench_crds::job::LINE_MARK;
 
 /// How long a pod may wait for a node or a volume before that counts as a failure. Autoscaled clusters take longer; there
 /// the run must be started when the nodes are.
@@ -130,7 +131,8 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
 /// How a container ended, and its last line, which the kubelet takes from the log.
 pub fn end(terminated: &ContainerStateTerminated) -> String {
     let how = ended(terminated.exit_code, terminated.reason.as_deref());
-    let last = terminated.message.as_deref().unwrap_or_default().lines().map(str::trim).rfind(|line| !line.is_empty());
+    let lines = terminated.message.as_deref().unwrap_or_default().lines().map(str::trim);
+    let last = lines.filter(|line| !line.is_empty() && !line.starts_with(LINE_MARK)).next_back();
     match last {
         Some(line) => {
             format!("{how}; its last line: {}", line.chars().take(LAST_LINE_CHARACTERS_MAX).collect::<String>())

@@ -157,6 +157,7 @@ fn states() -> BTreeMap<&'static str, Object> {
         ("run-being-deleted", passed().deleted("storebench.dev/clean-up")),
         ("service-starting", service(ServiceState::Starting, "0 of 1 members answer")),
         ("service-ready", ready()),
+        ("service-ready-not-probed", service(ServiceState::Ready { protocol: None }, "every member answers")),
         ("service-ready-probe-failed", service(ServiceState::Ready { protocol: Some(false) }, probe)),
         ("service-stalled", service(ServiceState::Stalled("CrashLoop"), "etcd-0: exited with 1")),
         ("service-never-observed", service_object(never_observed("StorageService"))),

@@ -41,6 +41,8 @@ const STEPS_MAX: usize = 4;
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 
+const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
+
 /// Brings one run a step further.
 pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
     let started = Instant::now();
@@ -66,8 +68,13 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
     if run.meta().deletion_timestamp.is_some() {
         return clean_up(run, &owner, context).await;
     }
-    if is_true(&context.statuses.latest(run).conditions, "Complete") {
+    let latest = context.statuses.latest(run);
+    if is_true(&latest.conditions, "Complete") {
         context.queue.leave(&uid);
+        // spec.suspend may still be changed; who waits for the new generation to be observed must not wait for ever.
+        if let Some(verdict) = latest.verdict {
+            outcome::patch(run, latest, RunState::Complete(verdict), context).await?;
+        }
         return expire(run, context).await;
     }
     hold(run, context).await?;
@@ -85,6 +92,12 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
             return Ok(Action::await_change());
         }
     };
+    if run.spec.suspend && latest.trials.is_empty() {
+        context.queue.leave(&uid);
+        let status = progress(&run.spec, Vec::new(), SUSPENDED.into());
+        outcome::patch(run, status, RunState::Suspended, context).await?;
+        return Ok(Action::await_change());
+    }
     if let Err(position) = context.queue.take(&uid) {
         let mut status = progress(&run.spec, trials_so_far(run), queued(position));
         status.queue_position = Some(position);
@@ -145,8 +158,8 @@ async fn advance(
                 return expire(run, context).await;
             }
             Step::Hold => {
-                let message = "suspended: set spec.suspend to false to go on".into();
-                let status = progress(&run.spec, outcome::entries(&record, &observed.existing), message);
+                let entries = outcome::entries(&record, &observed.existing);
+                let status = progress(&run.spec, entries, SUSPENDED.into());
                 outcome::patch(run, status, state, context).await?;
                 context.queue.leave(&uid);
                 return Ok(Action::await_change());

@@ -187,7 +187,7 @@ pub async fn abandon(
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
     }
     let mut record = record(head, &observed.files);
-    record.aborted = Some(problem.message.clone());
+    record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
     finish(run, owner, record, &head.services, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);

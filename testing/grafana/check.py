@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""What testing/grafana/test asks of the dashboards.
+
+check.py files                      their structure, and that every metric in the operator's source is used
+check.py live PROMETHEUS METRICS    every query of every dashboard and rule, through Prometheus at this URL, which scrapes
+                                    what the file METRICS was saved from
+
+Nothing but Python's own library. Prints one line for each failure."""
+import json
+import math
+import pathlib
+import re
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DASHBOARDS = sorted((ROOT / "grafana/dashboards").glob("*.json"))
+RULES = (ROOT / "grafana/rules/storebench.yaml").read_text()
+TELEMETRY = ROOT / "operator/controller/src/telemetry"
+PANELS = {"barchart", "stat", "table", "text", "timeseries", "trend"}
+UNITS = {"bytes", "none", "ops", "reqps", "s", "short"}
+METRIC = re.compile(r"(?<![:\w])storebench_\w+(?!\w*:)")
+failures = []
+
+
+def fail(*words):
+    failures.append(" ".join(map(str, words)))
+
+
+def load():
+    return [(path.name, json.loads(path.read_text())) for path in DASHBOARDS]
+
+
+def targets(dashboard):
+    return [(panel, target) for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def variables(dashboard):
+    return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+
+
+def expressions():
+    """Everything that names metrics: panels, variables, rules."""
+    for _, dashboard in load():
+        yield from (target["expr"] for _, target in targets(dashboard))
+        yield from (variable["definition"] for variable in variables(dashboard).values() if "definition" in variable)
+    yield from (line for line in RULES.splitlines() if not line.lstrip().startswith("#"))
+
+
+def used():
+    # What is matched in label values or texts would be storebench-something, with a hyphen.
+    return {name for expression in expressions() for name in METRIC.findall(expression)}
+
+
+def family(name):
+    return re.sub(r"_(bucket|sum|count|total|info)$", "", name)
+
+
+def unused_allowed():
+    lines = [line.split(None, 1) for line in (ROOT / "testing/grafana/unused").read_text().splitlines()
+             if line and not line.startswith("#")]
+    for line in lines:
+        if len(line) < 2:
+            fail("testing/grafana/unused:", line[0], "has no reason")
+    return {line[0] for line in lines}
+
+
+def all_used(families, where):
+    names, allowed = {family(name) for name in used()}, unused_allowed()
+    for name in sorted(families - names - allowed):
+        fail(f"{name} of {where} is used by no dashboard and no rule: use it, or say why not in testing/grafana/unused")
+    for name in sorted(allowed - families | allowed & names):
+        fail(f"testing/grafana/unused: {name} is used, or is not in {where}: remove it")
+
+
+def files():
+    sources = "".join(path.read_text() for path in TELEMETRY.glob("*.rs"))
+    plain = re.findall(r'\.register\(\s*"(\w+)"', sources)
+    seconds = re.findall(r'\.register_with_unit\(\s*"(\w+)",[^;]*?Unit::Seconds', sources)
+    if len(plain) + len(seconds) != len(re.findall(r"\.register(?:_with_unit)?\(", sources)):
+        fail("a metric is registered in operator/controller/src/telemetry in a way that this check does not know")
+    all_used({f"storebench_{name}" for name in plain} | {f"storebench_{name}_seconds" for name in seconds},
+             "operator/controller/src/telemetry")
+    uids = set()
+    for name, dashboard in load():
+        structure(name, dashboard)
+        uids.add(dashboard["uid"])
+    if len(uids) != len(DASHBOARDS) or len(DASHBOARDS) != 3:
+        fail("wanted 3 dashboards with a uid each, found", sorted(uids))
+
+
+def structure(name, dashboard):
+    known = variables(dashboard)
+    for key, kind in {"uid": str, "title": str, "schemaVersion": int, "panels": list, "time": dict, "tags": list}.items():
+        if not isinstance(dashboard.get(key), kind):
+            fail(name, key, "is missing or no", kind.__name__)
+    for key in ("id", "version", "iteration", "__inputs"):
+        if key in dashboard:
+            fail(name, "has the field", key, "which changes with every export")
+    if known.get("datasource", {}).get("type") != "datasource":
+        fail(name, "has no variable `datasource` to choose a data source by")
+    asked = "".join(target["expr"] for _, target in targets(dashboard)) + "".join(
+        variable.get("definition", "") for variable in known.values())
+    for variable in known.keys() - {"datasource"}:
+        if not re.search(rf"\${variable}\b", asked):
+            fail(name, "no query uses the variable", variable)
+    numbers, taken = set(), set()
+    for panel in dashboard["panels"]:
+        where = f"{name} `{panel['title'] or panel['type']}`:"
+        numbers.add(panel["id"])
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        if cells & taken or place["x"] + place["w"] > 24:
+            fail(where, "overlaps another panel, or the edge")
+        taken |= cells
+        if panel["type"] not in PANELS:
+            fail(where, "unknown type", panel["type"])
+        if panel["type"] == "text":
+            continue
+        if not panel["title"] or not panel["description"]:
+            fail(where, "a title and a description are missing")
+        if panel["fieldConfig"]["defaults"].get("unit") not in UNITS and panel["options"].get("textMode") != "name":
+            fail(where, "has no unit that this check knows:", panel["fieldConfig"]["defaults"].get("unit"))
+        if not panel["targets"]:
+            fail(where, "has no query")
+        if len({target["refId"] for target in panel["targets"]}) != len(panel["targets"]):
+            fail(where, "refIds are not unique")
+        if "repeat" in panel and panel["repeat"] not in known:
+            fail(where, "repeats by an unknown variable", panel["repeat"])
+        for target in panel["targets"]:
+            if target["datasource"]["uid"] != "${datasource}":
+                fail(where, "does not use the chosen data source")
+            for variable in re.findall(r"\$\{?(\w+)", target["expr"]):
+                if variable not in known and variable not in ("__rate_interval", "__range"):
+                    fail(where, "unknown variable", variable)
+    if len(numbers) != len(dashboard["panels"]):
+        fail(name, "panels share an id")
+    if name != "operator.json" and not any(panel["type"] == "text" for panel in dashboard["panels"]):
+        fail(name, "does not say what must not be compared")
+
+
+def ask(url, path, **parameters):
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=20) as answer:
+            return json.load(answer)["data"]
+    except urllib.error.HTTPError as error:
+        return fail(path, parameters, error.read().decode())
+
+
+def numbers_of(result):
+    values = [value for series in result for value in series.get("values", [series.get("value")])]
+    return [float(value[1]) for value in values if not math.isnan(float(value[1]))]
+
+
+def evaluate(url, target, expression):
+    now = time.time()
+    if target.get("instant"):
+        data = ask(url, "query", query=expression, time=now)
+    else:
+        data = ask(url, "query_range", query=expression, start=now - 60, end=now, step=5)
+    return data["result"] if data else []
+
+
+def since_start(expression):
+    """Rates in which nothing happened while Prometheus looked are NaN: the same with everything since the operator's start."""
+    return re.sub(r"(?:rate|increase)\(([^()\[\]]+)\[[^\]]+\]\)", r"(\1)", expression)
+
+
+def panel_has_data(url, where, target, chosen):
+    expression = target["expr"].replace("$__rate_interval", "1m").replace("$__range", "1h")
+    for name, value in chosen.items():
+        expression = re.sub(rf"\$\{{?{name}\b\}}?", lambda _, value=value: value, expression)
+    if "$" in expression:
+        return fail(where, "a variable has no value in", expression)
+    result = evaluate(url, target, expression)
+    if not result:
+        return fail(where, "no data for", expression)
+    if not numbers_of(result) and not numbers_of(evaluate(url, target, since_start(expression))):
+        return fail(where, "no number, even since the operator's start, for", expression)
+    return result
+
+
+def fields_exist(where, panel, result):
+    """Names of fields in a panel's transformations are labels of its query."""
+    labels = {label for series in result for label in series["metric"]} | {"Time", "Value"}
+    columns = set()
+    for step in panel["transformations"]:
+        if step["id"] == "groupingToMatrix":
+            wanted = {step["options"]["rowField"], step["options"]["columnField"]}
+            if wanted - labels:
+                fail(where, "its query has no label", wanted - labels)
+            columns = {series["metric"].get(step["options"]["columnField"]) for series in result}
+            labels = columns | {f"{step['options']['rowField']}\\{step['options']['columnField']}"}
+        if step["id"] == "sortBy" and step["options"]["sort"][0]["field"] not in labels:
+            fail(where, "sorts by what is not there:", step["options"]["sort"][0]["field"])
+    if "xField" in panel["options"] and panel["options"]["xField"] not in labels:
+        fail(where, "has no field", panel["options"]["xField"], "for its x axis, only", sorted(map(str, labels)))
+
+
+def choices(url, text):
+    """A run with comparisons, as one would choose it, and everything."""
+    result = (ask(url, "query", query="storebench_comparison_ratio") or {"result": []})["result"]
+    if not result:
+        fail("no finished run compares two arms: kubectl apply -f testing/cluster/short-run.yaml, and wait until it is Complete")
+        return []
+    labels = result[0]["metric"]
+    if f'namespace="{labels["namespace"]}"' not in text:
+        fail("the label `namespace` is", labels["namespace"], "in Prometheus, and not so in the scrape: honor_labels is lost")
+    one = {name: labels[name] for name in ("namespace", "run", "workload", "metric")}
+    return [one, {**one, "workload": ".*", "metric": ".*"}, {name: ".*" for name in one}]
+
+
+def live(url, metrics):
+    text = pathlib.Path(metrics).read_text()
+    exported = set(re.findall(r"^(storebench_\w+)", text, re.M))
+    for name in sorted(used() - exported):
+        fail(f"{name} is in a dashboard or a rule and not in the scrape")
+    all_used({family(name) for name in exported}, "the scrape")
+    one_everything_all = choices(url, text)
+    count = 0
+    for name, dashboard in load():
+        known = variables(dashboard)
+        for chosen in one_everything_all:
+            if any(value == ".*" and not known.get(variable, {"multi": True})["multi"] for variable, value in chosen.items()):
+                continue
+            for panel, target in targets(dashboard):
+                where = f"{name} `{panel['title']}` {target['refId']}:"
+                count += 1
+                result = panel_has_data(url, where, target, chosen)
+                if result:
+                    fields_exist(where, panel, result)
+            for variable in known.values():
+                if variable["type"] != "query":
+                    continue
+                asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
+                selector = re.sub(r"\$(\w+)", lambda found, chosen=chosen: chosen[found[1]], asked[1])
+                if not any(asked[2] in series for series in ask(url, "series", **{"match[]": selector}) or []):
+                    fail(name, "the variable", variable["name"], "has no values:", variable["definition"])
+    for group in ask(url, "rules")["groups"]:
+        for rule in group["rules"]:
+            count += 1
+            if rule["health"] != "ok":
+                fail("rule", rule["name"], rule["health"], rule.get("lastError", ""))
+            if rule["type"] == "recording" and not ask(url, "query", query=rule["name"])["result"]:
+                fail("rule", rule["name"], "records nothing")
+    print(f"{count} queries were asked")
+
+
+if sys.argv[1:] == ["files"]:
+    files()
+elif len(sys.argv) == 4 and sys.argv[1] == "live":
+    live(sys.argv[2], sys.argv[3])
+else:
+    sys.exit(__doc__)
+for failure in failures:
+    print("FAIL", failure)
+sys.exit(1 if failures else 0)
