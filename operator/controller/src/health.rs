@@ -131,8 +131,8 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
 /// How a container ended, and its last line, which the kubelet takes from the log.
 pub fn end(terminated: &ContainerStateTerminated) -> String {
     let how = ended(terminated.exit_code, terminated.reason.as_deref());
-    let lines = terminated.message.as_deref().unwrap_or_default().lines().map(str::trim);
-    let last = lines.filter(|line| !line.is_empty() && !line.starts_with(LINE_MARK)).next_back();
+    let mut lines = terminated.message.as_deref().unwrap_or_default().lines().map(str::trim);
+    let last = lines.rfind(|line| !line.is_empty() && !line.starts_with(LINE_MARK));
     match last {
         Some(line) => {
             format!("{how}; its last line: {}", line.chars().take(LAST_LINE_CHARACTERS_MAX).collect::<String>())
