@@ -36,9 +36,10 @@ bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and t
 e2e: $(STOREBENCH) ## the operator on a real Kind cluster: the short path
 	testing/cluster/e2e
 
-e2e-full: $(STOREBENCH) ## the short path, then every fault that a cluster can throw at a run (long)
+e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw at a run, every panel of the dashboards (long)
 	testing/cluster/e2e --keep
 	testing/cluster/faults
+	testing/cluster/dashboards
 	kind/down --name storebench-e2e
 
 .PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE

@@ -71,6 +71,7 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
     let latest = context.statuses.latest(run);
     if is_true(&latest.conditions, "Complete") {
         context.queue.leave(&uid);
+        context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &latest);
         // spec.suspend may still be changed; who waits for the new generation to be observed must not wait for ever.
         if let Some(verdict) = latest.verdict {
             outcome::patch(run, latest, RunState::Complete(verdict), context).await?;

@@ -166,8 +166,8 @@ pub async fn finish(
     let mut status = status::status(&report);
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
     let verdict = report.judgement.verdict;
+    context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &status);
     patch(run, status, RunState::Complete(verdict), context).await?;
-    context.metrics.run_completed(&owner.namespace, &report);
     events::completed(context, run, verdict, &report.judgement.message).await;
     tracing::info!(run = run.name_any(), ?verdict, message = report.judgement.message, "complete");
     Ok(())

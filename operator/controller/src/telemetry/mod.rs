@@ -20,8 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use storebench_core::conditions::ServiceState;
-use storebench_core::report::Report;
-use storebench_crds::status::TrialState;
+use storebench_crds::status::{BenchmarkRunStatus, TrialState};
 
 use crate::context::lock;
 use crate::error::Error;
@@ -168,9 +167,9 @@ impl Metrics {
         }
     }
 
-    /// A run is over: its results are shown from now on.
-    pub fn run_completed(&self, namespace: &str, report: &Report) {
-        self.results.show(namespace, report);
+    /// A run is over: its results are shown from now on. A new leader shows what an earlier one has finished.
+    pub fn run_is_complete(&self, namespace: &str, run: &str, status: &BenchmarkRunStatus) {
+        self.results.show(namespace, run, status);
     }
 
     /// A run is gone.

@@ -8,8 +8,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use storebench_core::report::Report;
-use storebench_crds::status::LatencySummary;
+use storebench_crds::status::{BenchmarkRunStatus, LatencySummary};
 
 use super::RUNS_MAX;
 use crate::context::lock;
@@ -57,10 +56,17 @@ struct OfVerdict {
     verdict: String,
 }
 
+/// A finished run.
+struct Shown {
+    namespace: String,
+    run: String,
+    status: BenchmarkRunStatus,
+}
+
 /// Results by run. Rebuilt from the runs that are shown whenever that changes, so that nothing of a forgotten run stays.
 #[derive(Default)]
 pub(super) struct Results {
-    shown: Mutex<VecDeque<(String, Report)>>,
+    shown: Mutex<VecDeque<Shown>>,
     throughput: Family<OfWorkload, Real>,
     latency: Family<OfQuantile, Real>,
     errors: Family<OfWorkload, Real>,
@@ -100,30 +106,29 @@ impl Results {
         results
     }
 
-    pub(super) fn show(&self, namespace: &str, report: &Report) {
+    /// Shows a finished run, unless it is shown already.
+    pub(super) fn show(&self, namespace: &str, run: &str, status: &BenchmarkRunStatus) {
         let mut shown = lock(&self.shown);
-        // Histograms are most of a record and not shown here.
-        let mut report = report.clone();
-        report.record.trials.clear();
-        report.judgement.points.clear();
-        shown.retain(|(other, old)| !(other == namespace && old.record.name == report.record.name));
-        shown.push_back((namespace.into(), report));
+        if shown.iter().any(|one| one.namespace == namespace && one.run == run) {
+            return;
+        }
+        shown.push_back(Shown { namespace: namespace.into(), run: run.into(), status: status.clone() });
         if shown.len() > RUNS_MAX {
             shown.pop_front();
         }
         self.rebuild(&shown);
     }
 
-    pub(super) fn forget(&self, namespace: &str, name: &str) {
+    pub(super) fn forget(&self, namespace: &str, run: &str) {
         let mut shown = lock(&self.shown);
         let count = shown.len();
-        shown.retain(|(other, report)| !(other == namespace && report.record.name == name));
+        shown.retain(|one| !(one.namespace == namespace && one.run == run));
         if shown.len() != count {
             self.rebuild(&shown);
         }
     }
 
-    fn rebuild(&self, shown: &VecDeque<(String, Report)>) {
+    fn rebuild(&self, shown: &VecDeque<Shown>) {
         let Self { shown: _, throughput, latency, errors, cpu, memory, ratio, low, high, verdict } = self;
         throughput.clear();
         latency.clear();
@@ -134,16 +139,14 @@ impl Results {
         low.clear();
         high.clear();
         verdict.clear();
-        for (namespace, report) in shown {
-            self.add(namespace, report);
+        for run in shown {
+            self.add(run);
         }
     }
 
-    fn add(&self, namespace: &str, report: &Report) {
-        let run = &report.record.name;
-        let judgement = &report.judgement;
-        let (namespace, run) = (|| namespace.to_owned(), || run.clone());
-        for result in &judgement.results {
+    fn add(&self, Shown { namespace, run, status }: &Shown) {
+        let (namespace, run) = (|| namespace.clone(), || run.clone());
+        for result in &status.results {
             let (workload, arm) = (|| result.workload.clone(), || result.arm.clone());
             let labels = OfWorkload { namespace: namespace(), run: run(), workload: workload(), arm: arm() };
             self.throughput.get_or_create(&labels).set(result.throughput_milli as f64 / 1e3);
@@ -159,11 +162,11 @@ impl Results {
                 self.latency.get_or_create(&labels).set(nanos as f64 / 1e9);
             }
         }
-        for resources in &judgement.resources {
+        for resources in &status.resources {
             let labels = OfArm { namespace: namespace(), run: run(), arm: resources.arm.clone() };
             self.memory.get_or_create(&labels).set(resources.rss_peak_bytes as f64);
         }
-        for comparison in &judgement.comparisons {
+        for comparison in &status.comparisons {
             let labels = OfComparison {
                 namespace: namespace(),
                 run: run(),
@@ -177,8 +180,10 @@ impl Results {
             self.low.get_or_create(&labels).set(ratio(comparison.low_basis_points));
             self.high.get_or_create(&labels).set(ratio(comparison.high_basis_points));
         }
-        let labels = OfVerdict { namespace: namespace(), run: run(), verdict: format!("{:?}", judgement.verdict) };
-        self.verdict.get_or_create(&labels).set(1);
+        if let Some(verdict) = status.verdict {
+            let labels = OfVerdict { namespace: namespace(), run: run(), verdict: format!("{verdict:?}") };
+            self.verdict.get_or_create(&labels).set(1);
+        }
     }
 }
 

@@ -37,8 +37,8 @@ pub struct Shown {
     pub access: MetricsAccess,
     /// Asks about tokens.
     pub client: Client,
-    /// Answers about tokens, by their hash.
-    pub known: Mutex<HashMap<[u8; 32], (bool, Instant)>>,
+    /// When tokens were found good, by their hash.
+    pub known: Mutex<HashMap<[u8; 32], Instant>>,
 }
 
 impl Shown {
@@ -73,8 +73,11 @@ async fn metrics(State(shown): State<Arc<Shown>>, headers: HeaderMap) -> Respons
             return (StatusCode::UNAUTHORIZED, "send a bearer token that may `get` /metrics\n").into_response();
         };
         match may_read(&shown, token).await {
-            Ok(true) => {}
-            Ok(false) => return (StatusCode::FORBIDDEN, "this token may not `get` /metrics\n").into_response(),
+            Ok(Access::Granted) => {}
+            Ok(Access::Unknown) => return (StatusCode::UNAUTHORIZED, "nobody issued this token\n").into_response(),
+            Ok(Access::Refused) => {
+                return (StatusCode::FORBIDDEN, "this token may not `get` /metrics\n").into_response();
+            }
             Err(error) => {
                 tracing::warn!(%error, "a token cannot be checked");
                 return (StatusCode::SERVICE_UNAVAILABLE, "the token cannot be checked now\n").into_response();
@@ -90,25 +93,34 @@ async fn metrics(State(shown): State<Arc<Shown>>, headers: HeaderMap) -> Respons
     }
 }
 
-async fn may_read(shown: &Shown, token: &str) -> Result<bool, kube::Error> {
-    let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-    if let Some((may, since)) = lock(&shown.known).get(&hash)
-        && since.elapsed() < TRUST
-    {
-        return Ok(*may);
-    }
-    let may = ask(&shown.client, token).await?;
-    let mut known = lock(&shown.known);
-    if known.len() >= TOKENS_MAX {
-        known.retain(|_, (_, since)| since.elapsed() < TRUST);
-    }
-    if known.len() < TOKENS_MAX {
-        known.insert(hash, (may, Instant::now()));
-    }
-    Ok(may)
+/// What a token is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Granted,
+    /// It is somebody's, who may not.
+    Refused,
+    /// It is nobody's.
+    Unknown,
 }
 
-async fn ask(client: &Client, token: &str) -> Result<bool, kube::Error> {
+/// Only a yes is remembered: who was just given the right should not have to wait.
+async fn may_read(shown: &Shown, token: &str) -> Result<Access, kube::Error> {
+    let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+    if lock(&shown.known).get(&hash).is_some_and(|since| since.elapsed() < TRUST) {
+        return Ok(Access::Granted);
+    }
+    let access = ask(&shown.client, token).await?;
+    let mut known = lock(&shown.known);
+    if known.len() >= TOKENS_MAX {
+        known.retain(|_, since| since.elapsed() < TRUST);
+    }
+    if access == Access::Granted && known.len() < TOKENS_MAX {
+        known.insert(hash, Instant::now());
+    }
+    Ok(access)
+}
+
+async fn ask(client: &Client, token: &str) -> Result<Access, kube::Error> {
     let review = TokenReview {
         spec: TokenReviewSpec { token: Some(token.into()), ..TokenReviewSpec::default() },
         ..TokenReview::default()
@@ -116,7 +128,7 @@ async fn ask(client: &Client, token: &str) -> Result<bool, kube::Error> {
     let review = Api::<TokenReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
     let Some(user) = review.status.filter(|status| status.authenticated == Some(true)).and_then(|status| status.user)
     else {
-        return Ok(false);
+        return Ok(Access::Unknown);
     };
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
@@ -133,5 +145,6 @@ async fn ask(client: &Client, token: &str) -> Result<bool, kube::Error> {
         ..SubjectAccessReview::default()
     };
     let review = Api::<SubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
-    Ok(review.status.is_some_and(|status| status.allowed))
+    let allowed = review.status.is_some_and(|status| status.allowed);
+    Ok(if allowed { Access::Granted } else { Access::Refused })
 }
