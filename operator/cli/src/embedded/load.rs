@@ -30,6 +30,8 @@ const OBITUARY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Processor time of processes that are neither store nor loader, thousandths of a core for each core of the machine, from
 /// which on a measurement is disturbed. On a quiet machine the figure is 0 ± 0.1 core in all (docs/accuracy.md).
 const FOREIGN_MILLICORES_PER_CORE_MAX: u64 = 200;
+/// Up to so much processor time is never held against others: it is counted in ticks of 10 ms, of many processes.
+const FOREIGN_HARMLESS: Duration = Duration::from_millis(100);
 
 /// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end.
 pub(super) fn load(
@@ -106,9 +108,13 @@ pub(super) fn load(
 /// from the arms in unequal parts.
 fn disturbance(workloads: &[WorkloadMeasurement]) -> Option<TrialFailure> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let most = |foreign: &u64| *foreign > cores * FOREIGN_MILLICORES_PER_CORE_MAX;
-    let (name, foreign) =
-        workloads.iter().filter_map(|one| Some((&one.summary.name, one.foreign_millicores().filter(most)?))).next()?;
+    let foreign = |one: &WorkloadMeasurement| {
+        let (millicores, elapsed_nanos) = (one.foreign_millicores()?, one.usage?.elapsed_nanos);
+        let is_much = millicores > cores * FOREIGN_MILLICORES_PER_CORE_MAX
+            && u128::from(millicores) * u128::from(elapsed_nanos) / 1_000 > FOREIGN_HARMLESS.as_nanos();
+        is_much.then_some(millicores)
+    };
+    let (name, foreign) = workloads.iter().find_map(|one| Some((&one.summary.name, foreign(one)?)))?;
     let used = foreign as f64 / 1_000.0;
     let detail = format!("{name}: other processes used {used:.1} of {cores} cores during the measurement: stop them");
     Some(TrialFailure { cause: FailureCause::Disturbed, detail })
