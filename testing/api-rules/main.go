@@ -53,6 +53,9 @@ func Load(directory string) (Rules, error) {
 	}
 	var rules Rules
 	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue // lists the definitions for kubectl, and is none
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err

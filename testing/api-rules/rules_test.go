@@ -191,7 +191,7 @@ func TestDefectiveDefinitionsAreRefused(t *testing.T) {
 		{"a rule without bounds", "maxItems: 16\n", "minItems: 0\n", "exceeds budget"},
 		{"a default that does not fit", "default: Fresh", "default: Frozen", "Unsupported value"},
 		{"a schema that is not structural", "type: boolean", "title: truth", "Required value"},
-		{"a printer column without a path", "jsonPath: .status.verdict", "jsonPath: '{'", "simple json path"},
+		{"a printer column without a path", "jsonPath: .status.message", "jsonPath: '{'", "simple json path"},
 		{"an unknown field", "scope: Namespaced", "scope: Namespaced\n  reach: wide", "unknown field"},
 	}
 	for _, defect := range defects {
