@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
     ("bench-jobs", &["storebench-crds"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
+    ("wal", &[]),
     ("faulty-store", &[]),
 ];
 

@@ -1,0 +1,111 @@
+//! The operating system's files.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Directory, File};
+
+const LOCK: &str = "lock";
+/// Zeros are written in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A directory of the file system, held by this process alone.
+#[derive(Clone, Debug)]
+pub struct RealDirectory {
+    path: PathBuf,
+    /// Open, so that names can be synced.
+    handle: Arc<fs::File>,
+    /// Held for as long as any handle lives.
+    _lock: Arc<fs::File>,
+}
+
+impl RealDirectory {
+    /// Opens a directory, creating it where it does not exist, and locks it: a second process that tries is refused.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let is_new = !path.exists();
+        fs::create_dir_all(&path)?;
+        if let (true, Some(parent)) = (is_new, path.parent().filter(|parent| !parent.as_os_str().is_empty())) {
+            fs::File::open(parent)?.sync_all()?;
+        }
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first")
+            }
+            fs::TryLockError::Error(error) => error,
+        })?;
+        Ok(Self { handle: Arc::new(fs::File::open(&path)?), path, _lock: Arc::new(lock) })
+    }
+
+    fn zeroed(path: &Path, bytes: u64) -> io::Result<fs::File> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        // Written, not just allocated: the first write to an allocated block makes ext4 commit its journal.
+        let zeros = vec![0; PIECE_BYTES];
+        let mut offset = 0;
+        while offset < bytes {
+            let piece = (bytes - offset).min(PIECE_BYTES as u64);
+            file.write_all_at(&zeros[..piece as usize], offset)?;
+            offset += piece;
+        }
+        file.sync_all()?;
+        Ok(file)
+    }
+}
+
+impl Directory for RealDirectory {
+    type File = fs::File;
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is not text is none of ours.
+            if let Ok(name) = entry?.file_name().into_string()
+                && name != LOCK
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create_zeroed(&self, name: &str, bytes: u64) -> io::Result<fs::File> {
+        let path = self.path.join(name);
+        Self::zeroed(&path, bytes).inspect_err(|_| drop(fs::remove_file(&path)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<fs::File> {
+        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+impl File for fs::File {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.metadata()?.len() as usize];
+        self.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        fs::File::sync_data(self)
+    }
+}

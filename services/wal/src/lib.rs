@@ -1,0 +1,63 @@
+//! A write-ahead log: what [`Log::commit`] has returned `Ok` for is still there after a crash of the process, the system or
+//! the power, in order, unchanged; and what is not there was never acknowledged.
+//!
+//! One log serves several *groups*, each a sequence of entries with a term and an index, as Raft has them, and a hard state.
+//! An entry replaces every earlier one of its group whose index is not smaller, so that a follower's conflicting suffix is
+//! cut by appending. [`Log`] is the log without threads or clocks; [`Writer`] gives it a thread and shares syncs among all
+//! who wait. All access to files goes through [`files::Directory`].
+//!
+//! # On disk
+//!
+//! A directory of segments, `00000000000000000001.wal` and up, without gaps; integers are little-endian. A segment is a
+//! sequence of records, each at a multiple of 8, then zeros up to its preallocated end.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 4 | length | of the payload |
+//! | 4 | 4 | checksum | CRC-32C of: segment number (8), offset of the record (8), bytes 0 to 4, bytes 8 to 32, payload |
+//! | 8 | 1 | kind | 1 segment head, 2 entry, 3 hard state, 4 compaction |
+//! | 9 | 1 | zero | |
+//! | 10 | 2 | group | |
+//! | 12 | 4 | batch | offset at which the write that holds this record began |
+//! | 16 | 8 | term | |
+//! | 24 | 8 | index | compaction: entries up to this one are no longer needed |
+//! | 32 | length | payload | |
+//! | | 0 to 7 | zeros | up to a multiple of 8 |
+//!
+//! The first record is the segment head: index is the segment's number, term is the end of the segment before (0 in the first
+//! of a log), payload is `storebench-wal-1`. After it stand, for every group, its hard state and its compaction, repeated, so
+//! that older segments can go.
+//!
+//! # What a crash can leave, and what opening makes of it
+//!
+//! A *batch* is one write followed by one sync, and lies in one segment. The next batch is written only when the sync has
+//! returned. Hence a valid record tells, by its `batch`, that everything before that offset was once safe on disk.
+//!
+//! - **Killed between write and sync, or power lost**: any of the batch's sectors may be missing, in any order, and nothing of
+//!   it was acknowledged. The first record that is not valid is the end; what follows it is zeroed and synced before anything
+//!   else is written, so that it can never be taken for a record again.
+//! - **Power lost while that is zeroed**: the same, once more.
+//! - **Between the creation of a segment and its first sync**: the new segment has no valid head. It is removed, and the one
+//!   before goes on.
+//! - **Between the head of a new segment and the removal of an old one**: old segments are removed oldest first, after the
+//!   sync that made them dispensable; what is left is removed with the next compaction.
+//! - **Not a crash**: an invalid record in front of a valid one of a *later* batch, an invalid record in a segment that has a
+//!   successor, a segment that does not end where its successor says, a missing segment. Something that was safe has been
+//!   damaged: [`Log::open`] refuses, and says which file and byte.
+//!
+//! A failed write or sync poisons the log: the kernel may have dropped what it could not write, so that a second sync would
+//! lie. Only opening it again tells what is there.
+//!
+//! What cannot be told: whether the last batch of all was damaged after its sync, or torn before it. It is taken for torn.
+
+mod error;
+pub mod files;
+mod log;
+mod record;
+mod segment;
+mod writer;
+
+pub use error::{CommitError, OpenError};
+pub use log::{Log, Options};
+pub use record::{Kind, PAYLOAD_BYTES_MAX, Record};
+pub use writer::{Done, Rejected, Writer, WriterOptions};

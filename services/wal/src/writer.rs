@@ -1,0 +1,212 @@
+//! A log with a thread: whoever arrives while a batch is being synced goes into the next batch, so that one sync serves all
+//! of them. Nobody is waited for: alone, a record is written at once.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::error::CommitError;
+use crate::files::Directory;
+use crate::log::Log;
+use crate::record::{PAYLOAD_BYTES_MAX, Record, size};
+
+/// Limits of a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// What may wait, in bytes on disk. More is rejected.
+    pub queue_bytes_max: usize,
+    /// What is written and synced at once, in bytes on disk; a larger submission is a batch of its own.
+    pub batch_bytes_max: usize,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self { queue_bytes_max: 64 << 20, batch_bytes_max: 4 << 20 }
+    }
+}
+
+/// Called on the writer's thread when the records are safe, or will never be. In the order of submission.
+pub type Done = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+
+/// Why records were not taken. Their `Done` is not called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// Too much is waiting already.
+    #[error("the log has more to write than it may keep waiting; try again later")]
+    Busy,
+    /// A payload is larger than [`PAYLOAD_BYTES_MAX`].
+    #[error("a payload is larger than {PAYLOAD_BYTES_MAX} bytes; split it")]
+    TooLarge,
+    /// The writer has been stopped.
+    #[error("the log is closed")]
+    Stopped,
+}
+
+struct Submission {
+    records: Vec<Record>,
+    bytes: usize,
+    done: Done,
+}
+
+#[derive(Default)]
+struct Queue {
+    submissions: VecDeque<Submission>,
+    bytes: usize,
+    is_closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    options: WriterOptions,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The only one that writes to a log.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Gives a log its threads: one that writes, one that makes files ahead.
+    pub fn start<D: Directory>(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), options });
+        let spares = Spares::start(log.directory().clone())?;
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("wal".into()).spawn(move || write(log, spares, &of_thread))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Hands records over. They become safe together, after all that were submitted before.
+    pub fn submit(&self, records: Vec<Record>, done: Done) -> Result<(), Rejected> {
+        if records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
+            return Err(Rejected::TooLarge);
+        }
+        let bytes = records.iter().map(|record| size(record.payload.len())).sum();
+        let mut queue = self.shared.lock();
+        if queue.is_closed {
+            return Err(Rejected::Stopped);
+        }
+        // Something larger than the whole queue must get in at some time.
+        if !queue.submissions.is_empty() && queue.bytes + bytes > self.shared.options.queue_bytes_max {
+            return Err(Rejected::Busy);
+        }
+        queue.bytes += bytes;
+        queue.submissions.push_back(Submission { records, bytes, done });
+        drop(queue);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    /// Writes what was submitted, then ends.
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself; a panic in it has been reported already.
+            drop(thread.join());
+        }
+    }
+}
+
+fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) {
+    let mut records = Vec::new();
+    while let Some(batch) = next_batch(shared) {
+        spares.supply(&mut log);
+        let mut waiting = Vec::with_capacity(batch.len());
+        for submission in batch {
+            records.extend(submission.records);
+            waiting.push(submission.done);
+        }
+        let result = log.commit(&records);
+        records.clear();
+        for done in waiting {
+            done(result.clone());
+        }
+    }
+}
+
+/// Waits for work. `None` when there will be none any more.
+fn next_batch(shared: &Shared) -> Option<Vec<Submission>> {
+    let mut queue = shared.lock();
+    while queue.submissions.is_empty() {
+        if queue.is_closed {
+            return None;
+        }
+        queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+    let mut bytes = 0;
+    let mut count = 0;
+    for submission in &queue.submissions {
+        if count > 0 && bytes + submission.bytes > shared.options.batch_bytes_max {
+            break;
+        }
+        bytes += submission.bytes;
+        count += 1;
+    }
+    queue.bytes -= bytes;
+    Some(queue.submissions.drain(..count).collect())
+}
+
+/// Makes files of zeros while the writer writes: one at a time, since there is one name for them.
+struct Spares<D: Directory> {
+    want: Option<SyncSender<u64>>,
+    made: Receiver<Option<(D::File, u64)>>,
+    thread: Option<JoinHandle<()>>,
+    is_making: bool,
+    /// The segment in which one was asked for last. Where there was no room there is none a moment later.
+    asked_in: u64,
+}
+
+impl<D: Directory> Spares<D> {
+    fn start(directory: D) -> io::Result<Self> {
+        let (want, wanted) = sync_channel::<u64>(1);
+        let (make, made) = sync_channel(1);
+        let thread = thread::Builder::new().name("wal-spare".into()).spawn(move || {
+            for bytes in wanted {
+                // A failure is not reported: when the file is needed the writer tries again, and reports that.
+                let file = Log::create_spare(&directory, bytes).ok();
+                if make.send(file.map(|file| (file, bytes))).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { want: Some(want), made, thread: Some(thread), is_making: false, asked_in: 0 })
+    }
+
+    /// Hands over what was made, and has the next one made.
+    fn supply(&mut self, log: &mut Log<D>) {
+        if let Ok(made) = self.made.try_recv() {
+            self.is_making = false;
+            if let Some((file, bytes)) = made {
+                log.set_spare(file, bytes);
+            }
+        }
+        let segment = log.segment_number();
+        if self.is_making || log.has_spare() || segment == self.asked_in {
+            return;
+        }
+        self.asked_in = segment;
+        let asked = self.want.as_ref().map(|want| want.try_send(log.options().segment_bytes.into()));
+        self.is_making = matches!(asked, Some(Ok(())));
+    }
+}
+
+impl<D: Directory> Drop for Spares<D> {
+    fn drop(&mut self) {
+        self.want = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Syncs are counted, not timed: alone a record costs one, together they share.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a failure is a failure")]
+
+use std::io;
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use wal::files::{CountingDirectory, Directory, Fault, File, RealDirectory, SimulatedDirectory};
+use wal::{CommitError, Kind, Log, Options, PAYLOAD_BYTES_MAX, Record, Rejected, Writer, WriterOptions};
+
+fn entry(index: u64, payload: Bytes) -> Record {
+    Record { kind: Kind::Entry, group: 0, term: 1, index, payload }
+}
+
+fn start<D: Directory>(directory: D, options: WriterOptions) -> Writer {
+    Writer::start(Log::open(directory, Options::default(), |_| ()).unwrap(), options).unwrap()
+}
+
+fn submit(writer: &Writer, index: u64) -> Receiver<Result<(), CommitError>> {
+    let (done, safe) = channel();
+    writer
+        .submit(vec![entry(index, Bytes::from_static(&[7; 256]))], Box::new(move |result| done.send(result).unwrap()))
+        .unwrap();
+    safe
+}
+
+#[test]
+fn one_at_a_time_costs_exactly_one_sync_each() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = CountingDirectory::new(RealDirectory::open(scratch.path()).unwrap());
+    let writer = start(directory.clone(), WriterOptions::default());
+    submit(&writer, 1).recv().unwrap().unwrap();
+    let before = directory.counts();
+    for index in 2..202 {
+        submit(&writer, index).recv().unwrap().unwrap();
+    }
+    let counts = directory.counts();
+    assert_eq!(counts.data_syncs - before.data_syncs, 200);
+    assert_eq!(counts.writes - before.writes, 200);
+    assert_eq!(counts.name_syncs, before.name_syncs);
+}
+
+/// A thousand clients, each of which writes again as soon as its last write is safe.
+#[test]
+fn a_thousand_in_flight_share_syncs() {
+    const IN_FLIGHT: u64 = 1_000;
+    const WRITES: u64 = 20_000;
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = CountingDirectory::new(RealDirectory::open(scratch.path()).unwrap());
+    let writer = start(directory.clone(), WriterOptions::default());
+    let (done, safe) = sync_channel(2 * IN_FLIGHT as usize);
+    let send = |index| {
+        let done = done.clone();
+        let told = Box::new(move |result: Result<(), CommitError>| done.send(result).unwrap());
+        writer.submit(vec![entry(index, Bytes::from_static(&[7; 256]))], told).unwrap();
+    };
+    (1..=IN_FLIGHT).for_each(send);
+    for index in IN_FLIGHT + 1..=WRITES {
+        safe.recv().unwrap().unwrap();
+        send(index);
+    }
+    for _ in 0..IN_FLIGHT {
+        safe.recv().unwrap().unwrap();
+    }
+    let counts = directory.counts();
+    let per_thousand = counts.data_syncs * 1_000 / WRITES;
+    assert!(per_thousand <= 5, "{per_thousand} syncs for 1,000 writes: {counts:?}");
+    drop((writer, directory));
+    let mut last = 0;
+    Log::open(RealDirectory::open(scratch.path()).unwrap(), Options::default(), |record| last = record.index).unwrap();
+    assert_eq!(last, WRITES);
+}
+
+/// A directory whose syncs wait until they are let through.
+#[derive(Clone)]
+struct Gated {
+    inner: SimulatedDirectory,
+    gate: Arc<Mutex<Receiver<()>>>,
+}
+
+struct GatedFile {
+    inner: <SimulatedDirectory as Directory>::File,
+    gate: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Directory for Gated {
+    type File = GatedFile;
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.inner.names()
+    }
+    fn create_zeroed(&self, name: &str, bytes: u64) -> io::Result<GatedFile> {
+        Ok(GatedFile { inner: self.inner.create_zeroed(name, bytes)?, gate: Arc::clone(&self.gate) })
+    }
+    fn open(&self, name: &str) -> io::Result<GatedFile> {
+        Ok(GatedFile { inner: self.inner.open(name)?, gate: Arc::clone(&self.gate) })
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+}
+
+impl File for GatedFile {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        self.inner.read()
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(bytes, offset)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let _ = self.gate.lock().unwrap().recv();
+        self.inner.sync_data()
+    }
+}
+
+#[test]
+fn what_waits_is_bounded_and_refused_beyond() {
+    let (open, gate) = channel();
+    let directory = Gated { inner: SimulatedDirectory::default(), gate: Arc::new(Mutex::new(gate)) };
+    let options = WriterOptions { queue_bytes_max: 1_000, batch_bytes_max: 1_000 };
+    let writer = start(directory, options);
+    let first = submit(&writer, 1);
+    // The first is being synced, or will be; of 288 bytes each, at most three more may wait behind it.
+    let told = || -> wal::Done { Box::new(|_| ()) };
+    let mut taken = 0;
+    let refused = loop {
+        match writer.submit(vec![entry(2 + taken, Bytes::from_static(&[7; 256]))], told()) {
+            Ok(()) => taken += 1,
+            Err(rejected) => break rejected,
+        }
+        assert!(taken < 10, "nothing is refused");
+    };
+    assert_eq!(refused, Rejected::Busy);
+    assert!((2..=4).contains(&taken), "{taken}");
+    let large = entry(9, Bytes::from(vec![0; PAYLOAD_BYTES_MAX + 1]));
+    assert_eq!(writer.submit(vec![large], told()), Err(Rejected::TooLarge));
+    drop(open);
+    first.recv().unwrap().unwrap();
+}
+
+#[test]
+fn what_was_submitted_is_written_before_the_writer_ends() {
+    let directory = SimulatedDirectory::default();
+    let writer = start(directory.clone(), WriterOptions::default());
+    let waiting: Vec<_> = (1..=50).map(|index| submit(&writer, index)).collect();
+    drop(writer);
+    assert!(waiting.iter().all(|safe| safe.recv().unwrap().is_ok()));
+    let mut last = 0;
+    Log::open(directory, Options::default(), |record| last = record.index).unwrap();
+    assert_eq!(last, 50);
+}
+
+#[test]
+fn everybody_is_told_when_a_sync_fails_and_from_then_on() {
+    let directory = SimulatedDirectory::default();
+    let writer = start(directory.clone(), WriterOptions::default());
+    submit(&writer, 1).recv().unwrap().unwrap();
+    directory.fail(Fault::DataSync, 0);
+    for index in 2..5 {
+        let error = submit(&writer, index).recv().unwrap().unwrap_err();
+        assert!(error.to_string().contains("out of service since a sync failed"), "{error}");
+    }
+}
+
+#[test]
+fn two_processes_do_not_write_one_log() {
+    let scratch = tempfile::tempdir().unwrap();
+    let _first = RealDirectory::open(scratch.path()).unwrap();
+    let error = RealDirectory::open(scratch.path()).unwrap_err();
+    assert!(error.to_string().contains("another process uses this directory"), "{error}");
+}
+
+/// Segments follow one another while a thread makes files ahead: nothing is mixed up.
+#[test]
+fn files_made_ahead_become_segments() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = Options { segment_bytes: 64 << 10, first_segment_bytes: 8 << 10, sync: true };
+    let log = Log::open(RealDirectory::open(scratch.path()).unwrap(), options, |_| ()).unwrap();
+    let writer = Writer::start(log, WriterOptions { batch_bytes_max: 16 << 10, ..WriterOptions::default() }).unwrap();
+    let payload = |index: u64| Bytes::from(index.to_le_bytes().repeat(64));
+    let mut waiting = Vec::new();
+    for index in 1..=3_000 {
+        let (done, safe) = channel();
+        writer.submit(vec![entry(index, payload(index))], Box::new(move |result| done.send(result).unwrap())).unwrap();
+        waiting.push(safe);
+    }
+    assert!(waiting.iter().all(|safe| safe.recv().unwrap().is_ok()));
+    drop(writer);
+    let mut next = 1;
+    let log = Log::open(RealDirectory::open(scratch.path()).unwrap(), options, |record| {
+        assert_eq!((record.index, record.payload), (next, &payload(next)[..]));
+        next += 1;
+    })
+    .unwrap();
+    assert_eq!(next, 3_001);
+    assert!(log.bytes() > 1_500_000, "{}", log.bytes());
+}
