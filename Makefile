@@ -38,8 +38,11 @@ e2e: $(STOREBENCH) ## the operator on a real Kind cluster: the short path
 
 e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw at a run, every panel of the dashboards (long)
 	testing/cluster/e2e --keep
+	testing/cluster/interruptions
+	testing/cluster/admission
 	testing/cluster/faults
 	testing/cluster/dashboards
+	testing/cluster/quiet
 	kind/down --name storebench-e2e
 
 .PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE

@@ -85,6 +85,26 @@ fn a_run_that_becomes_complete_is_noticed() {
 }
 
 #[test]
+fn a_run_that_can_never_begin_is_not_waited_for() {
+    let stalled = |reason: &str| {
+        let mut run = running();
+        run["status"]["message"] = "spec.parallelism: must be 1".into();
+        run["status"]["conditions"][0]["reason"] = reason.into();
+        let mut stalled = run["status"]["conditions"][0].clone();
+        stalled["type"] = "Stalled".into();
+        stalled["status"] = "True".into();
+        run["status"]["conditions"].as_array_mut().unwrap().push(stalled);
+        run
+    };
+    let began = Instant::now();
+    wait(stalled("InvalidSpec"), Vec::new(), &["--timeout", "1m"])
+        .error(&["cannot begin (InvalidSpec: spec.parallelism: must be 1): delete it, and create a corrected one"]);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // The service may yet be created.
+    wait(stalled("ServiceMissing"), Vec::new(), &["--timeout", "700ms"]).error(&["was not complete after 700ms"]);
+}
+
+#[test]
 fn a_run_that_is_deleted_is_not_waited_for() {
     let deleted = Watch::Events(vec![event("DELETED", running())]);
     wait(running(), vec![deleted], &["--timeout", "30s"])

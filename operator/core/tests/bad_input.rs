@@ -136,7 +136,12 @@ const CASES: &str = "\
 120-bad-service-name | BenchmarkRun/demo spec.arms[1].serviceRef.name | write it like etcd;
 121-argument-with-line-break | StorageService/redis spec.args[0] | remove it
 122-number-as-key | StorageService/etcd metadata.3 | the fields here are annotations, finalizers, labels, name
-123-escape-in-name | document 1 metadata.name | use at most 63 of a-z";
+123-escape-in-name | document 1 metadata.name | use at most 63 of a-z
+124-idle-load-pods | BenchmarkRun/demo spec.parallelism | must not exceed load.connections
+125-load-pods-without-keys | BenchmarkRun/demo spec.parallelism | must not exceed load.total or keySpace
+126-load-pods-without-requests | BenchmarkRun/demo spec.parallelism | must not exceed load.total or keySpace
+127-transaction-above-share | BenchmarkRun/demo spec.parallelism | as many keys
+128-watch-of-many-load-pods | BenchmarkRun/demo spec.parallelism | parallelism must be 1 where etcd watches";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

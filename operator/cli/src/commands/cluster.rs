@@ -148,6 +148,17 @@ pub(crate) fn is_complete(run: &BenchmarkRun) -> bool {
     })
 }
 
+/// Why the run will never begin, whatever happens elsewhere: its spec, which cannot be changed, is not one that the operator
+/// can carry out. A service that is missing may yet be created, so it is not among the reasons.
+pub(crate) fn is_hopeless(run: &BenchmarkRun) -> bool {
+    run.status.iter().flat_map(|status| &status.conditions).any(|condition| {
+        condition.type_ == "Stalled"
+            && condition.status == "True"
+            && matches!(condition.reason.as_str(), "InvalidSpec" | "Unreadable")
+            && condition.observed_generation == run.metadata.generation
+    })
+}
+
 /// How far the run has come, in the operator's words, as in `Queued: 1 run goes first`.
 pub(crate) fn state(run: &BenchmarkRun) -> String {
     let Some(status) = &run.status else { return "nothing was said about it yet: is the operator running?".into() };

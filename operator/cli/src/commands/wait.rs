@@ -1,6 +1,7 @@
 //! `storebench wait RUN`: blocks until a BenchmarkRun in a cluster is complete; the exit code is its verdict.
 //!
-//! A run may take hours, and an API server restarts in the meantime: only what waiting cannot mend ends the waiting.
+//! A run may take hours, and an API server restarts in the meantime: only what waiting cannot mend ends the waiting, such as
+//! a spec that the operator cannot carry out.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -44,11 +45,14 @@ async fn until_complete(name: &str, place: &Place, known: &RefCell<String>) -> a
         if let Some(run) = run {
             known.replace(cluster::state(run));
         }
-        run.is_none_or(cluster::is_complete)
+        run.is_none_or(|run| cluster::is_complete(run) || cluster::is_hopeless(run))
     };
     loop {
         match await_condition(run.api(), name, is_over).await {
-            Ok(Some(run)) => return Ok(run),
+            Ok(Some(object)) if !cluster::is_complete(&object) => {
+                bail!("{run} cannot begin ({}): delete it, and create a corrected one", cluster::state(&object));
+            }
+            Ok(Some(object)) => return Ok(object),
             Ok(None) => bail!("{run} was deleted before it was complete: create it again and wait for that"),
             Err(ProbeFailed(error)) => {
                 let error = cause(error)?;

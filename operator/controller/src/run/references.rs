@@ -10,6 +10,9 @@ use super::observe::Identity;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 
+/// A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
+const INVALID_SERVICE: &str = "InvalidService";
+
 /// A run with its services.
 #[derive(Debug)]
 pub struct References {
@@ -48,7 +51,7 @@ pub async fn dereference(
             Ok(service) => service,
             Err(kube::Error::SerdeError(error)) => {
                 let message = format!("StorageService/{name} cannot be read by this version: {error}");
-                return Ok(Err(Problem { reason: "InvalidSpec", message }));
+                return Ok(Err(Problem { reason: INVALID_SERVICE, message }));
             }
             Err(error) => return Err(error).tried(|| format!("get StorageService {name}")),
         };
@@ -59,7 +62,9 @@ pub async fn dereference(
         };
         match validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service)) {
             Ok(service) => validated.push(service),
-            Err(problem) => return Ok(Err(invalid(&problem))),
+            Err(problem) => {
+                return Ok(Err(Problem { reason: INVALID_SERVICE, message: problem.to_string() }));
+            }
         }
         let identity = Identity {
             uid: service.uid().unwrap_or_default(),
@@ -70,12 +75,8 @@ pub async fn dereference(
     let is_shared = run.spec.isolation == Isolation::Shared;
     Ok(match validate::run(run, &validated) {
         Ok(run) => Ok(References { run, services, is_shared }),
-        Err(problem) => Err(invalid(&problem)),
+        Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })
-}
-
-fn invalid(problem: &validate::Problem) -> Problem {
-    Problem { reason: "InvalidSpec", message: problem.to_string() }
 }
 
 impl References {

@@ -106,6 +106,13 @@ impl Metrics {
         registry.register("runs", "BenchmarkRuns by state or verdict", self.runs.clone());
         registry.register("services", "StorageServices by state", self.services.clone());
         registry.register("leader", "1 where this replica acts", self.leader.clone());
+        // From the start, so that the first failure is an increase, which a rule sees.
+        for kind in ["BenchmarkRun", "StorageService"] {
+            drop(self.status_patches.get_or_create(&OfKind { kind }));
+            for outcome in ["ok", "conflict", "unreachable", "refused"] {
+                drop(self.reconciles.get_or_create(&Reconciled { kind, outcome }));
+            }
+        }
         self
     }
 

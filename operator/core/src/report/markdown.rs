@@ -202,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn how_far_apart_load_processes_began_is_told() {
+        let (_, mut report) = fixture::all().swap_remove(0);
+        report.record.spec.parallelism = 3;
+        let measured = report.record.trials.iter_mut().flat_map(|trial| &mut trial.workloads);
+        for (nanos, workload) in (1..).zip(measured) {
+            workload.start_skew_nanos = Some(nanos * 1_000);
+        }
+        let told = "the 3 load processes of a trial began to measure within";
+        assert!(markdown(&report).contains(told), "{}", markdown(&report));
+    }
+
+    #[test]
     fn markup_from_outside_is_shown_not_obeyed() {
         assert_eq!(escape("a|b *c* <img src=x> [d](e) `f`\n# g"), r"a\|b \*c\* &lt;img src=x&gt; \[d\](e) \`f\` \# g");
         assert_eq!(code("a``b"), "```a``b```");

@@ -1,7 +1,7 @@
 //! What each workload measured, and how the arms compare: the tables at the heart of a report.
 
 use storebench_crds::benchmark_run::Metric;
-use storebench_crds::status::{LatencySummary, Verdict, WorkloadResult};
+use storebench_crds::status::{LatencySummary, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::Workload;
 
 use super::Report;
@@ -176,6 +176,15 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
         notes.push(format!(
             "an arm answered only {} requests in all: percentiles that need more are left out",
             units::count(fewest)
+        ));
+    }
+    let valid = report.record.trials.iter().filter(|trial| trial.state == TrialState::Valid);
+    let measured = valid.flat_map(|trial| &trial.workloads).filter(|measured| measured.summary.name == workload.name);
+    if let Some(skew) = measured.filter_map(|measured| measured.start_skew_nanos).max() {
+        notes.push(format!(
+            "the {} load processes of a trial began to measure within {} of one another",
+            report.record.spec.parallelism,
+            units::duration_nanos(skew)
         ));
     }
     for result in results() {
