@@ -72,11 +72,12 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
     if is_true(&latest.conditions, "Complete") {
         context.queue.leave(&uid);
         context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &latest);
+        let due = outcome::expiry(run.spec.ttl.as_ref(), &latest);
         // spec.suspend may still be changed; who waits for the new generation to be observed must not wait for ever.
         if let Some(verdict) = latest.verdict {
             outcome::patch(run, latest, RunState::Complete(verdict), context).await?;
         }
-        return expire(run, context).await;
+        return expire(run, due, context).await;
     }
     hold(run, context).await?;
     let references = match dereference(run, &owner.namespace, context).await? {
@@ -156,7 +157,7 @@ async fn advance(
                 outcome::finish(run, owner, record, &head.services, context).await?;
                 context.queue.leave(&uid);
                 context.archive.forget(&uid);
-                return expire(run, context).await;
+                return Ok(Action::requeue(Duration::ZERO));
             }
             Step::Hold => {
                 let entries = outcome::entries(&record, &observed.existing);
@@ -230,8 +231,8 @@ async fn clean_up(run: &BenchmarkRun, owner: &Owner, context: &Context) -> Resul
 }
 
 /// Deletes a finished run when its time has come.
-async fn expire(run: &BenchmarkRun, context: &Context) -> Result<Action, Error> {
-    let Some(due) = outcome::expiry(run) else { return Ok(Action::await_change()) };
+async fn expire(run: &BenchmarkRun, due: Option<Timestamp>, context: &Context) -> Result<Action, Error> {
+    let Some(due) = due else { return Ok(Action::await_change()) };
     let now = Timestamp::now();
     if now < due {
         return Ok(Action::requeue(due.duration_since(now).unsigned_abs()));

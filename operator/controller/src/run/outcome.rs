@@ -18,6 +18,7 @@ use storebench_core::judgement::judge;
 use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
+use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
 use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
@@ -191,13 +192,12 @@ pub async fn abandon(
     finish(run, owner, record, &head.services, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);
-    Ok(Some(Action::await_change()))
+    Ok(Some(Action::requeue(Duration::ZERO)))
 }
 
 /// When a finished run is to be deleted; `None`: never.
-pub fn expiry(run: &BenchmarkRun) -> Option<Timestamp> {
-    let status = run.status.as_ref()?;
-    let ttl = run.spec.ttl.as_ref()?;
+pub fn expiry(ttl: Option<&TimeToLive>, status: &BenchmarkRunStatus) -> Option<Timestamp> {
+    let ttl = ttl?;
     let text = if status.verdict == Some(Verdict::Passed) { ttl.success.as_ref()? } else { ttl.failure.as_ref()? };
     let complete =
         status.conditions.iter().find(|condition| condition.type_ == "Complete" && condition.status == "True")?;
@@ -253,4 +253,28 @@ pub async fn patch_unreadable(run: &Guarded, message: &str, context: &Context) -
         .await
         .tried(|| format!("write the status of BenchmarkRun {name}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_expires_by_its_verdict_from_the_time_it_was_complete() {
+        let stamp =
+            Stamp { now: Time(Timestamp::from_second(1_000).unwrap()), generation: Some(1), previous: Vec::new() };
+        let complete = |verdict| BenchmarkRunStatus {
+            verdict: Some(verdict),
+            conditions: of_run(RunState::Complete(verdict), "", &stamp),
+            ..BenchmarkRunStatus::default()
+        };
+        let ttl: TimeToLive = serde_json::from_value(json!({ "success": "60s" })).unwrap();
+        let due = expiry(Some(&ttl), &complete(Verdict::Passed));
+        assert_eq!(due, Some(Timestamp::from_second(1_060).unwrap()));
+        assert_eq!(expiry(Some(&ttl), &complete(Verdict::Regressed)), None, "no time was given for that");
+        assert_eq!(expiry(None, &complete(Verdict::Passed)), None);
+        let running =
+            BenchmarkRunStatus { conditions: of_run(RunState::Running, "", &stamp), ..BenchmarkRunStatus::default() };
+        assert_eq!(expiry(Some(&ttl), &running), None);
+    }
 }
