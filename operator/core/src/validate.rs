@@ -192,7 +192,8 @@ fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {
     else {
         return Ok(());
     };
-    if is_ratio && let Some(reason) = unequal_durability(&arm.service, &baseline.service) {
+    let promises = |arm: &ValidatedArm| (arm.service.durability, arm.service.replicas);
+    if is_ratio && let Some(reason) = unequal_promises(promises(arm), promises(baseline)) {
         return Err(format!(
             "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost"
         ));
@@ -200,12 +201,13 @@ fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {
     Ok(())
 }
 
-/// Why two services may not be ranked against each other; `None` where they may.
-pub fn unequal_durability(arm: &ValidatedService, baseline: &ValidatedService) -> Option<String> {
-    if arm.durability != baseline.durability {
-        return Some(format!("durability {:?} against {:?}", arm.durability, baseline.durability));
+/// Why two stores that promise this durability with that many replicas may not be ranked against each other; `None` where
+/// they may.
+pub fn unequal_promises(store: (Durability, u32), baseline: (Durability, u32)) -> Option<String> {
+    if store.0 != baseline.0 {
+        return Some(format!("durability {:?} against {:?}", store.0, baseline.0));
     }
-    (arm.replicas != baseline.replicas).then(|| format!("{} replicas against {}", arm.replicas, baseline.replicas))
+    (store.1 != baseline.1).then(|| format!("{} replicas against {}", store.1, baseline.1))
 }
 
 /// Refuses what the operator cannot honour yet, rather than leaving it out silently.

@@ -7,13 +7,11 @@ use super::metric::{self, value};
 use super::{ThroughputInterval, Valid};
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
+use crate::validate::unequal_promises;
 
-/// Why two arms may not be ranked against each other; `None` where they may.
-pub fn unequal(arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
-    if arm.durability != baseline.durability {
-        return Some(format!("durability {:?} against {:?}", arm.durability, baseline.durability));
-    }
-    (arm.replicas != baseline.replicas).then(|| format!("{} replicas against {}", arm.replicas, baseline.replicas))
+/// Why an arm may not be ranked against the baseline; `None` where it may.
+fn unequal(arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
+    unequal_promises((arm.durability, arm.replicas), (baseline.durability, baseline.replicas))
 }
 
 /// Every available arm against the baseline, in every workload and metric that has enough trials.

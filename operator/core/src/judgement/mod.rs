@@ -19,7 +19,7 @@ use storebench_crds::status::{ArmResources, Comparison, GateResult, Verdict, Wor
 use crate::ledger::complete_indexes;
 use crate::record::{RunRecord, TrialRecord};
 
-pub use compare::{stop_half_widths, unequal};
+pub use compare::stop_half_widths;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
