@@ -280,7 +280,7 @@ impl Pod {
 }
 
 #[test]
-#[ignore = "needs root, to make a process namespace"]
+#[ignore = "makes a process namespace, which takes root: .ci/run runs it"]
 fn in_a_pod_the_store_is_waited_for_and_found_and_its_restart_is_counted() {
     let pod = Pod::new();
     let meter = Meter::run(&mut pod.enter("0", "store-meter"), "etcd", &format!("127.0.0.1:{}", pod.port), &[]);

@@ -300,7 +300,7 @@ fn kill(process: u32, signal: &str) {
 
 /// The loader under a CPU quota says so. Needs root and a CPU control group that may be created.
 #[test]
-#[ignore = "creates a control group, which takes root: .ci/run runs it with --include-ignored"]
+#[ignore = "creates a control group, which takes root: .ci/run runs it"]
 fn a_throttled_loader_is_named() {
     let world = World::new();
     let group = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"]
