@@ -40,9 +40,11 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 	testing/cluster/e2e --keep
 	testing/cluster/interruptions
 	testing/cluster/admission
+	testing/cluster/shapes
 	testing/cluster/faults
 	testing/cluster/dashboards
 	testing/cluster/quiet
+	testing/cluster/agreement
 	kind/down --name storebench-e2e
 
 .PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE

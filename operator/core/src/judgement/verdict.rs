@@ -67,10 +67,8 @@ fn invalid(valid: &Valid) -> Option<String> {
     voided.dedup();
     if voided.len() as u32 > record.spec.trials.retries {
         let last = failures(FailureCause::Disturbed).next_back().map(describe).unwrap_or_default();
-        return Some(format!(
-            "{} trials were disturbed, more than trials.retries allows; the last: {last}",
-            voided.len()
-        ));
+        let trials = if voided.len() == 1 { "1 trial was".into() } else { format!("{} trials were", voided.len()) };
+        return Some(format!("{trials} disturbed, more than trials.retries allows; the last: {last}"));
     }
     let valid_trials = record.trials.iter().any(|trial| trial.state == TrialState::Valid);
     (!valid_trials || valid.indexes.is_empty()).then(|| "no trial was completed by every arm".into())
