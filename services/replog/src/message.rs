@@ -295,3 +295,6 @@ fn decode_snapshot(reader: &mut Reader<'_>) -> Result<SnapshotMessage, Malformed
         _ => return Err(Malformed(WHAT)),
     })
 }
+
+#[cfg(test)]
+mod tests;

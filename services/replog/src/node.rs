@@ -9,6 +9,8 @@
 
 mod inputs;
 mod stamps;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -169,3 +169,6 @@ impl Recovery {
 pub(crate) fn payload(entry: &Entry) -> Bytes {
     entry::encode(entry.kind, entry.time_millis, &entry.data)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,9 +5,11 @@
 //! are not real. See `checks` for what must be true after every step, and `faults` for what happens.
 
 mod checks;
+mod clients;
 mod faults;
 mod host;
 mod kv;
+mod life;
 mod mirror;
 mod network;
 mod world;

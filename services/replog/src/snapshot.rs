@@ -1,6 +1,8 @@
 //! Snapshots: what they are, how they lie in files, how they travel.
 
 mod store;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use crate::codec::{Malformed, Reader, put, put_small};

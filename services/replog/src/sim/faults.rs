@@ -50,7 +50,7 @@ impl World {
             19 | 20 => self.ambush(),
             21 | 22 => {
                 self.say(0, || "who leads now has bad luck".into());
-                self.unlucky_until = self.now + self.random.below(6 * election);
+                self.unlucky_until = self.now + self.random.below(20 * election);
             }
             _ => {
                 // Somebody sets a clock.
@@ -82,11 +82,22 @@ impl World {
         if self.now >= self.unlucky_until || self.ending.is_some() {
             return;
         }
-        let delay = self.random.below(4 * self.network.delay_micros);
-        match self.random.below(4) {
+        let is_alone = self.process(id).is_some_and(|process| process.log.node().membership().voters.len() == 1);
+        // Who leads alone leads before its disk knows: then is the time.
+        let delay = self.random.below(if is_alone { 4_000 } else { 8 * self.network.delay_micros });
+        for _ in 0..self.random.below(3) {
+            let (at, key) = (self.random.below(delay.max(1)), self.random.next() >> 8);
+            self.after(at, Event::Write { host: id, key });
+        }
+        match if is_alone { 0 } else { self.random.below(8) } {
             0 => self.after(delay, Event::Crash { host: id, is_power_lost: true }),
             1 => self.after(delay, Event::Crash { host: id, is_power_lost: false }),
-            2 => {
+            2..5 => {
+                // Not even its first message gets out. Who had that luck before is back.
+                self.network.heal();
+                self.isolate(id);
+            }
+            5..7 => {
                 self.network.heal();
                 self.after(delay, Event::Isolate { host: id });
             }
@@ -114,7 +125,9 @@ impl World {
         self.after(then, Event::Isolate { host: leader });
         for host in others.into_iter().filter(|host| *host != rival) {
             self.after(then, Event::Crash { host, is_power_lost: false });
+            self.after(then + 500, Event::Restart { host });
         }
+        self.quiet_until = self.now + then + election;
     }
 
     fn pause(&mut self, id: u64) {
@@ -155,6 +168,9 @@ impl World {
         let one = if self.random.below(2) == 0 { leader } else { self.some_host() };
         let other = self.some_host();
         let kind = self.random.below(6);
+        if self.random.below(2) == 0 {
+            self.quiet_until = self.now + 2 * self.settings.election_micros();
+        }
         self.say(0, || format!("the network breaks: kind {kind}, node {one}, node {other}"));
         for id in (1..=count).filter(|id| *id != one) {
             match kind {
@@ -215,7 +231,9 @@ impl World {
                 }
                 Vec::new()
             }
-            (3 | 4, None, _) if self.hosts.len() < HOSTS_MAX => vec![Change::AddLearner(self.add_host(false))],
+            (0..5, None, None) | (3 | 4, None, _) if self.hosts.len() < HOSTS_MAX => {
+                vec![Change::AddLearner(self.add_host(false))]
+            }
             (3..6, Some(learner), _) => vec![Change::Promote(learner)],
             (6, Some(learner), Some(voter)) => vec![Change::Promote(learner), Change::Remove(voter)],
             (7, Some(learner), _) => vec![Change::Remove(learner)],

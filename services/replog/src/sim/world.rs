@@ -1,26 +1,20 @@
 //! The event loop of the simulation: what happens when, and to whom.
 
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
-use wal::files::Fault;
-use wal::{CommitError, Log, OpenError};
-
+use super::Options;
 use super::checks::{Checked, Checks, broken};
-use super::host::{Asked, Clock, Host, Process, WAL_OPTIONS};
-use super::kv::{self, Kv};
-use super::mirror::{self, Digest, Mirror};
+use super::host::{Asked, Clock, Host, Process};
+use super::kv;
 use super::network::Network;
-use super::{Options, Violation};
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
 use crate::consensus::Role;
 use crate::membership::Membership;
 use crate::message::Message;
-use crate::node::Batch;
 use crate::random::{Random, mix};
 use crate::reads::{ReadLevel, ReadPermit};
-use crate::recovery::{Recovered, Recovery};
-use crate::replica::{Effects, Fatal, ReplicatedLog};
+use crate::replica::Effects;
 use crate::settings::Settings;
 
 /// What happened, in numbers.
@@ -94,11 +88,11 @@ const RECOVERY_ELECTIONS_MAX: u64 = 20;
 /// What the end of a run waits for.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    since: u64,
+    pub(super) since: u64,
     /// An entry that was proposed after the faults.
-    probe: Option<u64>,
+    pub(super) probe: Option<u64>,
     /// Who has answered a strong read since.
-    answered: Vec<u64>,
+    pub(super) answered: Vec<u64>,
 }
 
 /// Everything.
@@ -110,17 +104,19 @@ pub(super) struct World {
     pub(super) hosts: Vec<Host>,
     pub(super) stats: Stats,
     pub(super) fingerprint: u64,
-    options: Options,
+    pub(super) options: Options,
     events: BinaryHeap<Scheduled>,
     next_number: u64,
-    checks: Checks,
+    pub(super) checks: Checks,
     pub(super) founders: Membership,
     /// Time between a client's requests.
-    client_micros: u64,
+    pub(super) client_micros: u64,
     /// How many of its requests are writes, of a hundred.
-    writes: u64,
+    pub(super) writes: u64,
     /// Who wins an election before that time has bad luck.
     pub(super) unlucky_until: u64,
+    /// Until then clients only read, unless two members lead: a rival whose log is behind wins nothing.
+    pub(super) quiet_until: u64,
     pub(super) ending: Option<Ending>,
 }
 
@@ -139,6 +135,7 @@ impl World {
             client_micros: 1_000 + random.below(8_000),
             writes: [40, 40, 10, 2][random.below(4) as usize],
             unlucky_until: 0,
+            quiet_until: 0,
             random,
             settings,
             network,
@@ -200,7 +197,7 @@ impl World {
         self.host(id).process.as_mut()
     }
 
-    fn clock(&self, id: u64) -> Now {
+    pub(super) fn clock(&self, id: u64) -> Now {
         self.hosts[id as usize - 1].clock.at(self.now)
     }
 
@@ -335,7 +332,7 @@ impl World {
 
     /// A machine that was stopped goes on. Of what came in the meantime it handles lease reads with the time that it read
     /// before it was stopped, as a server may that reads its clock once for many requests.
-    fn resume(&mut self, id: u64) -> Checked {
+    pub(super) fn resume(&mut self, id: u64) -> Checked {
         if self.host(id).paused_until > self.now {
             return Ok(());
         }
@@ -355,7 +352,7 @@ impl World {
     }
 
     /// Does what the member wants done, until it wants nothing more, and checks.
-    fn drain(&mut self, id: u64, now: Now) -> Checked {
+    pub(super) fn drain(&mut self, id: u64, now: Now) -> Checked {
         loop {
             let Some(process) = self.process(id) else { return Ok(()) };
             match process.log.take(now) {
@@ -450,76 +447,6 @@ impl World {
         Ok(())
     }
 
-    /// Hands a batch to the disk.
-    fn enqueue(&mut self, id: u64, batch: Batch) -> Checked {
-        let digests: Vec<Digest> = batch.records.iter().filter_map(mirror::digest).collect();
-        let Self { hosts, checks, .. } = self;
-        let host = &mut hosts[id as usize - 1];
-        for digest in &digests {
-            match host.mirror.take(*digest, |index| checks.chain_of(index)) {
-                Some(_) => {}
-                None => {
-                    return broken(
-                        "a log has no holes",
-                        format!("node {id} writes {digest:?} behind {}", host.mirror.last()),
-                    );
-                }
-            }
-        }
-        if let Some(process) = &mut host.process {
-            process.queue.push_back((batch, digests));
-        }
-        self.work_disk(id);
-        Ok(())
-    }
-
-    /// The disk takes everything that waits, as one write.
-    fn work_disk(&mut self, id: u64) {
-        let now = self.now;
-        let host = self.host(id);
-        let (epoch, is_slow) = (host.epoch, host.slow_until > now);
-        let Some(process) = &mut host.process else { return };
-        if process.writing.is_empty() && !process.queue.is_empty() {
-            process.writing = std::mem::take(&mut process.queue).into();
-            let micros = 50 + self.random.below(if is_slow { 60_000 } else { 2_000 });
-            self.after(micros, Event::Disk { host: id, epoch });
-        }
-    }
-
-    /// The disk is done with a write.
-    fn written(&mut self, id: u64) -> Checked {
-        let Self { hosts, checks, .. } = self;
-        let host = &mut hosts[id as usize - 1];
-        let epoch = host.epoch;
-        let Some(process) = &mut host.process else { return Ok(()) };
-        let records: Vec<wal::Record> =
-            process.writing.iter().flat_map(|(batch, _)| batch.records.iter().cloned()).collect();
-        match process.wal.commit(&records) {
-            Ok(()) => {
-                let written = std::mem::take(&mut process.writing);
-                for digest in written.iter().flat_map(|(_, digests)| digests) {
-                    // An entry counts as soon as it cannot be forgotten any more.
-                    if let Some(Some((index, term, chain))) = host.disk.take(*digest, |index| checks.chain_of(index)) {
-                        checks.entry(id, index, term, chain)?;
-                    }
-                }
-                if let Some((batch, _)) = written.last() {
-                    process.log.persisted(batch.token);
-                }
-                self.work_disk(id);
-            }
-            Err(CommitError::NoSegment(_)) => {
-                self.say(id, || "the disk is full".into());
-                self.after(20_000, Event::Disk { host: id, epoch });
-            }
-            Err(error) => {
-                self.say(id, || error.to_string());
-                self.stop(id);
-            }
-        }
-        Ok(())
-    }
-
     /// A read looks, and is answered if it may.
     fn look(&mut self, id: u64, permit: ReadPermit, now: Now) -> Checked {
         let Some(process) = self.process(id) else { return Ok(()) };
@@ -585,320 +512,6 @@ impl World {
         }
         Ok(())
     }
-
-    /// A member cannot go on. Files that failed on purpose are no broken promise.
-    fn fatal(&mut self, id: u64, fatal: Fatal) -> Checked {
-        self.say(id, || format!("stops: {fatal}"));
-        match fatal {
-            Fatal::Files(error) if error.kind() != std::io::ErrorKind::InvalidData => {
-                self.stop(id);
-                Ok(())
-            }
-            fatal => broken("a member can go on", format!("node {id}: {fatal}")),
-        }
-    }
-
-    /// A process that found its disk failing stops, and is started again.
-    fn stop(&mut self, id: u64) {
-        let is_power_lost = self.random.below(2) == 0;
-        self.crash(id, is_power_lost);
-        let delay = self.random.below(self.settings.election_micros());
-        self.after(delay, Event::Restart { host: id });
-    }
-
-    /// A process dies, or its whole machine.
-    pub(super) fn crash(&mut self, id: u64, is_power_lost: bool) {
-        let mut random = Random::new(self.random.next());
-        let time = self.now;
-        let host = self.host(id);
-        let safe_until = host.replaced_from();
-        let Some(mut process) = host.process.take() else { return };
-        if !process.writing.is_empty() && random.below(3) > 0 {
-            // The write was under way.
-            let fault = if is_power_lost { Fault::Power } else { Fault::DataSync };
-            host.wal.fail(fault, random.below(2));
-            let records: Vec<wal::Record> =
-                process.writing.iter().flat_map(|(batch, _)| batch.records.iter().cloned()).collect();
-            let _ = process.wal.commit(&records);
-        }
-        if is_power_lost {
-            host.wal.crash(|| random.next());
-            host.snapshots.crash(|| random.next());
-            if random.below(2) == 0 {
-                // The clock that counts since the start begins anew.
-                (host.clock.since, host.clock.boot_micros) = (time, random.below(1_000_000));
-            }
-        }
-        host.safe_until = safe_until;
-        host.epoch += 1;
-        host.inbox.clear();
-        host.paused_until = 0;
-        self.stats.crashes += 1;
-        self.say(id, || if is_power_lost { "LOSES POWER".into() } else { "IS KILLED".into() });
-    }
-
-    /// A process starts, from what its disk has.
-    fn start(&mut self, id: u64) -> Checked {
-        let seed = self.random.next();
-        let (settings, planted, founders, now) =
-            (self.settings.clone(), self.planted(), self.founders.clone(), self.clock(id));
-        let retry = self.settings.election_micros() / 4;
-        let Self { hosts, checks, .. } = self;
-        let host = &mut hosts[id as usize - 1];
-        if host.process.is_some() {
-            return Ok(());
-        }
-        let mut recovery = Recovery::new(settings.group);
-        let wal = match Log::open(host.wal.clone(), WAL_OPTIONS, |record| recovery.visit(record)) {
-            Ok(wal) => wal,
-            Err(OpenError::Files { what, .. }) => {
-                self.say(id, || format!("cannot start: {what}"));
-                self.after(retry, Event::Restart { host: id });
-                return Ok(());
-            }
-            Err(damaged) => return broken("a log can be opened after a crash", format!("node {id}: {damaged}")),
-        };
-        let recovered = match recovery.finish() {
-            Ok(recovered) => recovered,
-            Err(error) => return broken("a log can be opened after a crash", format!("node {id}: {error}")),
-        };
-        let mut process = match found(host, wal, recovered, &settings, founders) {
-            Ok(found) => found,
-            Err(_) => {
-                self.after(retry, Event::Restart { host: id });
-                return Ok(());
-            }
-        };
-        let (wal, recovered) = (process.0, std::mem::take(&mut process.1));
-        let mirror = Mirror::of(&recovered, |index| checks.chain_of(index));
-        host.check_disk(&mirror)?;
-        for (index, term, chain) in mirror.entries_from(0) {
-            checks.entry(id, index, term, chain)?;
-        }
-        (host.mirror, host.disk) = (mirror.clone(), mirror);
-        let log = ReplicatedLog::planted(
-            id,
-            settings,
-            Kv::default(),
-            recovered,
-            host.snapshots.clone(),
-            (seed, now),
-            planted,
-        );
-        let log = match log {
-            Ok(log) => log,
-            Err(fatal) => return self.fatal_start(id, fatal),
-        };
-        host.process = Some(Process {
-            membership: log.node().membership().clone(),
-            log,
-            wal,
-            proposals: VecDeque::new(),
-            reads: BTreeMap::new(),
-            queue: VecDeque::new(),
-            writing: Vec::new(),
-            led: None,
-            commit: 0,
-        });
-        let epoch = host.epoch;
-        self.say(id, || format!("starts with entries to {}", self.hosts[id as usize - 1].mirror.last()));
-        self.after(self.settings.tick_micros, Event::Tick { host: id, epoch });
-        self.drain(id, now)
-    }
-
-    fn fatal_start(&mut self, id: u64, fatal: Fatal) -> Checked {
-        match fatal {
-            Fatal::Files(error)
-                if error.kind() != std::io::ErrorKind::InvalidData && error.kind() != std::io::ErrorKind::NotFound =>
-            {
-                self.after(self.settings.election_micros() / 4, Event::Restart { host: id });
-                Ok(())
-            }
-            fatal => broken("a member can go on", format!("node {id} cannot start: {fatal}")),
-        }
-    }
-
-    /// A client asks somebody for something.
-    fn client(&mut self) {
-        if self.ending.is_none() {
-            let next = 1 + self.random.below(2 * self.client_micros);
-            self.after(next, Event::Client);
-        }
-        let up: Vec<u64> = self.hosts.iter().filter(|host| host.process.is_some()).map(|host| host.id).collect();
-        let mut leaders: Vec<u64> = up.iter().copied().filter(|id| self.leads(*id)).collect();
-        leaders.sort_by_key(|id| self.process(*id).map(|process| process.log.node().term()));
-        let some = |pool: &[u64], random: &mut Random| pool.get(random.below(pool.len() as u64) as usize).copied();
-        let pool = if self.random.below(4) > 0 && !leaders.is_empty() { &leaders } else { &up };
-        let Some(mut host) = some(pool, &mut self.random) else { return };
-        let mut is_write = self.random.below(100) < self.writes;
-        if let [oldest, .., newest] = leaders[..]
-            && self.random.below(2) == 0
-        {
-            // The worst that a client can do to two leaders: write to the one, and ask the other.
-            is_write = self.random.below(3) == 0;
-            host = if is_write { newest } else { oldest };
-        }
-        if is_write {
-            let key = self.random.next() >> 8;
-            return self.after(0, Event::Write { host, key });
-        }
-        let level = match self.random.below(6) {
-            0 | 1 => ReadLevel::Linearizable,
-            2 | 3 => ReadLevel::Lease,
-            4 => ReadLevel::Bounded { max_staleness_micros: self.random.below(300_000) },
-            _ => ReadLevel::Eventual,
-        };
-        self.ask(host, level);
-    }
-
-    fn ask(&mut self, host: u64, level: ReadLevel) {
-        let staleness = match level {
-            // A node's clock may be slow, and a microsecond of its is not one of ours.
-            ReadLevel::Bounded { max_staleness_micros } => {
-                let drift = u64::from(self.settings.clock_drift_ppm);
-                max_staleness_micros + max_staleness_micros * 2 * drift / 1_000_000 + 2
-            }
-            _ => 0,
-        };
-        let must_see = self.checks.must_see(self.now, staleness);
-        self.after(0, Event::Read { host, asked: Asked { level, must_see } });
-    }
-
-    pub(super) fn leads(&self, id: u64) -> bool {
-        self.hosts[id as usize - 1].process.as_ref().is_some_and(|process| process.log.node().role() == Role::Leader)
-    }
-
-    /// The leader of the highest term, if any.
-    pub(super) fn leader(&self) -> Option<u64> {
-        let processes = self.hosts.iter().filter_map(|host| Some((host.process.as_ref()?, host.id)));
-        let leading = processes.filter(|(process, _)| process.log.node().role() == Role::Leader);
-        leading.max_by_key(|(process, _)| process.log.node().term()).map(|(_, id)| id)
-    }
-
-    /// All faults end.
-    fn calm(&mut self) -> Checked {
-        self.say(0, || "ALL FAULTS END".into());
-        self.network.calm();
-        self.ending = Some(Ending { since: self.now, ..Ending::default() });
-        for id in 1..=self.hosts.len() as u64 {
-            self.host(id).slow_until = 0;
-            if self.host(id).process.is_none() {
-                self.after(0, Event::Restart { host: id });
-            } else if self.host(id).paused_until > self.now {
-                self.host(id).paused_until = self.now;
-                self.resume(id)?;
-            }
-        }
-        self.after(0, Event::Probe);
-        Ok(())
-    }
-
-    /// After the faults: a write, if none has succeeded yet, and strong reads everywhere.
-    fn probe(&mut self) {
-        self.after(self.settings.election_micros() / 4, Event::Probe);
-        let Some(leader) = self.leader() else { return };
-        let now = self.clock(leader);
-        let committed = self.checks.last_committed();
-        let key = self.random.next();
-        let Some(ending) = &mut self.ending else { return };
-        if ending.probe.is_none_or(|probe| probe > committed) {
-            let Some(process) = self.hosts[leader as usize - 1].process.as_mut() else { return };
-            if let Ok(proposed) = process.log.propose(vec![kv::command(key, key, 0)], now) {
-                process.proposals.push_back(proposed);
-                ending.probe = Some(proposed.last);
-            }
-        }
-        let waiting: Vec<u64> = self
-            .members(leader)
-            .into_iter()
-            .filter(|id| self.ending.as_ref().is_some_and(|ending| !ending.answered.contains(id)))
-            .collect();
-        for id in waiting {
-            self.ask(id, ReadLevel::Linearizable);
-        }
-    }
-
-    pub(super) fn members(&self, leader: u64) -> Vec<u64> {
-        let process = self.hosts[leader as usize - 1].process.as_ref();
-        process.map(|process| process.log.node().membership().all()).unwrap_or_default()
-    }
-
-    fn has_recovered(&self, ending: &Ending) -> bool {
-        let (Some(probe), Some(leader)) = (ending.probe, self.leader()) else { return false };
-        if probe > self.checks.last_committed() {
-            return false;
-        }
-        self.members(leader).iter().all(|id| {
-            let process = self.hosts[*id as usize - 1].process.as_ref();
-            process.is_some_and(|process| process.log.node().applied_index() >= probe) && ending.answered.contains(id)
-        })
-    }
-
-    fn not_alive(&self) -> Checked {
-        let states: Vec<String> = self
-            .hosts
-            .iter()
-            .map(|host| match &host.process {
-                None => format!("{}: down", host.id),
-                Some(process) => {
-                    let node = process.log.node();
-                    format!(
-                        "{}: {:?} term {} leader {:?} last {} commit {} applied {} unsafe {}",
-                        host.id,
-                        node.role(),
-                        node.term(),
-                        node.leader(),
-                        node.last_index(),
-                        node.commit_index(),
-                        node.applied_index(),
-                        node.unsafe_batches()
-                    )
-                }
-            })
-            .collect();
-        broken("everything works some time after the last fault", format!("{:?}; {}", self.ending, states.join("; ")))
-    }
-}
-
-impl Host {
-    /// What was safe is still there.
-    fn check_disk(&self, found: &Mirror) -> Result<(), Violation> {
-        let (old, index) = (&self.disk, self.safe_until.min(self.disk.last()));
-        if found.term < old.term || (found.term == old.term && old.vote != 0 && found.vote != old.vote) {
-            let detail =
-                format!("node {}: term {} vote {} became {} {}", self.id, old.term, old.vote, found.term, found.vote);
-            return broken("what was safe survives a crash", detail);
-        }
-        if index > found.base() && index > old.base() && found.chain(index) != old.chain(index) {
-            let detail = format!(
-                "node {} had entry {index} on disk and has entries {} to {}",
-                self.id,
-                found.base(),
-                found.last()
-            );
-            return broken("what was safe survives a crash", detail);
-        }
-        Ok(())
-    }
-}
-
-type Opened = (Log<wal::files::SimulatedDirectory>, Recovered);
-
-/// Lets a founder begin, if it has not begun yet.
-fn found(
-    host: &Host,
-    mut wal: Log<wal::files::SimulatedDirectory>,
-    recovered: Recovered,
-    settings: &Settings,
-    founders: Membership,
-) -> Result<Opened, ()> {
-    if !recovered.is_empty() || !host.is_founder {
-        return Ok((wal, recovered));
-    }
-    let founded = ReplicatedLog::found(settings, &Kv::default(), founders, host.snapshots.clone());
-    let (recovered, records) = founded.map_err(drop)?;
-    wal.commit(&records).map_err(drop)?;
-    Ok((wal, recovered))
 }
 
 /// What a seed's group runs with.
