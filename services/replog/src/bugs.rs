@@ -21,6 +21,10 @@ pub enum Bug {
     LeaseKeptAfterTransfer,
     /// A lease that was good when the clock was last read is not looked at again.
     LeaseNotRechecked,
+    /// A new leader takes a lease before it knows what is committed.
+    LeaseBeforeOwnEntry,
+    /// The lease is as long as the promise that it rests on, as if all clocks ran alike.
+    DriftIgnored,
     /// A ReadIndex round is known by a name that earlier rounds had, too.
     ReadContextReused,
     /// A follower acknowledges entries although some before them are missing.
@@ -38,7 +42,7 @@ pub enum Bug {
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -47,6 +51,8 @@ impl Bug {
         Self::LeaseFromWrongRound,
         Self::LeaseKeptAfterTransfer,
         Self::LeaseNotRechecked,
+        Self::LeaseBeforeOwnEntry,
+        Self::DriftIgnored,
         Self::ReadContextReused,
         Self::HoleAccepted,
         Self::HalfSnapshot,

@@ -310,6 +310,8 @@ impl Node {
             if entry.kind == EntryKind::Membership {
                 self.consensus.apply_change(&entry.data);
                 self.membership = self.consensus.membership();
+                let members = self.membership.all();
+                self.marks.retain(|id, _| members.contains(id));
                 self.memberships.push_back((entry.index, self.membership.clone()));
             }
             output.entries.push(entry);

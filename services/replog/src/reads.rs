@@ -68,6 +68,8 @@ struct Waiting {
 struct Round {
     context: Vec<u8>,
     started: u64,
+    /// How often it was started anew.
+    attempts: u32,
     reads: Vec<Waiting>,
 }
 
@@ -130,12 +132,16 @@ impl Reads {
         self.applying.push_back((permit, deadline));
     }
 
-    /// The name of a round to start now, if one is needed: nobody has answered the last one for `patience`, or there is none
-    /// and reads wait.
-    pub(crate) fn start(&mut self, now: u64, patience: u64) -> Option<Vec<u8>> {
+    /// The name of a round to start now, if one is needed: nobody has answered the last one for `patience` (twice that the
+    /// next time, lest a slow network never answer in time, and so on up to `patience_max`), or there is none and reads wait.
+    pub(crate) fn start(&mut self, now: u64, patience: u64, patience_max: u64) -> Option<Vec<u8>> {
+        let mut attempts = 0;
         match &mut self.round {
-            Some(round) if now < round.started + patience => return None,
-            Some(round) => self.waiting.append(&mut round.reads),
+            Some(round) if now < round.started + (patience << round.attempts.min(16)).min(patience_max) => return None,
+            Some(round) => {
+                attempts = round.attempts + 1;
+                self.waiting.append(&mut round.reads);
+            }
             None => {}
         }
         self.round = None;
@@ -146,7 +152,8 @@ impl Reads {
         let number = if self.reuses_names { 0 } else { self.next_round };
         let numbers = [self.incarnation.incarnation, self.incarnation.micros, number];
         let context: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
-        self.round = Some(Round { context: context.clone(), started: now, reads: std::mem::take(&mut self.waiting) });
+        self.round =
+            Some(Round { context: context.clone(), started: now, attempts, reads: std::mem::take(&mut self.waiting) });
         Some(context)
     }
 

@@ -262,8 +262,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             }
             self.node.applied(last);
         }
-        let due = self.node.snapshot_index() + self.node.settings().snapshot_entries;
-        if wants_snapshot || self.node.applied_index() >= due {
+        let since = self.node.applied_index().saturating_sub(self.node.snapshot_index());
+        let due = self.node.settings().snapshot_entries;
+        // Who is fetching the last one would have to begin again; but the log shall not grow for ever.
+        let due = if self.node.is_sending_snapshot() { due.saturating_mul(4) } else { due };
+        if wants_snapshot || since >= due {
             self.snapshot()?;
         }
         if let Some((from, meta)) = offer {

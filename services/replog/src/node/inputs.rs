@@ -10,6 +10,9 @@ use crate::membership::Change;
 use crate::message::{Body, Message};
 use crate::reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
 
+/// A learner that lacks no more entries than this has caught up.
+const CAUGHT_UP_ENTRIES: u64 = 100;
+
 /// Why something was not accepted. Nothing has happened, and nothing will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
@@ -78,6 +81,11 @@ impl Node {
                 self.consensus.snapshot_failed(id);
             }
         }
+    }
+
+    /// Whether a snapshot is on its way to somebody.
+    pub fn is_sending_snapshot(&self) -> bool {
+        !self.transfers.is_empty()
     }
 
     /// Another node fetches the snapshot that this one offered.
@@ -202,9 +210,10 @@ impl Node {
 
     /// Whether a member has what was committed a moment ago.
     fn has_caught_up(&self, id: u64) -> bool {
-        let lag_max = self.settings.snapshot_keep_entries.min(1000);
         let commit = self.consensus.commit();
-        self.consensus.progress().any(|(other, matched, _)| other == id && matched > 0 && matched + lag_max >= commit)
+        self.consensus
+            .progress()
+            .any(|(other, matched, _)| other == id && matched > 0 && matched + CAUGHT_UP_ENTRIES >= commit)
     }
 
     /// Hands leadership over. Proposals are refused until that has succeeded or an election timeout has passed.
@@ -268,7 +277,7 @@ impl Node {
             Role::Leader => self.consensus.is_committed_in_term(),
             _ => self.consensus.leader() != 0,
         };
-        if can_ask && let Some(context) = self.reads.start(now.boot_micros, patience) {
+        if can_ask && let Some(context) = self.reads.start(now.boot_micros, patience, self.settings.election_micros()) {
             self.consensus.read_index(context);
         }
     }

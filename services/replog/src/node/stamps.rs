@@ -59,12 +59,16 @@ impl Node {
 
     /// Whether this node leads, knows what is committed, and nobody else can lead now.
     pub(crate) fn has_lease(&self, now: Now) -> bool {
-        self.consensus.is_committed_in_term() && now.boot_micros < self.lease_until(now)
+        let knows = self.consensus.is_committed_in_term()
+            || (self.planted.has(Bug::LeaseBeforeOwnEntry) && self.role() == Role::Leader);
+        knows && now.boot_micros < self.lease_until(now)
     }
 
     fn lease_until(&self, now: Now) -> u64 {
         let (term, own) = (self.consensus.term(), self.consensus.id());
-        self.lease.until(term, own, now.boot_micros, &self.membership, self.settings.lease_micros())
+        let is_equal = self.planted.has(Bug::DriftIgnored);
+        let lease_micros = if is_equal { self.settings.election_micros() } else { self.settings.lease_micros() };
+        self.lease.until(term, own, now.boot_micros, &self.membership, lease_micros)
     }
 
     /// What this node knows about its age.

@@ -142,6 +142,36 @@ fn one_node_is_a_group_of_one() {
     assert_eq!(group.read(1, ReadLevel::Lease).unwrap().path, ReadPath::Lease);
 }
 
+/// The leader's entries travel while its own disk works; a follower answers only when its disk has.
+#[test]
+fn who_waits_for_whose_disk() {
+    let (mut group, leader, others) = Group::led(3);
+    let now = group.clock();
+    let before = group.nodes[&leader].commit_index();
+    group.node(leader).propose(vec![Bytes::from_static(b"x")], now).unwrap();
+    let output = group.node(leader).take(now);
+    assert!(output.batch.is_some());
+    let appends: Vec<Message> = output.messages.into_iter().filter(|message| message.entries().is_some()).collect();
+    assert_eq!(appends.len(), 2, "to both followers, before its own disk has it");
+    for append in appends {
+        let to = append.to();
+        group.node(to).receive(append, now);
+        let output = group.node(to).take(now);
+        assert!(output.messages.is_empty(), "{:?}", output.messages);
+        group.node(to).persisted(output.batch.unwrap().token);
+        let answers = group.node(to).take(now).messages;
+        assert!(answers.iter().any(|answer| answer.acknowledges().is_some()));
+        group.mail.extend(answers);
+    }
+    // Both followers are a quorum without the leader's disk.
+    for answer in std::mem::take(&mut group.mail) {
+        group.node(leader).receive(answer, now);
+    }
+    assert_eq!(group.nodes[&leader].commit_index(), before + 1);
+    assert_eq!(group.nodes[&leader].applied_index(), before, "its own disk does not have it yet");
+    assert_eq!(others.len(), 2);
+}
+
 #[test]
 fn all_reads_that_wait_share_a_round() {
     let (mut group, leader, others) = Group::led(3);

@@ -165,7 +165,9 @@ impl World {
         let clock = Clock {
             since: self.now,
             boot_micros: self.random.below(10_000_000_000),
-            rate_ppm: self.random.below(2 * drift as u64 + 1) as i64 - drift,
+            // As wrong as it may be, more often than not.
+            rate_ppm: [-drift, drift, self.random.below(2 * drift as u64 + 1) as i64 - drift]
+                [self.random.below(3) as usize],
             unix_offset_millis: 1_700_000_000_000 + self.random.below(2_000),
         };
         self.hosts.push(Host::new(id, clock, is_founder));
@@ -438,6 +440,14 @@ impl World {
             let fate = if first.is_none() { "  LOST" } else { "" };
             format!("-> {to}  {}{fate}", message.describe())
         });
+        // Now and then as a transport would.
+        let message = match self.random.below(16) {
+            0 => match Message::decode(&message.encode()) {
+                Ok(message) => message,
+                Err(error) => return broken("what was encoded is decoded", error.to_string()),
+            },
+            _ => message,
+        };
         if let Some(delay) = second {
             self.after(delay, Event::Deliver(message.clone()));
         }
@@ -522,7 +532,7 @@ fn settings(random: &mut Random) -> Settings {
         tick_micros: 10_000,
         heartbeat_ticks: 2 + random.below(2) as u32,
         election_ticks: 12 + random.below(10) as u32,
-        clock_drift_ppm: pick(random, &[500, 10_000, 50_000]) as u32,
+        clock_drift_ppm: pick(random, &[500, 10_000, 150_000]) as u32,
         lease_margin_micros: pick(random, &[0, 1_000]),
         command_bytes_max: 1024,
         append_bytes_max: pick(random, &[0, 0, 300, 65_536]),
