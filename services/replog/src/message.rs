@@ -1,5 +1,16 @@
 //! What nodes send each other, and how it is written down. The transport carries bytes between members that have authenticated
 //! each other; it may lose, repeat, delay and reorder messages, and must not change them.
+//!
+//! | bytes | field | |
+//! | --- | --- | --- |
+//! | 1 | version | 1 |
+//! | 8, 8 | from, to | |
+//! | 1 | what | 0 consensus, 1 snapshot |
+//!
+//! Consensus: the stamp, seven times 8 (see `Stamp`); kind and rejection, 1 each; term, term of the entry before, index, commit
+//! index, its term, requested snapshot, hint, priority, 8 each; context, behind its length (4); 0, or 1 and the description of a
+//! snapshot; the number of entries (4), and of each its term (8), its index (8) and, behind its length (4), its record's payload.
+//! Snapshot: kind, 1; which one, 20; then by kind chunk numbers, or a chunk with its number and checksum. All is little-endian.
 
 use bytes::Bytes;
 
