@@ -31,6 +31,8 @@ pub struct Options {
     pub bug: Option<Bug>,
     /// Print what happens.
     pub trace: bool,
+    /// Do not look at what disks hold: find only harm that was done.
+    pub harm_only: bool,
     /// Members at the beginning; 0 lets the seed decide.
     pub nodes: u64,
 }

@@ -13,6 +13,7 @@ replog-sim --seed N              one seed, with everything that happens
 replog-sim --seeds COUNT         so many seeds, from 0 or from --from N
   --bug NAME                     with this error planted (--bugs lists them)
   --bugs                         every error in turn: the first seed that shows it, of --seeds COUNT
+  --harm-only                    without looking at disks: errors are seen when they have done harm
   --nodes N                      with so many members at the beginning
   --jobs N                       on so many threads (2)
 ";
@@ -31,8 +32,12 @@ fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments { seeds: 1000, jobs: 2, ..Arguments::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--bugs" {
-            arguments.bugs = true;
+        match word.as_str() {
+            "--bugs" => arguments.bugs = true,
+            "--harm-only" => arguments.options.harm_only = true,
+            _ => {}
+        }
+        if matches!(word.as_str(), "--bugs" | "--harm-only") {
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;

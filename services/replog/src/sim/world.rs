@@ -410,14 +410,15 @@ impl World {
 
     fn send(&mut self, id: u64, message: Message) -> Checked {
         let disk = &self.hosts[id as usize - 1].disk;
-        if let Some((term, candidate)) = message.vote()
+        let looks = !self.options.harm_only;
+        if let Some((term, candidate)) = message.vote().filter(|_| looks)
             && !(disk.term > term || (disk.term == term && disk.vote == candidate))
         {
             let detail =
                 format!("node {id} votes for {candidate} in term {term}; its disk has {} in {}", disk.vote, disk.term);
             return broken("votes are durable before they are told", detail);
         }
-        if let Some((term, index)) = message.acknowledges()
+        if let Some((term, index)) = message.acknowledges().filter(|_| looks)
             && term >= disk.term
             && index > disk.last()
         {
@@ -504,7 +505,11 @@ impl World {
             self.stats.elections += 1;
         }
         if commit > process.commit {
-            let memberships = [&process.membership, node.membership()];
+            let nobody = Membership::default();
+            let memberships = match self.options.harm_only {
+                true => [&nobody, &nobody],
+                false => [&process.membership, node.membership()],
+            };
             checks.commits((id, term), commit, log, memberships, |other| {
                 hosts.get(other as usize - 1).map(|host| &host.disk)
             })?;
