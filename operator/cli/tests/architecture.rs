@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bench-jobs", &["storebench-crds"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("wal", &[]),
+    ("replog", &["wal"]),
     ("faulty-store", &[]),
 ];
 

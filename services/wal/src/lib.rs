@@ -36,6 +36,8 @@
 //! - **Killed between write and sync, or power lost**: any of the batch's sectors may be missing, in any order, and nothing of
 //!   it was acknowledged. The first record that is not valid is the end; what follows it is zeroed and synced before anything
 //!   else is written, so that it can never be taken for a record again.
+//! - **Killed between write and sync, or the sync failed, and the machine goes on**: the next process sees the batch in the page
+//!   cache, whole. What opening shows must stay, so the last batch is written again and synced before [`Log::open`] returns.
 //! - **Power lost while that is zeroed**: the same, once more.
 //! - **Between the creation of a segment and its first sync**: the new segment has no valid head. It is removed, and the one
 //!   before goes on.

@@ -166,6 +166,14 @@ impl<D: Directory> Log<D> {
         if end.dirty > end.offset {
             let zeros = vec![0; (end.dirty - end.offset) as usize];
             file.write_at(&zeros, end.offset.into()).map_err(failed(&format!("cut {name}")))?;
+        }
+        if is_last && self.options.sync {
+            // The last batch may be in the page cache only: its writer was killed before the sync, or the sync failed and left
+            // pages that count as clean. It was shown, so it must stay, and only what is written again is sure to be written.
+            let batch = bytes.get(end.batch as usize..end.offset as usize).unwrap_or_default();
+            file.write_at(batch, end.batch.into()).map_err(failed(&format!("write {name}")))?;
+        }
+        if is_last {
             file.sync_data().map_err(failed(&format!("sync {name}")))?;
         }
         self.segments.push_back(segment);

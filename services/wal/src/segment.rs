@@ -28,6 +28,8 @@ pub(crate) fn head(number: u64, previous_end: u32) -> Raw<'static> {
 /// How a segment's records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
+    /// Where the last batch begins: everything before it was once safe on disk.
+    pub(crate) batch: u32,
     /// Behind the last record.
     pub(crate) offset: u32,
     /// Where bytes other than zero end: behind `offset` if a batch was torn.
@@ -66,7 +68,7 @@ pub(crate) fn scan(number: u64, bytes: &[u8], mut visit: impl FnMut(&Raw<'_>)) -
         let what = format!("this record is not valid, but the one at byte {later}, written after it was safe, is");
         return Err(Damage { offset: offset as u32, what });
     }
-    Ok(End { offset: offset as u32, dirty: dirty as u32 })
+    Ok(End { batch, offset: offset as u32, dirty: dirty as u32 })
 }
 
 /// Where among the bytes that are not zero a valid record stands that was written when what they begin with was already safe.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a failure is a failure")]
 
 use bytes::Bytes;
-use wal::files::{Directory as _, SimulatedDirectory};
+use wal::files::{Directory as _, Fault, SimulatedDirectory};
 use wal::{Kind, Log, OpenError, Options, Record};
 
 /// Small, so that a few batches fill several segments.
@@ -184,4 +184,33 @@ fn a_segment_goes_when_nothing_in_it_is_needed_and_not_before() {
     .unwrap();
     assert!(hard_states >= 1, "the hard state went with its segment");
     assert_eq!(last, Some(39));
+}
+
+/// A process is killed between a write and its sync, or its sync fails: the next one sees the batch in the page cache. It may
+/// act on what it saw, and then the power goes.
+#[test]
+fn what_opening_shows_survives_a_loss_of_power() {
+    let directory = SimulatedDirectory::default();
+    let mut log = Log::open(directory.clone(), OPTIONS, |_| ()).unwrap();
+    log.commit(&[entry(1, b"safe")]).unwrap();
+    directory.fail(Fault::DataSync, 0);
+    log.commit(&[entry(2, b"not"), entry(3, b"safe")]).unwrap_err();
+    let seen = entries(&directory).unwrap();
+    assert_eq!(seen.len(), 3);
+    directory.crash(|| 0);
+    assert_eq!(entries(&directory).unwrap(), seen);
+}
+
+/// Nor may it become a hole in front of what is written next.
+#[test]
+fn what_opening_shows_is_safe_before_anything_is_written_behind_it() {
+    let directory = SimulatedDirectory::default();
+    let mut log = Log::open(directory.clone(), OPTIONS, |_| ()).unwrap();
+    log.commit(&[entry(1, b"safe")]).unwrap();
+    directory.fail(Fault::DataSync, 0);
+    log.commit(&[entry(2, b"not")]).unwrap_err();
+    let mut log = Log::open(directory.clone(), OPTIONS, |_| ()).unwrap();
+    log.commit(&[entry(3, b"safe")]).unwrap();
+    directory.crash(|| 0);
+    assert_eq!(entries(&directory).unwrap().len(), 3);
 }

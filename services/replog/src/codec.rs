@@ -1,0 +1,95 @@
+//! Integers as bytes and back: little-endian, byte strings behind their length. Decoding never reads beyond what is there and
+//! never allocates for more than what is there.
+
+use bytes::Bytes;
+
+/// What came cannot be what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these bytes are not {0}")]
+pub struct Malformed(pub(crate) &'static str);
+
+/// Appends an integer.
+pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Appends a smaller integer.
+pub(crate) fn put_small(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Appends bytes behind their length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_small(out, bytes.len() as u32);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends integers behind their number.
+pub(crate) fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
+    put_small(out, numbers.len() as u32);
+    numbers.iter().for_each(|number| put(out, *number));
+}
+
+/// Reads what the functions above wrote.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    /// `what` is named in the error.
+    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Self {
+        Self { rest: bytes, what }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed(self.what))?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed(self.what)),
+        }
+    }
+
+    pub(crate) fn small(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, Malformed> {
+        let length = self.small()? as usize;
+        let (head, rest) = self.rest.split_at_checked(length).ok_or(Malformed(self.what))?;
+        self.rest = rest;
+        Ok(Bytes::copy_from_slice(head))
+    }
+
+    pub(crate) fn all(&mut self) -> Result<Vec<u64>, Malformed> {
+        let count = self.small()? as usize;
+        if count > self.rest.len() / 8 {
+            return Err(Malformed(self.what));
+        }
+        (0..count).map(|_| self.number()).collect()
+    }
+
+    /// What is left.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed(self.what)) }
+    }
+}

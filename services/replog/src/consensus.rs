@@ -1,0 +1,436 @@
+//! The only module that talks to the consensus crate, `raft` 0.7. What leaves it are types of ours, so that another crate, or
+//! code of our own, can take its place.
+//!
+//! `raft` draws its election timeouts from the thread's randomness. That would make no seed replay: after every call the
+//! timeout is overwritten with one from a seed, which changes when what the node is does.
+
+mod storage;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use protobuf::Message as _;
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, Entry as RaftEntry, EntryType, Message,
+    MessageType,
+};
+use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
+
+use crate::bugs::{Bug, Planted};
+use crate::entry::{Entry, EntryKind};
+use crate::membership::{Change, Membership};
+use crate::random::Random;
+use crate::record::{Compaction, Hard};
+use crate::recovery::Recovered;
+use crate::settings::Settings;
+use crate::snapshot::SnapshotMeta;
+
+pub(crate) use raft::eraftpb::{Message as Wire, MessageType as WireKind};
+pub(crate) use storage::{snapshot as offer, snapshot_of_wire};
+
+/// What a node is at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It follows a leader, or waits for one.
+    #[default]
+    Follower,
+    /// It asks for votes.
+    Candidate,
+    /// It leads.
+    Leader,
+}
+
+/// Work that the consensus crate wants done.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// For [`Consensus::persisted`].
+    pub(crate) number: u64,
+    pub(crate) messages: Vec<Wire>,
+    /// The messages need not wait for anything to be written.
+    pub(crate) is_leader: bool,
+    pub(crate) snapshot: Option<SnapshotMeta>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) hard: Option<Hard>,
+    pub(crate) committed: Vec<Entry>,
+    /// Index and context of ReadIndex rounds that a quorum confirmed.
+    pub(crate) rounds: Vec<(u64, Vec<u8>)>,
+}
+
+/// The consensus crate's node.
+pub(crate) struct Consensus {
+    raw: RawNode<storage::MemoryLog>,
+    random: Random,
+    timeout_ticks: usize,
+    /// Term, role and leader when the timeout was drawn.
+    drawn_for: (u64, StateRole, u64),
+    election_ticks: usize,
+}
+
+impl Consensus {
+    pub(crate) fn new(id: u64, settings: &Settings, recovered: Recovered, seed: u64) -> Result<Self, String> {
+        let election_ticks = settings.election_ticks as usize;
+        let config = Config {
+            id,
+            // The shortest timeout is a tick more: a tick may come right after a leader was heard.
+            election_tick: election_ticks,
+            min_election_tick: election_ticks + 1,
+            max_election_tick: 2 * election_ticks + 1,
+            heartbeat_tick: settings.heartbeat_ticks as usize,
+            applied: recovered.compaction.snapshot.index,
+            max_size_per_msg: settings.append_bytes_max,
+            max_inflight_msgs: settings.append_messages_max,
+            check_quorum: true,
+            pre_vote: true,
+            read_only_option: ReadOnlyOption::Safe,
+            max_uncommitted_size: settings.uncommitted_bytes_max,
+            max_committed_size_per_ready: settings.apply_bytes_max,
+            ..Config::default()
+        };
+        let entries: VecDeque<RaftEntry> = recovered.entries.into_iter().map(to_raft).collect();
+        let log = storage::MemoryLog::new(recovered.hard, recovered.compaction, entries);
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = RawNode::new(&config, log, &logger).map_err(|error| error.to_string())?;
+        let mut random = Random::new(seed);
+        let timeout_ticks = election_ticks + 1 + random.below(election_ticks as u64) as usize;
+        let mut consensus = Self { raw, random, timeout_ticks, drawn_for: (0, StateRole::Follower, 0), election_ticks };
+        consensus.settle();
+        Ok(consensus)
+    }
+
+    /// Overwrites what the crate drew from the thread's randomness. Must follow every call that may change its state.
+    fn settle(&mut self) {
+        let raft = &mut self.raw.raft;
+        let now = (raft.term, raft.state, raft.leader_id);
+        if now != self.drawn_for {
+            self.drawn_for = now;
+            self.timeout_ticks = self.election_ticks + 1 + self.random.below(self.election_ticks as u64) as usize;
+        }
+        raft.set_randomized_election_timeout(self.timeout_ticks);
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.raw.tick();
+        self.settle();
+    }
+
+    /// Whether the next tick would make it ask for votes.
+    pub(crate) fn is_about_to_campaign(&self) -> bool {
+        let raft = &self.raw.raft;
+        raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.timeout_ticks
+    }
+
+    /// Asks for votes now.
+    pub(crate) fn campaign(&mut self) {
+        let _ = self.raw.campaign();
+        self.settle();
+    }
+
+    /// Takes a message. Errors say that it is of no use, which is common and harmless.
+    pub(crate) fn step(&mut self, message: Wire, bugs: Planted) {
+        let is_vote = is_vote_request(&message);
+        if is_vote && bugs.has(Bug::LeaseWithoutWithholding) {
+            self.raw.raft.set_check_quorum(false);
+        }
+        let kind = message.get_msg_type();
+        let (from, last_sent) = (message.from, message.index + message.entries.len() as u64);
+        let _ = self.raw.step(message);
+        if is_vote {
+            self.raw.raft.set_check_quorum(true);
+        }
+        if kind == MessageType::MsgAppend && bugs.has(Bug::HoleAccepted) {
+            self.accept_hole(from, last_sent);
+        }
+        if kind == MessageType::MsgAppendResponse && bugs.has(Bug::EarlierTermCounted) {
+            self.commit_by_counting();
+        }
+        self.settle();
+    }
+
+    /// [`Bug::HoleAccepted`]: says yes where the answer was that entries before these are missing.
+    fn accept_hole(&mut self, from: u64, last_sent: u64) {
+        let own_last = self.raw.raft.raft_log.last_index();
+        for answer in self.raw.raft.msgs.iter_mut().filter(|answer| answer.to == from && answer.reject) {
+            if answer.get_msg_type() == MessageType::MsgAppendResponse && answer.index > own_last {
+                answer.reject = false;
+                answer.index = last_sent;
+            }
+        }
+    }
+
+    /// [`Bug::EarlierTermCounted`].
+    fn commit_by_counting(&mut self) {
+        if self.raw.raft.state == StateRole::Leader {
+            let index = self.raw.raft.mut_prs().maximal_committed_index().0;
+            if index > self.raw.raft.raft_log.committed {
+                self.raw.raft.raft_log.commit_to(index);
+                self.raw.raft.bcast_append();
+            }
+        }
+    }
+
+    /// Appends commands; all or none. `None`: there is no room for them, or leadership is being handed over.
+    pub(crate) fn propose(&mut self, commands: Vec<Bytes>, time_millis: u64) -> Option<u64> {
+        let before = self.raw.raft.raft_log.last_index();
+        let entries: Vec<RaftEntry> = commands
+            .into_iter()
+            .map(|data| to_raft(Entry { index: 0, term: 0, kind: EntryKind::Command, time_millis, data }))
+            .collect();
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.id();
+        message.set_entries(entries.into());
+        let stepped = self.raw.raft.step(message);
+        self.settle();
+        stepped.is_ok().then_some(before + 1)
+    }
+
+    /// Appends a change of the membership. `None`: one is under way, or it cannot be made.
+    pub(crate) fn propose_changes(&mut self, changes: &[Change]) -> Option<u64> {
+        let raft = &self.raw.raft;
+        if raft.has_pending_conf() || self.membership().is_joint() {
+            return None;
+        }
+        let before = raft.raft_log.last_index();
+        let singles = changes.iter().map(|change| {
+            let (kind, id) = match change {
+                Change::AddLearner(id) => (ConfChangeType::AddLearnerNode, *id),
+                Change::Promote(id) => (ConfChangeType::AddNode, *id),
+                Change::Remove(id) => (ConfChangeType::RemoveNode, *id),
+            };
+            let mut single = ConfChangeSingle::default();
+            single.set_change_type(kind);
+            single.node_id = id;
+            single
+        });
+        let mut change = ConfChangeV2::default();
+        change.set_transition(ConfChangeTransition::Auto);
+        change.set_changes(singles.collect::<Vec<_>>().into());
+        let proposed = self.raw.propose_conf_change(Vec::new(), change);
+        self.settle();
+        proposed.is_ok().then_some(before + 1)
+    }
+
+    /// Makes a committed change of the membership take effect. One that cannot be made changes nothing, on every member alike.
+    pub(crate) fn apply_change(&mut self, data: &[u8]) {
+        let mut change = ConfChangeV2::default();
+        if change.merge_from_bytes(data).is_ok() {
+            let _ = self.raw.apply_conf_change(&change);
+            let raft = &mut self.raw.raft;
+            if raft.state == StateRole::Leader && !raft.promotable() {
+                // A leader outside of its group would fail an assertion of the crate when its disk answers.
+                let term = raft.term;
+                raft.become_follower(term, raft::INVALID_ID);
+            }
+            self.settle();
+        }
+    }
+
+    pub(crate) fn transfer(&mut self, to: u64) {
+        self.raw.transfer_leader(to);
+        self.settle();
+    }
+
+    /// Starts a ReadIndex round, here or by asking the leader.
+    pub(crate) fn read_index(&mut self, context: Vec<u8>) {
+        self.raw.read_index(context);
+        self.settle();
+    }
+
+    /// The next work, if any. Its entries and its snapshot are in the log in memory from now on.
+    pub(crate) fn work(&mut self) -> Option<Work> {
+        if !self.raw.has_ready() {
+            return None;
+        }
+        let mut ready = self.raw.ready();
+        let is_leader = self.raw.raft.state == StateRole::Leader;
+        let mut messages = ready.take_messages();
+        messages.append(&mut ready.take_persisted_messages());
+        let mut work = Work {
+            number: ready.number(),
+            messages,
+            is_leader,
+            hard: ready.hs().map(|hard| Hard { term: hard.term, vote: hard.vote, commit: hard.commit }),
+            committed: ready.take_committed_entries().into_iter().map(from_raft).collect(),
+            rounds: ready.take_read_states().into_iter().map(|state| (state.index, state.request_ctx)).collect(),
+            ..Work::default()
+        };
+        let log = self.raw.mut_store();
+        if !ready.snapshot().is_empty() {
+            // It was checked when it came: what cannot be decoded does not get here.
+            work.snapshot = storage::meta(ready.snapshot());
+            if let Some(meta) = &work.snapshot {
+                log.reset(meta.clone());
+            }
+        }
+        log.append(ready.entries());
+        work.entries = ready.take_entries().into_iter().map(from_raft).collect();
+        self.raw.advance_append_async(ready);
+        self.settle();
+        Some(work)
+    }
+
+    /// Everything up to this piece of work is safe on disk.
+    pub(crate) fn persisted(&mut self, number: u64, bugs: Planted) {
+        self.raw.on_persist_ready(number);
+        if bugs.has(Bug::EarlierTermCounted) {
+            self.commit_by_counting();
+        }
+        self.settle();
+    }
+
+    /// The state machine has everything up to this index.
+    pub(crate) fn applied(&mut self, index: u64) {
+        if index > self.raw.raft.raft_log.applied {
+            self.raw.advance_apply_to(index);
+            self.settle();
+        }
+    }
+
+    /// A snapshot was made; entries up to `keep_from` are let go of.
+    pub(crate) fn compact(&mut self, index: u64, snapshot: SnapshotMeta) -> Compaction {
+        self.raw.mut_store().compact(index, snapshot).clone()
+    }
+
+    /// Whether somebody needs a newer snapshot; asked once.
+    pub(crate) fn take_snapshot_wish(&self) -> bool {
+        self.raw.store().take_wish()
+    }
+
+    pub(crate) fn compaction(&self) -> &Compaction {
+        self.raw.store().compaction()
+    }
+
+    /// A snapshot that was offered to this node has not arrived; it will be offered again.
+    pub(crate) fn snapshot_failed(&mut self, to: u64) {
+        self.raw.report_snapshot(to, SnapshotStatus::Failure);
+        self.settle();
+    }
+
+    /// To whom a snapshot is on its way, and the index up to which others are known to have the log.
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (u64, u64, bool)> {
+        self.raw
+            .raft
+            .prs()
+            .iter()
+            .map(|(id, progress)| (*id, progress.matched, progress.state == ProgressState::Snapshot))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.raw.raft.id
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        match self.raw.raft.state {
+            StateRole::Follower => Role::Follower,
+            StateRole::PreCandidate | StateRole::Candidate => Role::Candidate,
+            StateRole::Leader => Role::Leader,
+        }
+    }
+
+    pub(crate) fn term(&self) -> u64 {
+        self.raw.raft.term
+    }
+
+    /// 0 if none is known.
+    pub(crate) fn leader(&self) -> u64 {
+        self.raw.raft.leader_id
+    }
+
+    pub(crate) fn commit(&self) -> u64 {
+        self.raw.raft.raft_log.committed
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
+    }
+
+    pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
+        self.raw.raft.raft_log.term(index).ok()
+    }
+
+    /// Whether an entry of the term that this node leads is committed: only then does it know what is.
+    pub(crate) fn is_committed_in_term(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader && self.raw.raft.commit_to_current_term()
+    }
+
+    pub(crate) fn is_sole_voter(&self) -> bool {
+        self.raw.raft.promotable() && self.raw.raft.prs().is_singleton()
+    }
+
+    pub(crate) fn is_transferring(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
+    }
+
+    pub(crate) fn membership(&self) -> Membership {
+        let state = self.raw.raft.prs().conf().to_conf_state();
+        let sorted = |ids: &[u64]| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            ids
+        };
+        Membership {
+            voters: sorted(state.get_voters()),
+            learners: sorted(state.get_learners()),
+            outgoing: sorted(state.get_voters_outgoing()),
+            learners_next: sorted(state.get_learners_next()),
+            leaves_by_itself: state.get_auto_leave(),
+        }
+    }
+}
+
+/// Whether it asks for a vote.
+pub(crate) fn is_vote_request(message: &Wire) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
+}
+
+/// Whether only a leader sends it.
+pub(crate) fn is_from_leader(message: &Wire) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot)
+}
+
+/// Whether it answers a leader.
+pub(crate) fn is_answer_to_leader(message: &Wire) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse)
+}
+
+/// Whether the leader itself made its sender ask for votes.
+pub(crate) fn is_transfer(message: &Wire) -> bool {
+    message.context == raft::CAMPAIGN_TRANSFER
+}
+
+fn to_raft(entry: Entry) -> RaftEntry {
+    let mut raft = RaftEntry { index: entry.index, term: entry.term, ..RaftEntry::default() };
+    match entry.kind {
+        EntryKind::Empty => {}
+        EntryKind::Command => raft.context = entry.time_millis.to_le_bytes().to_vec().into(),
+        EntryKind::Membership => raft.set_entry_type(EntryType::EntryConfChangeV2),
+    }
+    raft.data = entry.data;
+    raft
+}
+
+fn from_raft(raft: RaftEntry) -> Entry {
+    let time = raft.context.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+    let kind = match (raft.get_entry_type(), time) {
+        (EntryType::EntryNormal, None) => EntryKind::Empty,
+        (EntryType::EntryNormal, Some(_)) => EntryKind::Command,
+        _ => EntryKind::Membership,
+    };
+    Entry { index: raft.index, term: raft.term, kind, time_millis: time.unwrap_or_default(), data: raft.data }
+}
+
+/// For the wire: an entry as ours, and back.
+pub(crate) fn wire_entry(entry: &RaftEntry) -> Entry {
+    from_raft(entry.clone())
+}
+
+/// The same, back.
+pub(crate) fn entry_wire(entry: Entry) -> RaftEntry {
+    to_raft(entry)
+}
+
+/// A message of this kind, for the wire.
+pub(crate) fn wire_kind(number: u8) -> Option<WireKind> {
+    use protobuf::ProtobufEnum as _;
+    WireKind::from_i32(number.into())
+}

@@ -1,0 +1,67 @@
+//! Entries of the log, and how they stand in the write-ahead log.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 1 | kind | 0 empty, 1 command, 2 membership |
+//! | 1 | 8 | time | milliseconds since 1970, by the leader that proposed it; 0 unless a command |
+//! | 9 | | data | |
+//!
+//! Term and index are fields of the record itself.
+
+use bytes::Bytes;
+
+use crate::codec::{Malformed, Reader, put};
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// What a leader begins its term with.
+    Empty,
+    /// For the state machine.
+    Command,
+    /// A change of the membership.
+    Membership,
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place.
+    pub index: u64,
+    /// The term of the leader that proposed it.
+    pub term: u64,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Milliseconds since 1970 when it was proposed, by the leader's clock; never less than that of an entry before. The only
+    /// time that a state machine may know.
+    pub time_millis: u64,
+    /// The command.
+    pub data: Bytes,
+}
+
+/// The payload of its record.
+pub(crate) fn encode(kind: EntryKind, time_millis: u64, data: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(9 + data.len());
+    out.push(match kind {
+        EntryKind::Empty => 0,
+        EntryKind::Command => 1,
+        EntryKind::Membership => 2,
+    });
+    put(&mut out, time_millis);
+    out.extend_from_slice(data);
+    out.into()
+}
+
+/// What [`encode`] was given.
+pub(crate) fn decode(payload: &[u8]) -> Result<(EntryKind, u64, Bytes), Malformed> {
+    const WHAT: &str = "an entry";
+    let mut reader = Reader::new(payload, WHAT);
+    let kind = match reader.byte()? {
+        0 => EntryKind::Empty,
+        1 => EntryKind::Command,
+        2 => EntryKind::Membership,
+        _ => return Err(Malformed(WHAT)),
+    };
+    let time_millis = reader.number()?;
+    Ok((kind, time_millis, Bytes::copy_from_slice(reader.rest())))
+}

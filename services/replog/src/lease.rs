@@ -1,0 +1,176 @@
+//! Leases: the arithmetic of who may count on what, until when. Pure.
+//!
+//! A follower that hears a leader **promises** not to vote for anybody else for an election timeout of its own clock, and
+//! says when the leader sent what it heard. A leader whose messages of time *t* a quorum has acknowledged so is the only one
+//! that can commit anything until *t* plus the lease, which is shorter than the promise by what clocks may differ. The promise
+//! is not on disk: a node that comes back withholds its vote for an election timeout as if it had just heard a leader.
+//!
+//! Handing over leadership makes the other node ask for votes that nobody withholds, and that request may be late by any time.
+//! Hence a leader that has begun to hand over takes no lease in this term any more, whatever comes of it.
+
+use std::collections::BTreeMap;
+
+use crate::membership::Membership;
+
+/// What a voter has promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    until: u64,
+    /// The end of the time after a start in which not even a hand-over counts.
+    restart: u64,
+}
+
+impl Promise {
+    /// Of a node that starts now. A node that has never been in any term cannot have promised anything.
+    pub(crate) fn at_start(now: u64, is_new: bool, election_micros: u64) -> Self {
+        let until = if is_new { 0 } else { now + election_micros };
+        Self { until, restart: until }
+    }
+
+    /// Nothing was promised.
+    pub(crate) fn none() -> Self {
+        Self { until: 0, restart: 0 }
+    }
+
+    /// A leader was heard.
+    pub(crate) fn heard(&mut self, now: u64, election_micros: u64) {
+        self.until = self.until.max(now + election_micros);
+    }
+
+    /// Whether a vote must be withheld; also this node's own.
+    pub(crate) fn withholds(&self, now: u64, is_transfer: bool) -> bool {
+        now < if is_transfer { self.restart } else { self.until }
+    }
+}
+
+/// What a leader knows about who has heard it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lease {
+    /// The term that this is about.
+    term: u64,
+    /// When the newest message was sent that the other is known to have heard.
+    heard: BTreeMap<u64, u64>,
+    /// The term in which leadership was offered to another node.
+    given_up: u64,
+}
+
+impl Lease {
+    /// `from` has heard, in this term, what was sent at `sent`.
+    pub(crate) fn acknowledged(&mut self, term: u64, from: u64, sent: u64) {
+        if term != self.term {
+            self.term = term;
+            self.heard.clear();
+        }
+        let newest = self.heard.entry(from).or_default();
+        *newest = sent.max(*newest);
+    }
+
+    /// Leadership is offered to another node.
+    pub(crate) fn give_up(&mut self, term: u64) {
+        self.given_up = term;
+    }
+
+    /// When the lease of the leader of `term` ends: always computed from the membership as it is, so that who left it no
+    /// longer counts.
+    pub(crate) fn until(&self, term: u64, own: u64, now: u64, membership: &Membership, lease_micros: u64) -> u64 {
+        if self.given_up == term {
+            return 0;
+        }
+        let heard = |id: u64| match id {
+            id if id == own => now,
+            id if self.term == term => self.heard.get(&id).copied().unwrap_or_default(),
+            _ => 0,
+        };
+        let newest_of_majority = |voters: &[u64]| {
+            let mut sent: Vec<u64> = voters.iter().map(|id| heard(*id)).collect();
+            sent.sort_unstable_by(|a, b| b.cmp(a));
+            sent.get(voters.len() / 2).copied().unwrap_or_default()
+        };
+        let mut sent = newest_of_majority(&membership.voters);
+        if membership.is_joint() {
+            sent = sent.min(newest_of_majority(&membership.outgoing));
+        }
+        if sent == 0 { 0 } else { sent + lease_micros }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: u64 = 1_000;
+
+    fn until(lease: &Lease, now: u64, voters: &[u64]) -> u64 {
+        lease.until(7, 1, now, &Membership::of(voters.iter().copied()), LEASE)
+    }
+
+    /// Requirement (a) of the design: per follower, from the send time, the newest that a quorum has.
+    #[test]
+    fn the_lease_counts_from_the_newest_message_that_a_quorum_heard() {
+        let mut lease = Lease::default();
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 0, "nobody was heard of");
+        lease.acknowledged(7, 2, 4_000);
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 5_000);
+        lease.acknowledged(7, 3, 4_500);
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 5_500, "the leader and 3");
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3, 4, 5]), 5_000, "the leader, 3 and 2");
+        lease.acknowledged(7, 3, 100);
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 5_500, "an acknowledgement that was overtaken takes nothing back");
+    }
+
+    #[test]
+    fn acknowledgements_of_an_earlier_term_do_not_count() {
+        let mut lease = Lease::default();
+        lease.acknowledged(6, 2, 4_000);
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 0);
+        lease.acknowledged(7, 3, 4_100);
+        assert_eq!(until(&lease, 5_000, &[1, 2, 3]), 5_100);
+    }
+
+    #[test]
+    fn while_members_change_both_majorities_must_have_heard() {
+        let mut lease = Lease::default();
+        lease.acknowledged(7, 2, 4_000);
+        let mut membership = Membership::of([1, 2, 3]);
+        membership.outgoing = vec![1, 4, 5];
+        assert_eq!(lease.until(7, 1, 5_000, &membership, LEASE), 0);
+        lease.acknowledged(7, 4, 3_000);
+        assert_eq!(lease.until(7, 1, 5_000, &membership, LEASE), 4_000);
+    }
+
+    #[test]
+    fn a_leader_outside_of_the_membership_does_not_count_itself() {
+        let mut lease = Lease::default();
+        lease.acknowledged(7, 2, 4_000);
+        assert_eq!(until(&lease, 5_000, &[2, 3]), 0);
+    }
+
+    /// Requirement (f).
+    #[test]
+    fn who_offers_leadership_takes_no_lease_in_that_term() {
+        let mut lease = Lease::default();
+        lease.acknowledged(7, 2, 4_000);
+        lease.give_up(7);
+        assert_eq!(until(&lease, 4_100, &[1, 2, 3]), 0);
+        lease.acknowledged(7, 2, 4_200);
+        assert_eq!(until(&lease, 4_300, &[1, 2, 3]), 0);
+    }
+
+    #[test]
+    fn the_only_voter_always_has_a_lease() {
+        assert_eq!(until(&Lease::default(), 5_000, &[1]), 6_000);
+    }
+
+    /// Requirements (b) and (c).
+    #[test]
+    fn votes_are_withheld_after_a_leader_was_heard_and_after_a_start() {
+        let mut promise = Promise::at_start(10_000, false, 500);
+        assert!(promise.withholds(10_499, false) && promise.withholds(10_499, true));
+        assert!(!promise.withholds(10_500, false));
+        promise.heard(11_000, 500);
+        assert!(promise.withholds(11_499, false));
+        assert!(!promise.withholds(11_499, true), "the leader itself asked for it");
+        assert!(!promise.withholds(11_500, false));
+        assert!(!Promise::at_start(10_000, true, 500).withholds(10_001, false), "a new node has promised nothing");
+    }
+}

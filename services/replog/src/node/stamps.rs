@@ -1,0 +1,85 @@
+//! What travels beside the consensus' own messages, for leases and for reads of bounded age.
+
+use super::{Freshness, Heard, Node};
+use crate::bugs::Bug;
+use crate::clock::Now;
+use crate::consensus::{self, Role};
+use crate::message::{Body, Mark, Message, Stamp};
+
+impl Node {
+    /// Stamps what is about to be sent. `now` is not later than that.
+    pub(super) fn stamp(&self, messages: &mut [Message], now: Now) {
+        if messages.is_empty() {
+            return;
+        }
+        let lease_commit = if self.has_lease(now) { Some(self.consensus.commit()) } else { None };
+        for message in messages {
+            let Body::Consensus(wire, stamp) = &mut message.body else { continue };
+            if consensus::is_from_leader(wire) && wire.term == self.consensus.term() {
+                stamp.sent = now.boot_micros;
+                if let Some(commit) = lease_commit {
+                    stamp.echo = self.marks.get(&wire.to).copied().unwrap_or_default();
+                    stamp.commit = commit;
+                }
+            } else if consensus::is_answer_to_leader(wire) {
+                stamp.mark = Mark { incarnation: self.incarnation, micros: now.boot_micros };
+                if wire.term == self.heard.term && wire.to == self.heard.leader {
+                    stamp.heard = self.heard.sent;
+                }
+            }
+        }
+    }
+
+    /// The leader of this term was heard, and the vote is promised.
+    pub(super) fn hear(&mut self, leader: u64, term: u64, stamp: Stamp, now: Now) {
+        if (self.heard.leader, self.heard.term) != (leader, term) {
+            self.heard = Heard { leader, term, sent: 0 };
+        }
+        self.heard.sent = self.heard.sent.max(stamp.sent);
+        let echo = stamp.echo;
+        if echo.incarnation == self.incarnation && echo.micros <= now.boot_micros && echo.micros > self.freshness.as_of
+        {
+            let commit = stamp.commit.max(self.freshness.commit);
+            self.freshness = Freshness { as_of: echo.micros, commit };
+        }
+    }
+
+    /// A follower answered.
+    pub(super) fn note_answer(&mut self, from: u64, term: u64, stamp: Stamp, now: Now) {
+        if stamp.heard > 0 {
+            let sent = if self.planted.has(Bug::LeaseFromWrongRound) { now.boot_micros } else { stamp.heard };
+            self.lease.acknowledged(term, from, sent);
+        }
+        let mark = self.marks.entry(from).or_default();
+        // Of two incarnations nobody can say which is newer: the last one that came will do, the other's echo is ignored.
+        if mark.incarnation != stamp.mark.incarnation || mark.micros < stamp.mark.micros {
+            *mark = stamp.mark;
+        }
+    }
+
+    /// Whether this node leads, knows what is committed, and nobody else can lead now.
+    pub(crate) fn has_lease(&self, now: Now) -> bool {
+        let knows = self.consensus.is_committed_in_term()
+            || (self.planted.has(Bug::LeaseBeforeOwnEntry) && self.role() == Role::Leader);
+        knows && now.boot_micros < self.lease_until(now)
+    }
+
+    fn lease_until(&self, now: Now) -> u64 {
+        let (term, own) = (self.consensus.term(), self.consensus.id());
+        let is_equal = self.planted.has(Bug::DriftIgnored);
+        let lease_micros = if is_equal { self.settings.election_micros() } else { self.settings.lease_micros() };
+        self.lease.until(term, own, now.boot_micros, &self.membership, lease_micros)
+    }
+
+    /// What this node knows about its age.
+    pub(super) fn freshness(&self, now: Now) -> Freshness {
+        if self.role() == Role::Leader && self.consensus.is_committed_in_term() {
+            // As long as the lease lasted, nobody else acknowledged anything.
+            let as_of = self.lease_until(now).min(now.boot_micros);
+            if as_of > self.freshness.as_of {
+                return Freshness { as_of, commit: self.consensus.commit() };
+            }
+        }
+        self.freshness
+    }
+}

@@ -1,0 +1,339 @@
+//! Leases and reads, step by step: the requirements (a) to (h) that the design puts to them. `lease.rs` tests (a) and the
+//! arithmetic of (b), (c) and (f), `settings.rs` tests (d).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::consensus::WireKind;
+use crate::reads::{ReadLevel, ReadPath};
+
+/// Members whose disks are instant, and a network that does what the test says.
+struct Group {
+    nodes: BTreeMap<u64, Node>,
+    now: u64,
+    settings: Settings,
+    mail: Vec<Message>,
+    permits: BTreeMap<u64, Vec<ReadPermit>>,
+    /// Links that are cut.
+    cuts: Vec<(u64, u64)>,
+}
+
+impl Group {
+    fn of(count: u64) -> Self {
+        let settings = Settings { lease_margin_micros: 0, ..Settings::default() };
+        let mut group = Self {
+            nodes: BTreeMap::new(),
+            now: 1_000_000,
+            settings,
+            mail: Vec::new(),
+            permits: BTreeMap::new(),
+            cuts: Vec::new(),
+        };
+        for id in 1..=count {
+            let (recovered, _) = Recovered::found(&group.settings, Membership::of(1..=count), b"");
+            group.start(id, recovered);
+        }
+        group
+    }
+
+    fn start(&mut self, id: u64, recovered: Recovered) {
+        let seed = id + 100 * self.now;
+        let node = Node::new(id, self.settings.clone(), recovered, seed, self.clock()).unwrap();
+        self.nodes.insert(id, node);
+    }
+
+    fn clock(&self) -> Now {
+        Now { boot_micros: self.now, unix_millis: self.now / 1000 }
+    }
+
+    fn node(&mut self, id: u64) -> &mut Node {
+        self.nodes.get_mut(&id).unwrap()
+    }
+
+    /// Lets a node do what it wants.
+    fn work(&mut self, id: u64) {
+        let now = self.clock();
+        loop {
+            let node = self.nodes.get_mut(&id).unwrap();
+            let output = node.take(now);
+            if output.is_empty() {
+                break;
+            }
+            if let Some(last) = output.entries.last() {
+                node.applied(last.index);
+            }
+            if let Some(batch) = output.batch {
+                node.persisted(batch.token);
+            }
+            self.mail.extend(output.messages);
+            self.permits.entry(id).or_default().extend(output.reads);
+        }
+    }
+
+    /// Delivers everything that is under way, and what comes of it.
+    fn settle(&mut self) {
+        let ids: Vec<u64> = self.nodes.keys().copied().collect();
+        ids.iter().for_each(|id| self.work(*id));
+        while !self.mail.is_empty() {
+            for message in std::mem::take(&mut self.mail) {
+                let (to, now) = (message.to(), self.clock());
+                if !self.cuts.contains(&(message.from(), to)) && self.nodes.contains_key(&to) {
+                    self.node(to).receive(message, now);
+                    self.work(to);
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, micros: u64) {
+        let end = self.now + micros;
+        while self.now < end {
+            self.now = (self.now + self.settings.tick_micros).min(end);
+            let now = self.clock();
+            self.nodes.values_mut().for_each(|node| node.tick(now));
+            self.settle();
+        }
+    }
+
+    fn cut(&mut self, a: u64, b: u64) {
+        self.cuts.extend([(a, b), (b, a)]);
+    }
+
+    fn leader(&self) -> u64 {
+        let leading = self.nodes.values().filter(|node| node.role() == Role::Leader);
+        leading.max_by_key(|node| node.term()).map(Node::id).unwrap()
+    }
+
+    /// A group that has a leader with a lease; its other members.
+    fn led(count: u64) -> (Self, u64, Vec<u64>) {
+        let mut group = Self::of(count);
+        group.pass(4 * group.settings.election_micros());
+        let leader = group.leader();
+        let others = (1..=count).filter(|id| *id != leader).collect();
+        assert!(group.nodes[&leader].has_lease(group.clock()));
+        (group, leader, others)
+    }
+
+    fn read(&mut self, id: u64, level: ReadLevel) -> Option<ReadPermit> {
+        let now = self.clock();
+        let read = self.node(id).read(level, 0, now).unwrap();
+        self.work(id);
+        self.permits.get(&id)?.iter().find(|permit| permit.id == read).copied()
+    }
+}
+
+fn vote_request(from: u64, to: u64, term: u64, kind: WireKind) -> Message {
+    let mut wire = Wire { from, to, term, index: 1000, log_term: term, ..Wire::default() };
+    wire.set_msg_type(kind);
+    Message { from, to, body: Body::Consensus(Box::new(wire), Stamp::default()) }
+}
+
+#[test]
+fn one_node_is_a_group_of_one() {
+    let mut group = Group::of(1);
+    group.settle();
+    let now = group.clock();
+    let proposed = group.node(1).propose(vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")], now).unwrap();
+    group.settle();
+    assert_eq!(group.nodes[&1].applied_index(), proposed.last);
+    assert_eq!(group.read(1, ReadLevel::Linearizable).unwrap().index, proposed.last);
+    assert_eq!(group.read(1, ReadLevel::Lease).unwrap().path, ReadPath::Lease);
+}
+
+/// The leader's entries travel while its own disk works; a follower answers only when its disk has.
+#[test]
+fn who_waits_for_whose_disk() {
+    let (mut group, leader, others) = Group::led(3);
+    let now = group.clock();
+    let before = group.nodes[&leader].commit_index();
+    group.node(leader).propose(vec![Bytes::from_static(b"x")], now).unwrap();
+    let output = group.node(leader).take(now);
+    assert!(output.batch.is_some());
+    let appends: Vec<Message> = output.messages.into_iter().filter(|message| message.entries().is_some()).collect();
+    assert_eq!(appends.len(), 2, "to both followers, before its own disk has it");
+    for append in appends {
+        let to = append.to();
+        group.node(to).receive(append, now);
+        let output = group.node(to).take(now);
+        assert!(output.messages.is_empty(), "{:?}", output.messages);
+        group.node(to).persisted(output.batch.unwrap().token);
+        let answers = group.node(to).take(now).messages;
+        assert!(answers.iter().any(|answer| answer.acknowledges().is_some()));
+        group.mail.extend(answers);
+    }
+    // Both followers are a quorum without the leader's disk.
+    for answer in std::mem::take(&mut group.mail) {
+        group.node(leader).receive(answer, now);
+    }
+    assert_eq!(group.nodes[&leader].commit_index(), before + 1);
+    assert_eq!(group.nodes[&leader].applied_index(), before, "its own disk does not have it yet");
+    assert_eq!(others.len(), 2);
+}
+
+#[test]
+fn all_reads_that_wait_share_a_round() {
+    let (mut group, leader, others) = Group::led(3);
+    let now = group.clock();
+    for node in [leader, others[0]] {
+        for _ in 0..50 {
+            group.node(node).read(ReadLevel::Linearizable, 0, now).unwrap();
+        }
+        group.work(node);
+        let rounds = group.mail.iter().filter(|message| message.to() != node).count();
+        assert!(rounds <= 2, "{rounds} messages for 50 reads");
+        group.settle();
+        assert_eq!(group.permits[&node].len(), 50);
+    }
+}
+
+/// (b) A voter that hears a leader votes for nobody else, in either kind of vote.
+#[test]
+fn a_vote_is_withheld_while_a_leader_is_heard() {
+    let (mut group, leader, others) = Group::led(3);
+    let (voter, rival) = (others[0], others[1]);
+    group.cut(rival, leader);
+    for kind in [WireKind::MsgRequestPreVote, WireKind::MsgRequestVote] {
+        let now = group.clock();
+        let term = group.nodes[&voter].term();
+        group.node(voter).receive(vote_request(rival, voter, term + 1, kind), now);
+        group.work(voter);
+        assert!(group.mail.is_empty(), "{:?}", group.mail);
+        assert_eq!(group.nodes[&voter].term(), term);
+    }
+    // It gives its vote when the leader was not heard for an election timeout.
+    group.cut(voter, leader);
+    group.now += group.settings.election_micros();
+    let (now, term) = (group.clock(), group.nodes[&voter].term());
+    group.node(voter).receive(vote_request(rival, voter, term + 5, WireKind::MsgRequestVote), now);
+    group.work(voter);
+    assert_eq!(group.nodes[&voter].term(), term + 5);
+}
+
+/// (c) A voter that was started again has forgotten what it promised, and keeps it all the same.
+#[test]
+fn a_vote_is_withheld_after_a_start() {
+    let (mut group, _, others) = Group::led(3);
+    let (voter, rival) = (others[0], others[1]);
+    let (mut recovered, _) = Recovered::found(&group.settings, Membership::of(1..=3), b"");
+    recovered.hard = Hard { term: group.nodes[&voter].term(), vote: 0, commit: 1 };
+    let term = recovered.hard.term;
+    group.start(voter, recovered);
+    let now = group.clock();
+    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now);
+    assert_eq!(group.nodes[&voter].term(), term, "it withholds its vote");
+    group.now += group.settings.election_micros();
+    let now = group.clock();
+    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now);
+    assert_eq!(group.nodes[&voter].term(), term + 1);
+}
+
+/// (d), (e), (h): a permit that was good is not when the node was stopped for longer than the lease; the next read takes a
+/// round, and does not find one.
+#[test]
+fn a_lease_is_looked_at_again_after_the_read() {
+    let (mut group, leader, _) = Group::led(3);
+    let permit = group.read(leader, ReadLevel::Lease).unwrap();
+    assert_eq!(permit.path, ReadPath::Lease);
+    let now = group.clock();
+    assert!(group.nodes[&leader].confirm(&permit, now));
+    group.now += group.settings.lease_micros();
+    let now = group.clock();
+    assert!(!group.nodes[&leader].confirm(&permit, now));
+    assert_eq!(group.read(leader, ReadLevel::Lease), None, "it waits for a round");
+    group.settle();
+    assert_eq!(group.permits[&leader].last().unwrap().path, ReadPath::ReadIndex);
+}
+
+/// (f) Who offers leadership gives up its lease, and takes none when the offer comes to nothing.
+#[test]
+fn an_offer_of_leadership_ends_the_lease() {
+    let (mut group, leader, others) = Group::led(3);
+    let permit = group.read(leader, ReadLevel::Lease).unwrap();
+    others.iter().for_each(|id| group.cuts.push((leader, *id)));
+    group.node(leader).transfer_leader(others[0]).unwrap();
+    group.settle();
+    let now = group.clock();
+    assert!(!group.nodes[&leader].confirm(&permit, now));
+    group.cuts.clear();
+    group.pass(group.settings.election_micros() / 2);
+    assert_eq!(group.leader(), leader, "the offer was lost");
+    let now = group.clock();
+    assert!(!group.nodes[&leader].has_lease(now));
+}
+
+/// (g) A new leader does not know what is committed before it has committed something itself.
+#[test]
+fn a_new_leader_answers_no_strong_read_before_an_entry_of_its_own() {
+    let (mut group, leader, others) = Group::led(3);
+    group.node(leader).transfer_leader(others[0]).unwrap();
+    group.work(leader);
+    let mut new = None;
+    // Until just before the first entry of the new term is committed.
+    for _ in 0..100 {
+        let mail = std::mem::take(&mut group.mail);
+        for message in mail {
+            let (to, now) = (message.to(), group.clock());
+            group.node(to).receive(message, now);
+            group.work(to);
+            if to == others[0] && group.nodes[&to].role() == Role::Leader {
+                new = Some(to);
+                break;
+            }
+        }
+        if new.is_some() {
+            break;
+        }
+    }
+    let new = new.unwrap();
+    assert_eq!(group.read(new, ReadLevel::Lease), None);
+    assert_eq!(group.read(new, ReadLevel::Linearizable), None);
+    group.settle();
+    assert_eq!(group.permits[&new].len(), 2, "then it does");
+}
+
+/// (h) In doubt, never an old answer: a leader that is cut off answers nothing strong.
+#[test]
+fn a_leader_without_a_quorum_answers_no_strong_read() {
+    let (mut group, leader, others) = Group::led(3);
+    others.iter().for_each(|id| group.cut(leader, *id));
+    group.pass(group.settings.election_micros() + group.settings.tick_micros);
+    group.permits.clear();
+    let levels = [ReadLevel::Lease, ReadLevel::Linearizable, ReadLevel::Bounded { max_staleness_micros: 1000 }];
+    for level in levels {
+        assert_eq!(group.read(leader, level), None);
+    }
+    let now = group.clock();
+    let late = Now { boot_micros: now.boot_micros + 10 * group.settings.election_micros(), ..now };
+    group.node(leader).tick(late);
+    assert_eq!(group.node(leader).take(late).failed_reads.len(), 3, "they are told that it did not work");
+    assert_eq!(group.read(leader, ReadLevel::Eventual).map(|permit| permit.path), Some(ReadPath::Local));
+}
+
+#[test]
+fn a_follower_knows_how_old_it_is() {
+    let (mut group, leader, others) = Group::led(3);
+    let follower = others[0];
+    group.pass(group.settings.tick_micros * 20);
+    let bound = group.settings.tick_micros * u64::from(group.settings.heartbeat_ticks) * 3;
+    let permit = group.read(follower, ReadLevel::Bounded { max_staleness_micros: bound }).unwrap();
+    assert_eq!(permit.path, ReadPath::Age);
+    group.cut(leader, follower);
+    group.now += bound;
+    assert_eq!(group.read(follower, ReadLevel::Bounded { max_staleness_micros: bound }), None);
+}
+
+#[test]
+fn queues_are_bounded() {
+    let (mut group, leader, others) = Group::led(3);
+    let now = group.clock();
+    assert_eq!(group.node(others[0]).propose(vec![Bytes::new()], now), Err(Rejected::NotLeader(Some(leader))));
+    let large = group.settings.command_bytes_max + 1;
+    assert_eq!(group.node(leader).propose(vec![vec![0; large].into()], now), Err(Rejected::TooLarge(large)));
+    let megabyte = Bytes::from(vec![0; 1 << 20]);
+    let refused = (0..100).find_map(|_| group.node(leader).propose(vec![megabyte.clone()], now).err());
+    assert_eq!(refused, Some(Rejected::Busy));
+    let reads = (0..=group.settings.reads_max).find_map(|_| group.node(leader).read(ReadLevel::Eventual, 0, now).err());
+    assert_eq!(reads, Some(Rejected::Busy));
+}

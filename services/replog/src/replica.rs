@@ -1,0 +1,353 @@
+//! A member with its state machine and its snapshots: everything but threads, the network, and the write-ahead log.
+//!
+//! What [`crate::Node`] asks for is done here as far as it concerns the state machine and snapshot files; the rest is the
+//! caller's: send messages, commit batches, read clocks.
+
+use std::io;
+
+use bytes::Bytes;
+use wal::files::Directory;
+
+use crate::bugs::{Bug, Planted};
+use crate::clock::Now;
+use crate::entry::EntryKind;
+use crate::machine::{RestoreError, StateMachine};
+use crate::membership::{Change, Membership};
+use crate::message::{Body, Message};
+use crate::node::{Batch, Node, Output, Proposed, Rejected, StartError, Token};
+use crate::reads::{ReadId, ReadLevel, ReadPermit};
+use crate::recovery::Recovered;
+use crate::settings::Settings;
+use crate::snapshot::{Receiving, SnapshotMessage, SnapshotMeta, Store};
+
+use crate::snapshot::WINDOW_CHUNKS;
+
+/// Why a member cannot go on. It must be stopped; starting it again may help.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    /// It cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Snapshot files cannot be read or written.
+    #[error("snapshot files: {0}")]
+    Files(#[from] io::Error),
+    /// A snapshot is not one of this state machine.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+}
+
+/// An entry that was applied.
+#[derive(Debug)]
+pub struct Applied<R> {
+    /// Its place.
+    pub index: u64,
+    /// Its term: see [`Proposed`].
+    pub term: u64,
+    /// What the state machine said to a command.
+    pub reply: Option<R>,
+}
+
+/// What the caller has to do, or wants to know.
+#[derive(Debug)]
+pub struct Effects<R> {
+    /// To be sent.
+    pub messages: Vec<Message>,
+    /// To be committed to the write-ahead log; then call [`ReplicatedLog::persisted`].
+    pub batch: Option<Batch>,
+    /// What was applied.
+    pub applied: Vec<Applied<R>>,
+    /// A snapshot replaced the state: everything up to this index was applied elsewhere.
+    pub installed: Option<u64>,
+    /// Reads that may look at the state machine: see [`ReplicatedLog::answer`].
+    pub reads: Vec<ReadPermit>,
+    /// Reads that found no quorum in time.
+    pub failed_reads: Vec<ReadId>,
+}
+
+impl<R> Default for Effects<R> {
+    fn default() -> Self {
+        Self {
+            messages: Vec::new(),
+            batch: None,
+            applied: Vec::new(),
+            installed: None,
+            reads: Vec::new(),
+            failed_reads: Vec::new(),
+        }
+    }
+}
+
+impl<R> Effects<R> {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        let Self { messages, batch, applied, installed, reads, failed_reads } = self;
+        messages.is_empty()
+            && batch.is_none()
+            && applied.is_empty()
+            && installed.is_none()
+            && reads.is_empty()
+            && failed_reads.is_empty()
+    }
+}
+
+/// A replicated log in front of a state machine: one member of the group.
+pub struct ReplicatedLog<S: StateMachine, D: Directory> {
+    node: Node,
+    machine: S,
+    store: Store<D>,
+    receiving: Option<Receiving>,
+    /// Newest time of an entry that was applied.
+    time_millis: u64,
+    messages: Vec<Message>,
+    planted: Planted,
+}
+
+impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
+    /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
+    /// `seed` must differ at every start.
+    pub fn new(
+        id: u64,
+        settings: Settings,
+        machine: S,
+        recovered: Recovered,
+        snapshots: D,
+        seed: u64,
+        now: Now,
+    ) -> Result<Self, Fatal> {
+        Self::planted(id, settings, machine, recovered, snapshots, (seed, now), Planted::default())
+    }
+
+    pub(crate) fn planted(
+        id: u64,
+        settings: Settings,
+        mut machine: S,
+        recovered: Recovered,
+        snapshots: D,
+        (seed, now): (u64, Now),
+        planted: Planted,
+    ) -> Result<Self, Fatal> {
+        let mut store = Store::open(snapshots, planted);
+        let mut time_millis = 0;
+        if let Some(meta) = recovered.snapshot() {
+            machine.restore(&store.load(meta)?)?;
+            time_millis = meta.time_millis;
+        }
+        let node = Node::planted(id, settings, recovered, seed, now, planted)?;
+        Ok(Self { node, machine, store, receiving: None, time_millis, messages: Vec::new(), planted })
+    }
+
+    /// Writes the snapshot that a founding member begins with: see [`Recovered::found`], whose records come after.
+    pub fn found(
+        settings: &Settings,
+        machine: &S,
+        membership: Membership,
+        snapshots: D,
+    ) -> io::Result<(Recovered, Vec<wal::Record>)> {
+        let bytes = machine.snapshot();
+        let (recovered, records) = Recovered::found(settings, membership, &bytes);
+        if let Some(meta) = recovered.snapshot() {
+            Store::open(snapshots, Planted::default()).write(meta, &bytes)?;
+        }
+        Ok((recovered, records))
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        self.node.tick(now);
+        self.ask_for_chunks(now);
+    }
+
+    /// A message came. `now` must have been read after it was taken from its queue.
+    pub fn receive(&mut self, message: Message, now: Now) -> Result<(), Fatal> {
+        match message.body {
+            Body::Consensus(..) => self.node.receive(message, now),
+            Body::Snapshot(SnapshotMessage::Fetch { id, chunks }) => {
+                let meta = self.node.snapshot_meta().clone();
+                if meta.id() != id {
+                    self.send(message.from, SnapshotMessage::Gone { id });
+                    self.node.snapshot_is_gone(message.from);
+                } else {
+                    self.node.snapshot_is_fetched(message.from, now);
+                    for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
+                        if let Some((checksum, data)) = self.store.chunk(&meta, chunk) {
+                            self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
+                        }
+                    }
+                }
+            }
+            Body::Snapshot(SnapshotMessage::Chunk { id, chunk, checksum, data }) => {
+                let expected = self.receiving.as_mut().filter(|receiving| receiving.meta.id() == id);
+                if let Some(receiving) = expected
+                    && self.store.keep(&id, chunk, checksum, &data)?
+                {
+                    receiving.outstanding = receiving.outstanding.saturating_sub(1);
+                    self.advance_receiving(now)?;
+                }
+            }
+            Body::Snapshot(SnapshotMessage::Gone { id }) => {
+                self.receiving.take_if(|receiving| receiving.meta.id() == id && receiving.from == message.from);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends commands to the log, all or none. They have succeeded when [`Effects::applied`] says so of this term and index.
+    pub fn propose(&mut self, commands: Vec<Bytes>, now: Now) -> Result<Proposed, Rejected> {
+        self.node.propose(commands, now)
+    }
+
+    /// Asks to read: see [`Node::read`].
+    pub fn read(&mut self, level: ReadLevel, at_least: u64, now: Now) -> Result<ReadId, Rejected> {
+        self.node.read(level, at_least, now)
+    }
+
+    /// Looks at the state machine for a read, and says whether what was seen may be told; `clock` is asked after the look.
+    /// `None`: read again with level `Linearizable`.
+    pub fn answer<T>(&self, permit: &ReadPermit, look: impl FnOnce(&S) -> T, clock: impl FnOnce() -> Now) -> Option<T> {
+        let seen = look(&self.machine);
+        self.node.confirm(permit, clock()).then_some(seen)
+    }
+
+    /// Changes the membership: see [`Node::change_membership`].
+    pub fn change_membership(&mut self, changes: &[Change]) -> Result<Proposed, Rejected> {
+        self.node.change_membership(changes)
+    }
+
+    /// Hands leadership over: see [`Node::transfer_leader`].
+    pub fn transfer_leader(&mut self, to: u64) -> Result<(), Rejected> {
+        self.node.transfer_leader(to)
+    }
+
+    /// This batch and all before it are safe on disk.
+    pub fn persisted(&mut self, token: Token) {
+        self.node.persisted(token);
+    }
+
+    /// Does what is to be done here, and hands out the rest. Call it after inputs.
+    pub fn take(&mut self, now: Now) -> Result<Effects<S::Reply>, Fatal> {
+        let mut effects = Effects::default();
+        loop {
+            let output = self.node.take(now);
+            if output.is_empty() {
+                break;
+            }
+            let has_batch = output.batch.is_some();
+            self.absorb(output, now, &mut effects)?;
+            // One batch at a time: what comes next waits for the next call.
+            if has_batch {
+                break;
+            }
+        }
+        effects.messages.append(&mut self.messages);
+        Ok(effects)
+    }
+
+    fn absorb(&mut self, output: Output, now: Now, effects: &mut Effects<S::Reply>) -> Result<(), Fatal> {
+        let Output { messages, batch, install, entries, reads, failed_reads, offer, wants_snapshot, settled_snapshot } =
+            output;
+        effects.messages.extend(messages);
+        effects.batch = batch;
+        effects.reads.extend(reads);
+        effects.failed_reads.extend(failed_reads);
+        if let Some(meta) = install {
+            self.machine.restore(&self.store.load(&meta)?)?;
+            self.time_millis = meta.time_millis;
+            effects.installed = Some(meta.index);
+        }
+        if let Some(last) = entries.last().map(|entry| entry.index) {
+            for entry in &entries {
+                self.time_millis = self.time_millis.max(entry.time_millis);
+                let reply = (entry.kind == EntryKind::Command).then(|| self.machine.apply(entry));
+                effects.applied.push(Applied { index: entry.index, term: entry.term, reply });
+            }
+            self.node.applied(last);
+        }
+        let since = self.node.applied_index().saturating_sub(self.node.snapshot_index());
+        let due = self.node.settings().snapshot_entries;
+        // Who is fetching the last one would have to begin again; but the log shall not grow for ever.
+        let due = if self.node.is_sending_snapshot() { due.saturating_mul(4) } else { due };
+        if wants_snapshot || since >= due {
+            self.snapshot()?;
+        }
+        if let Some((from, meta)) = offer {
+            self.begin_receiving(from, meta, now)?;
+        }
+        if let Some(meta) = settled_snapshot {
+            self.store.prune(&meta.id())?;
+        }
+        Ok(())
+    }
+
+    /// Makes a snapshot of what was applied, if that is more than the last one has.
+    pub fn snapshot(&mut self) -> Result<(), Fatal> {
+        let Some(meta) = self.node.describe_snapshot() else { return Ok(()) };
+        let bytes = self.machine.snapshot();
+        let (checksum, size) = (crc32c::crc32c(&bytes), bytes.len() as u64);
+        let meta = SnapshotMeta { time_millis: self.time_millis, bytes: size, checksum, ..meta };
+        self.store.write(&meta, &bytes)?;
+        self.node.snapshot_made(meta);
+        Ok(())
+    }
+
+    fn begin_receiving(&mut self, from: u64, meta: SnapshotMeta, now: Now) -> Result<(), Fatal> {
+        if self.store.has(&meta.id())? {
+            self.node.snapshot_received(&meta);
+            return Ok(());
+        }
+        if let Some(receiving) = self.receiving.as_mut().filter(|receiving| receiving.meta == meta) {
+            receiving.from = from;
+            return Ok(());
+        }
+        self.store.begin(&meta)?;
+        self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0 });
+        self.advance_receiving(now)
+    }
+
+    /// Asks for more, or is done.
+    fn advance_receiving(&mut self, now: Now) -> Result<(), Fatal> {
+        let Some(receiving) = &self.receiving else { return Ok(()) };
+        let id = receiving.meta.id();
+        if !self.store.missing(&id, 1).is_empty() {
+            self.ask_for_chunks(now);
+        } else if let Some(receiving) = self.receiving.take()
+            && self.store.finish(&id)?
+        {
+            self.node.snapshot_received(&receiving.meta);
+        }
+        Ok(())
+    }
+
+    fn ask_for_chunks(&mut self, now: Now) {
+        let patience = self.node.settings().election_micros() / 4;
+        let leader = self.node.leader();
+        let Some(receiving) = &mut self.receiving else { return };
+        if Some(receiving.from) == leader && receiving.should_ask(now.boot_micros, patience) {
+            let id = receiving.meta.id();
+            let window = if self.planted.has(Bug::HalfSnapshot) { usize::MAX } else { WINDOW_CHUNKS };
+            let chunks = self.store.missing(&id, window.min(64));
+            receiving.outstanding = chunks.len();
+            receiving.asked_at = now.boot_micros;
+            let to = receiving.from;
+            self.send(to, SnapshotMessage::Fetch { id, chunks });
+        }
+    }
+
+    fn send(&mut self, to: u64, message: SnapshotMessage) {
+        self.messages.push(Message { from: self.node.id(), to, body: Body::Snapshot(message) });
+    }
+
+    /// The member's consensus, to be looked at.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The state machine, to be looked at: what [`ReadLevel::Eventual`] sees.
+    pub fn machine(&self) -> &S {
+        &self.machine
+    }
+
+    #[cfg(any(test, feature = "simulator"))]
+    pub(crate) fn machine_mut(&mut self) -> &mut S {
+        &mut self.machine
+    }
+}

@@ -1,0 +1,552 @@
+//! The event loop of the simulation: what happens when, and to whom.
+
+use std::collections::BinaryHeap;
+
+use super::Options;
+use super::checks::{Checked, Checks, broken};
+use super::host::{Asked, Clock, Host, Process};
+use super::kv;
+use super::network::Network;
+use crate::bugs::{Bug, Planted};
+use crate::clock::Now;
+use crate::consensus::Role;
+use crate::membership::Membership;
+use crate::message::Message;
+use crate::random::{Random, mix};
+use crate::reads::{ReadLevel, ReadPermit};
+use crate::replica::Effects;
+use crate::settings::Settings;
+
+/// What happened, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Stats {
+    pub events: u64,
+    pub elections: u64,
+    pub committed: u64,
+    pub acknowledged: u64,
+    pub reads: u64,
+    pub lease_reads: u64,
+    pub crashes: u64,
+    pub disk_faults: u64,
+    pub partitions: u64,
+    pub pauses: u64,
+    pub snapshots_installed: u64,
+    pub membership_changes: u64,
+    pub transfers: u64,
+    /// From the end of all faults until everything worked.
+    pub recovery_micros: u64,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub(super) enum Event {
+    Tick { host: u64, epoch: u64 },
+    Deliver(Message),
+    Disk { host: u64, epoch: u64 },
+    Look { host: u64, epoch: u64, permit: ReadPermit },
+    Write { host: u64, key: u64 },
+    Read { host: u64, asked: Asked },
+    Client,
+    Trouble,
+    Administer,
+    Restart { host: u64 },
+    Crash { host: u64, is_power_lost: bool },
+    Isolate { host: u64 },
+    Resume { host: u64 },
+    Calm,
+    Probe,
+}
+
+struct Scheduled {
+    time: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.time, self.number) == (other.time, other.number)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    /// The earliest is the greatest, as the heap wants it.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.time, other.number).cmp(&(self.time, self.number))
+    }
+}
+
+/// Liveness: when all faults have ended, everything works after so many of the shortest election timeouts.
+const RECOVERY_ELECTIONS_MAX: u64 = 20;
+
+/// What the end of a run waits for.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    pub(super) since: u64,
+    /// An entry that was proposed after the faults.
+    pub(super) probe: Option<u64>,
+    /// Who has answered a strong read since.
+    pub(super) answered: Vec<u64>,
+}
+
+/// Everything.
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) random: Random,
+    pub(super) settings: Settings,
+    pub(super) network: Network,
+    pub(super) hosts: Vec<Host>,
+    pub(super) stats: Stats,
+    pub(super) fingerprint: u64,
+    pub(super) options: Options,
+    events: BinaryHeap<Scheduled>,
+    next_number: u64,
+    pub(super) checks: Checks,
+    pub(super) founders: Membership,
+    /// Time between a client's requests.
+    pub(super) client_micros: u64,
+    /// How many of its requests are writes, of a hundred.
+    pub(super) writes: u64,
+    /// Who wins an election before that time has bad luck.
+    pub(super) unlucky_until: u64,
+    /// Until then clients only read, unless two members lead: a rival whose log is behind wins nothing.
+    pub(super) quiet_until: u64,
+    pub(super) ending: Option<Ending>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, options: Options) -> Self {
+        let mut random = Random::new(mix(seed ^ 0x5eed));
+        let settings = settings(&mut random);
+        let network = Network::new(&mut random, settings.election_micros());
+        let nodes = match options.nodes {
+            0 => [3, 3, 3, 5, 5, 1][random.below(6) as usize],
+            nodes => nodes,
+        };
+        let mut world = Self {
+            now: 1_000_000,
+            founders: Membership::of(1..=nodes),
+            client_micros: 1_000 + random.below(8_000),
+            writes: [40, 40, 10, 2][random.below(4) as usize],
+            unlucky_until: 0,
+            quiet_until: 0,
+            random,
+            settings,
+            network,
+            hosts: Vec::new(),
+            stats: Stats::default(),
+            fingerprint: seed,
+            options,
+            events: BinaryHeap::new(),
+            next_number: 0,
+            checks: Checks::new(),
+            ending: None,
+        };
+        for _ in 0..nodes {
+            world.add_host(true);
+        }
+        let length = world.settings.election_micros() * (8 + world.random.below(16));
+        for (event, after) in [(Event::Client, 0), (Event::Trouble, 0), (Event::Administer, 0), (Event::Calm, length)] {
+            world.after(after, event);
+        }
+        world
+    }
+
+    /// Adds a machine, and lets it start.
+    pub(super) fn add_host(&mut self, is_founder: bool) -> u64 {
+        let id = self.hosts.len() as u64 + 1;
+        let drift = i64::from(self.settings.clock_drift_ppm);
+        let clock = Clock {
+            since: self.now,
+            boot_micros: self.random.below(10_000_000_000),
+            // As wrong as it may be, more often than not.
+            rate_ppm: [-drift, drift, self.random.below(2 * drift as u64 + 1) as i64 - drift]
+                [self.random.below(3) as usize],
+            unix_offset_millis: 1_700_000_000_000 + self.random.below(2_000),
+        };
+        self.hosts.push(Host::new(id, clock, is_founder));
+        self.after(0, Event::Restart { host: id });
+        id
+    }
+
+    pub(super) fn after(&mut self, micros: u64, event: Event) {
+        self.next_number += 1;
+        self.events.push(Scheduled { time: self.now + micros, number: self.next_number, event });
+    }
+
+    pub(super) fn say(&self, host: u64, text: impl FnOnce() -> String) {
+        if self.options.trace {
+            let who = if host == 0 { "      ".into() } else { format!("node {host}") };
+            println!("{:>10.3} ms  {who}  {}", (self.now - 1_000_000) as f64 / 1000.0, text());
+        }
+    }
+
+    pub(super) fn planted(&self) -> Planted {
+        Planted::new(self.options.bug)
+    }
+
+    pub(super) fn host(&mut self, id: u64) -> &mut Host {
+        &mut self.hosts[id as usize - 1]
+    }
+
+    pub(super) fn process(&mut self, id: u64) -> Option<&mut Process> {
+        self.host(id).process.as_mut()
+    }
+
+    pub(super) fn clock(&self, id: u64) -> Now {
+        self.hosts[id as usize - 1].clock.at(self.now)
+    }
+
+    /// Until the end of the seed, or until a promise is broken.
+    pub(super) fn run(&mut self) -> Checked {
+        while let Some(Scheduled { time, event, .. }) = self.events.pop() {
+            self.now = time;
+            self.stats.events += 1;
+            self.happen(event)?;
+            if let Some(ending) = &self.ending {
+                if self.has_recovered(ending) {
+                    self.stats.recovery_micros = self.now - ending.since;
+                    self.stats.committed = self.checks.last_committed();
+                    return Ok(());
+                }
+                let limit = ending.since + RECOVERY_ELECTIONS_MAX * self.settings.election_micros();
+                if self.now > limit {
+                    return self.not_alive();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Checked {
+        let id = match &event {
+            Event::Tick { host, .. }
+            | Event::Disk { host, .. }
+            | Event::Look { host, .. }
+            | Event::Write { host, .. }
+            | Event::Read { host, .. } => *host,
+            Event::Deliver(message) => message.to,
+            _ => 0,
+        };
+        if id > 0 {
+            let now = self.now;
+            let host = self.host(id);
+            if host.paused_until > now && !matches!(event, Event::Disk { .. }) {
+                host.inbox.push(event);
+                return Ok(());
+            }
+            let now = self.clock(id);
+            return self.happen_to(id, event, now);
+        }
+        match event {
+            Event::Client => {
+                self.client();
+                Ok(())
+            }
+            Event::Trouble => self.trouble(),
+            Event::Administer => {
+                self.administer();
+                Ok(())
+            }
+            Event::Restart { host } => self.start(host),
+            Event::Crash { .. } | Event::Isolate { .. } if self.ending.is_some() => Ok(()),
+            Event::Crash { host, is_power_lost } => {
+                self.crash(host, is_power_lost);
+                self.restart_later(host);
+                Ok(())
+            }
+            Event::Isolate { host } => {
+                self.isolate(host);
+                Ok(())
+            }
+            Event::Resume { host } => self.resume(host),
+            Event::Calm => self.calm(),
+            Event::Probe => {
+                self.probe();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something happens to a machine whose clock says `now`.
+    fn happen_to(&mut self, id: u64, event: Event, now: Now) -> Checked {
+        let local_clock = self.planted().has(Bug::LocalClock);
+        let epoch = self.hosts[id as usize - 1].epoch;
+        let Some(process) = self.process(id) else { return Ok(()) };
+        if local_clock {
+            process.log.machine_mut().local_millis = Some(now.unix_millis);
+        }
+        match event {
+            Event::Tick { epoch: of, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                process.log.tick(now);
+                let tick = self.settings.tick_micros;
+                self.after(tick, Event::Tick { host: id, epoch });
+            }
+            Event::Deliver(message) => {
+                let text = self.options.trace.then(|| message.describe());
+                self.say(id, || format!("<- {}  {}", message.from, text.unwrap_or_default()));
+                let Some(process) = self.process(id) else { return Ok(()) };
+                if let Err(fatal) = process.log.receive(message, now) {
+                    return self.fatal(id, fatal);
+                }
+            }
+            Event::Disk { epoch: of, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                self.written(id)?;
+            }
+            Event::Look { epoch: of, permit, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                self.look(id, permit, now)?;
+            }
+            Event::Write { key, .. } => {
+                let value = self.now;
+                let ttl = if key % 3 == 0 { 20 + key % 100 } else { 0 };
+                let commands = (0..=key % 2).map(|more| kv::command(key + more, value, ttl)).collect();
+                let Some(process) = self.process(id) else { return Ok(()) };
+                if let Ok(proposed) = process.log.propose(commands, now) {
+                    process.proposals.push_back(proposed);
+                    self.say(id, || format!("proposed {} to {}", proposed.first, proposed.last));
+                }
+            }
+            Event::Read { asked, .. } => {
+                if let Ok(read) = process.log.read(asked.level, 0, now) {
+                    process.reads.insert(read, asked);
+                }
+            }
+            _ => {}
+        }
+        self.drain(id, now)
+    }
+
+    /// A machine that was stopped goes on. Of what came in the meantime it handles lease reads with the time that it read
+    /// before it was stopped, as a server may that reads its clock once for many requests.
+    pub(super) fn resume(&mut self, id: u64) -> Checked {
+        if self.host(id).paused_until > self.now {
+            return Ok(());
+        }
+        let stale = self.host(id).paused_at;
+        let inbox = std::mem::take(&mut self.host(id).inbox);
+        self.say(id, || format!("goes on, {} events later", inbox.len()));
+        let is_lease = |event: &Event| matches!(event, Event::Read { asked, .. } if asked.level == ReadLevel::Lease);
+        let (first, rest): (Vec<Event>, Vec<Event>) = inbox.into_iter().partition(is_lease);
+        for event in first {
+            self.happen_to(id, event, stale)?;
+        }
+        let now = self.clock(id);
+        for event in rest {
+            self.happen_to(id, event, now)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the member wants done, until it wants nothing more, and checks.
+    pub(super) fn drain(&mut self, id: u64, now: Now) -> Checked {
+        loop {
+            let Some(process) = self.process(id) else { return Ok(()) };
+            match process.log.take(now) {
+                Err(fatal) => return self.fatal(id, fatal),
+                Ok(effects) if effects.is_empty() => break,
+                Ok(effects) => self.carry_out(id, effects)?,
+            }
+        }
+        self.check(id)
+    }
+
+    fn carry_out(&mut self, id: u64, effects: Effects<u64>) -> Checked {
+        let Effects { messages, batch, applied, installed, reads, failed_reads } = effects;
+        if let Some(batch) = batch {
+            self.enqueue(id, batch)?;
+        }
+        // What the leader commits is checked before anybody can learn of it.
+        self.check(id)?;
+        for message in messages {
+            self.send(id, message)?;
+        }
+        if let Some(index) = installed {
+            self.stats.snapshots_installed += 1;
+            self.say(id, || format!("installs a snapshot of {index}"));
+        }
+        let Some(process) = self.process(id) else { return Ok(()) };
+        let states = std::mem::take(&mut process.log.machine_mut().digests);
+        let mut acknowledged = Vec::new();
+        for entry in &applied {
+            while let Some(proposed) = process.proposals.pop_front_if(|proposed| proposed.last <= entry.index) {
+                if proposed.last == entry.index && proposed.term == entry.term {
+                    acknowledged.push(proposed.last);
+                }
+            }
+        }
+        for read in failed_reads {
+            process.reads.remove(&read);
+        }
+        let epoch = self.host(id).epoch;
+        for permit in reads {
+            let delay = self.random.below(20);
+            self.after(delay, Event::Look { host: id, epoch, permit });
+        }
+        for (index, digest) in states {
+            self.checks.state(id, index, digest)?;
+        }
+        for index in acknowledged {
+            self.stats.acknowledged += 1;
+            self.checks.acknowledge(self.now, index);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, id: u64, message: Message) -> Checked {
+        let disk = &self.hosts[id as usize - 1].disk;
+        let looks = !self.options.harm_only;
+        if let Some((term, candidate)) = message.vote().filter(|_| looks)
+            && !(disk.term > term || (disk.term == term && disk.vote == candidate))
+        {
+            let detail =
+                format!("node {id} votes for {candidate} in term {term}; its disk has {} in {}", disk.vote, disk.term);
+            return broken("votes are durable before they are told", detail);
+        }
+        if let Some((term, index)) = message.acknowledges().filter(|_| looks)
+            && term >= disk.term
+            && index > disk.last()
+        {
+            let detail = format!("node {id} acknowledges {index}; its disk has {}", disk.last());
+            return broken("followers acknowledge only what is durable", detail);
+        }
+        if let Some((first, last)) = message.entries() {
+            let log = &self.hosts[id as usize - 1].mirror;
+            for (index, term, chain) in log.entries_from(first).take_while(|(index, ..)| *index <= last) {
+                self.checks.entry(id, index, term, chain)?;
+            }
+        }
+        let (from, to) = (message.from, message.to);
+        self.fingerprint = mix(self.fingerprint ^ mix(self.now ^ from << 32 ^ to << 40));
+        if to == 0 || to as usize > self.hosts.len() {
+            return Ok(());
+        }
+        let [first, second] = self.network.send(from, to, &mut self.random);
+        self.say(id, || {
+            let fate = if first.is_none() { "  LOST" } else { "" };
+            format!("-> {to}  {}{fate}", message.describe())
+        });
+        // Now and then as a transport would.
+        let message = match self.random.below(16) {
+            0 => match Message::decode(&message.encode()) {
+                Ok(message) => message,
+                Err(error) => return broken("what was encoded is decoded", error.to_string()),
+            },
+            _ => message,
+        };
+        if let Some(delay) = second {
+            self.after(delay, Event::Deliver(message.clone()));
+        }
+        if let Some(delay) = first {
+            self.after(delay, Event::Deliver(message));
+        }
+        Ok(())
+    }
+
+    /// A read looks, and is answered if it may.
+    fn look(&mut self, id: u64, permit: ReadPermit, now: Now) -> Checked {
+        let Some(process) = self.process(id) else { return Ok(()) };
+        let Some(asked) = process.reads.remove(&permit.id) else { return Ok(()) };
+        let seen = process.log.node().applied_index();
+        if process.log.answer(&permit, |_| (), || now).is_none() {
+            if let Ok(read) = process.log.read(ReadLevel::Linearizable, 0, now) {
+                process.reads.insert(read, asked);
+            }
+            return Ok(());
+        }
+        self.stats.reads += 1;
+        self.stats.lease_reads += u64::from(permit.path == crate::reads::ReadPath::Lease);
+        self.say(id, || {
+            format!("answers {:?} by {:?} at {seen}, must see {}", asked.level, permit.path, asked.must_see)
+        });
+        if asked.level != ReadLevel::Eventual && seen < asked.must_see {
+            let detail = format!(
+                "node {id} answers a read {:?} by {:?} in term {} at {seen}; {} was acknowledged before",
+                asked.level, permit.path, permit.term, asked.must_see
+            );
+            return broken("no strong read is older than a write acknowledged before it began", detail);
+        }
+        if let Some(ending) = &mut self.ending
+            && asked.level != ReadLevel::Eventual
+            && !ending.answered.contains(&id)
+        {
+            ending.answered.push(id);
+        }
+        Ok(())
+    }
+
+    /// What must be true of a member now.
+    fn check(&mut self, id: u64) -> Checked {
+        let Self { hosts, checks, .. } = self;
+        let Some(process) = &hosts[id as usize - 1].process else { return Ok(()) };
+        let node = process.log.node();
+        let (term, commit) = (node.term(), node.commit_index());
+        let led = (node.role() == Role::Leader).then_some(term);
+        let log = &hosts[id as usize - 1].mirror;
+        if let Some(term) = led
+            && process.led != led
+        {
+            checks.leads(id, term, log)?;
+            self.stats.elections += 1;
+        }
+        if commit > process.commit {
+            let nobody = Membership::default();
+            let memberships = match self.options.harm_only {
+                true => [&nobody, &nobody],
+                false => [&process.membership, node.membership()],
+            };
+            checks.commits((id, term), commit, log, memberships, |other| {
+                hosts.get(other as usize - 1).map(|host| &host.disk)
+            })?;
+        }
+        let membership = node.membership().clone();
+        let old = process.led;
+        if let Some(process) = self.process(id) {
+            process.led = led;
+            process.commit = commit;
+            process.membership = membership;
+        }
+        if let Some(term) = led.filter(|_| old != led) {
+            self.say(id, || format!("LEADS term {term}"));
+            self.curse(id);
+        }
+        Ok(())
+    }
+}
+
+/// What a seed's group runs with.
+fn settings(random: &mut Random) -> Settings {
+    let pick = |random: &mut Random, from: &[u64]| from[random.below(from.len() as u64) as usize];
+    Settings {
+        group: 3,
+        tick_micros: 10_000,
+        heartbeat_ticks: 2 + random.below(2) as u32,
+        election_ticks: 12 + random.below(10) as u32,
+        clock_drift_ppm: pick(random, &[500, 10_000, 150_000]) as u32,
+        lease_margin_micros: pick(random, &[0, 1_000]),
+        command_bytes_max: 1024,
+        append_bytes_max: pick(random, &[0, 0, 300, 65_536]),
+        append_messages_max: pick(random, &[2, 8, 64]) as usize,
+        uncommitted_bytes_max: 65_536,
+        apply_bytes_max: pick(random, &[64, 1 << 20]),
+        reads_max: 64,
+        snapshot_entries: pick(random, &[10, 40, 100, 10_000]),
+        snapshot_keep_entries: pick(random, &[0, 5, 50]),
+        snapshot_chunk_bytes: pick(random, &[64, 128, 300, 4096]) as u32,
+    }
+}

@@ -1,0 +1,75 @@
+//! Snapshots: what they are, how they lie in files, how they travel.
+
+mod store;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use crate::codec::{Malformed, Reader, put, put_small};
+use crate::membership::Membership;
+
+pub(crate) use store::Store;
+pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
+
+/// What a snapshot is: everything but its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// The last entry that is in it.
+    pub index: u64,
+    /// That entry's term.
+    pub term: u64,
+    /// The newest time of an entry in it.
+    pub time_millis: u64,
+    /// The membership as of that entry.
+    pub membership: Membership,
+    /// Its size.
+    pub bytes: u64,
+    /// The size of its chunks; the last one may be smaller.
+    pub chunk_bytes: u32,
+    /// CRC-32C of all its bytes.
+    pub checksum: u32,
+}
+
+/// Which snapshot. Members that made one of the same entries have the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SnapshotId {
+    pub(crate) index: u64,
+    pub(crate) term: u64,
+    pub(crate) checksum: u32,
+}
+
+impl SnapshotMeta {
+    pub(crate) fn id(&self) -> SnapshotId {
+        SnapshotId { index: self.index, term: self.term, checksum: self.checksum }
+    }
+
+    /// How many chunks it has: at least one, so that every snapshot travels.
+    pub(crate) fn chunks(&self) -> u32 {
+        self.bytes.div_ceil(u64::from(self.chunk_bytes.max(1))).max(1) as u32
+    }
+
+    /// Bytes of this chunk.
+    pub(crate) fn chunk_len(&self, chunk: u32) -> usize {
+        let start = u64::from(chunk) * u64::from(self.chunk_bytes);
+        self.bytes.saturating_sub(start).min(self.chunk_bytes.into()) as usize
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let Self { index, term, time_millis, membership, bytes, chunk_bytes, checksum } = self;
+        [*index, *term, *time_millis, *bytes].into_iter().for_each(|number| put(out, number));
+        put_small(out, *chunk_bytes);
+        put_small(out, *checksum);
+        membership.encode(out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (index, term, time_millis, bytes) =
+            (reader.number()?, reader.number()?, reader.number()?, reader.number()?);
+        let (chunk_bytes, checksum) = (reader.small()?, reader.small()?);
+        let membership = Membership::decode(reader)?;
+        if chunk_bytes == 0 || bytes.div_ceil(chunk_bytes.into()) > u64::from(u32::MAX) {
+            return Err(Malformed("a snapshot's description"));
+        }
+        Ok(Self { index, term, time_millis, membership, bytes, chunk_bytes, checksum })
+    }
+}

@@ -1,0 +1,137 @@
+use bytes::Bytes;
+use wal::files::{Directory as _, Fault, SimulatedDirectory};
+
+use super::*;
+use crate::bugs::Planted;
+
+fn snapshot(size: usize) -> (SnapshotMeta, Bytes) {
+    let bytes: Bytes = (0..size).map(|at| (at * 7 % 251) as u8).collect::<Vec<u8>>().into();
+    let meta = SnapshotMeta {
+        index: 9,
+        term: 2,
+        time_millis: 5,
+        membership: Membership::of([1, 2, 3]),
+        bytes: size as u64,
+        chunk_bytes: 100,
+        checksum: crc32c::crc32c(&bytes),
+    };
+    (meta, bytes)
+}
+
+fn open(directory: &SimulatedDirectory) -> Store<SimulatedDirectory> {
+    Store::open(directory.clone(), Planted::default())
+}
+
+/// A store that has the snapshot, and one that wants it.
+fn pair(size: usize) -> (Store<SimulatedDirectory>, SimulatedDirectory, SnapshotMeta, Bytes) {
+    let (meta, bytes) = snapshot(size);
+    let mut from = open(&SimulatedDirectory::default());
+    from.write(&meta, &bytes).unwrap();
+    (from, SimulatedDirectory::default(), meta, bytes)
+}
+
+#[test]
+fn what_was_written_is_loaded() {
+    for size in [0, 1, 99, 100, 101, 1000] {
+        let (meta, bytes) = snapshot(size);
+        let directory = SimulatedDirectory::default();
+        open(&directory).write(&meta, &bytes).unwrap();
+        directory.crash(|| 0);
+        assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_with_what_is_missing() {
+    let (mut from, directory, meta, bytes) = pair(1000);
+    let id = meta.id();
+    let mut to = open(&directory);
+    to.begin(&meta).unwrap();
+    assert_eq!(to.missing(&id, 100).len(), 10);
+    for chunk in [0, 3, 9] {
+        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        assert!(to.keep(&id, chunk, checksum, &data).unwrap());
+        assert!(!to.keep(&id, chunk, checksum, &data).unwrap(), "a second time it is of no use");
+    }
+    // The process is killed; the next one goes on, and what it found is as safe as what it gets.
+    let mut to = open(&directory);
+    to.begin(&meta).unwrap();
+    assert_eq!(to.missing(&id, 100), [1, 2, 4, 5, 6, 7, 8]);
+    for chunk in to.missing(&id, 100) {
+        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        assert!(!to.has(&id).unwrap());
+        to.keep(&id, chunk, checksum, &data).unwrap();
+    }
+    assert!(to.finish(&id).unwrap() && to.has(&id).unwrap());
+    directory.crash(|| 0);
+    assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+}
+
+/// A sync that failed leaves pages that look written: who goes on must not believe them.
+#[test]
+fn what_a_failed_sync_left_is_written_again() {
+    let (mut from, directory, meta, bytes) = pair(300);
+    let id = meta.id();
+    let mut to = open(&directory);
+    to.begin(&meta).unwrap();
+    for chunk in 0..3 {
+        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        to.keep(&id, chunk, checksum, &data).unwrap();
+    }
+    directory.fail(Fault::DataSync, 0);
+    to.finish(&id).unwrap_err();
+    let mut to = open(&directory);
+    to.begin(&meta).unwrap();
+    assert!(to.missing(&id, 100).is_empty());
+    assert!(to.finish(&id).unwrap());
+    directory.crash(|| 0);
+    assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+}
+
+#[test]
+fn a_chunk_that_is_not_as_it_should_be_is_not_kept() {
+    let (mut from, directory, meta, _) = pair(300);
+    let id = meta.id();
+    let mut to = open(&directory);
+    to.begin(&meta).unwrap();
+    let (checksum, data) = from.chunk(&meta, 1).unwrap();
+    assert!(!to.keep(&id, 0, checksum, &data).unwrap(), "it is another one");
+    assert!(!to.keep(&id, 1, checksum, &data[1..]).unwrap(), "it is short");
+    assert!(!to.keep(&id, 1, !checksum, &data).unwrap(), "its checksum is wrong");
+    assert!(!to.keep(&SnapshotId { index: 8, ..id }, 1, checksum, &data).unwrap(), "it is another snapshot's");
+    assert_eq!(to.missing(&id, 100), [0, 1, 2]);
+}
+
+#[test]
+fn a_snapshot_that_is_not_what_was_offered_is_thrown_away() {
+    let (mut from, directory, meta, _) = pair(300);
+    let lie = SnapshotMeta { checksum: !meta.checksum, ..meta.clone() };
+    let mut to = open(&directory);
+    to.begin(&lie).unwrap();
+    for chunk in 0..3 {
+        let (_, data) = from.chunk(&meta, chunk).unwrap();
+        let mut checksummed = open(&SimulatedDirectory::default());
+        let (bytes, chunk) = (from.load(&meta).unwrap(), chunk);
+        // As a peer would that believes in its description.
+        checksummed.write(&lie, &bytes).unwrap();
+        let (checksum, _) = checksummed.chunk(&lie, chunk).unwrap();
+        assert!(to.keep(&lie.id(), chunk, checksum, &data).unwrap());
+    }
+    assert!(!to.finish(&lie.id()).unwrap());
+    assert!(!to.has(&lie.id()).unwrap());
+    assert!(directory.names().unwrap().is_empty());
+}
+
+#[test]
+fn older_snapshots_go_when_a_newer_one_is_relied_on() {
+    let directory = SimulatedDirectory::default();
+    let mut store = open(&directory);
+    let (old, bytes) = snapshot(10);
+    let new = SnapshotMeta { index: 12, ..old.clone() };
+    store.write(&old, &bytes).unwrap();
+    store.write(&new, &bytes).unwrap();
+    store.prune(&old.id()).unwrap();
+    assert!(store.has(&new.id()).unwrap() && store.has(&old.id()).unwrap());
+    store.prune(&new.id()).unwrap();
+    assert!(store.has(&new.id()).unwrap() && !store.has(&old.id()).unwrap());
+}
