@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 STOREBENCH := target/release/storebench
 
+SEEDS ?= 10000
+
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -28,6 +30,9 @@ conformance: ## what peers' own rules and tools say of us: the CRDs under Kubern
 	testing/api-rules/test
 	testing/gitops/test
 
+simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
+	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
+
 bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and the A/A and A/B rates (long)
 	bench-jobs/compare etcd
 	bench-jobs/compare redis
@@ -47,5 +52,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 	testing/cluster/agreement
 	kind/down --name storebench-e2e
 
-.PHONY: help demo test lint peers conformance bench e2e e2e-full FORCE
+.PHONY: help demo test lint peers conformance simulate bench e2e e2e-full FORCE
 FORCE:
