@@ -286,7 +286,7 @@ impl Consensus {
         }
     }
 
-    /// A snapshot was made; entries up to `keep_from` are let go of.
+    /// A snapshot was made; entries up to `index` are let go of.
     pub(crate) fn compact(&mut self, index: u64, snapshot: SnapshotMeta) -> Compaction {
         self.raw.mut_store().compact(index, snapshot).clone()
     }
@@ -398,7 +398,8 @@ pub(crate) fn is_transfer(message: &Wire) -> bool {
     message.context == raft::CAMPAIGN_TRANSFER
 }
 
-fn to_raft(entry: Entry) -> RaftEntry {
+/// An entry as the consensus crate has it.
+pub(crate) fn to_raft(entry: Entry) -> RaftEntry {
     let mut raft = RaftEntry { index: entry.index, term: entry.term, ..RaftEntry::default() };
     match entry.kind {
         EntryKind::Empty => {}
@@ -409,7 +410,8 @@ fn to_raft(entry: Entry) -> RaftEntry {
     raft
 }
 
-fn from_raft(raft: RaftEntry) -> Entry {
+/// An entry as ours.
+pub(crate) fn from_raft(raft: RaftEntry) -> Entry {
     let time = raft.context.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
     let kind = match (raft.get_entry_type(), time) {
         (EntryType::EntryNormal, None) => EntryKind::Empty,
@@ -417,16 +419,6 @@ fn from_raft(raft: RaftEntry) -> Entry {
         _ => EntryKind::Membership,
     };
     Entry { index: raft.index, term: raft.term, kind, time_millis: time.unwrap_or_default(), data: raft.data }
-}
-
-/// For the wire: an entry as ours, and back.
-pub(crate) fn wire_entry(entry: &RaftEntry) -> Entry {
-    from_raft(entry.clone())
-}
-
-/// The same, back.
-pub(crate) fn entry_wire(entry: Entry) -> RaftEntry {
-    to_raft(entry)
 }
 
 /// A message of this kind, for the wire.

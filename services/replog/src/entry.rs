@@ -39,7 +39,14 @@ pub struct Entry {
     pub data: Bytes,
 }
 
-/// The payload of its record.
+impl Entry {
+    /// The payload of its record.
+    pub(crate) fn payload(&self) -> Bytes {
+        encode(self.kind, self.time_millis, &self.data)
+    }
+}
+
+/// The payload of an entry's record.
 pub(crate) fn encode(kind: EntryKind, time_millis: u64, data: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(9 + data.len());
     out.push(match kind {

@@ -214,10 +214,10 @@ fn encode_wire(wire: &Wire, out: &mut Vec<u8>) {
     }
     put_small(out, wire.get_entries().len() as u32);
     for entry in wire.get_entries() {
-        let entry = consensus::wire_entry(entry);
+        let entry = consensus::from_raft(entry.clone());
         put(out, entry.term);
         put(out, entry.index);
-        put_bytes(out, &entry::encode(entry.kind, entry.time_millis, &entry.data));
+        put_bytes(out, &entry.payload());
     }
 }
 
@@ -248,7 +248,7 @@ fn decode_wire(reader: &mut Reader<'_>, from: u64, to: u64) -> Result<Wire, Malf
         if kind == entry::EntryKind::Membership && data.len() > MEMBERSHIP_BYTES_MAX {
             return Err(Malformed("a change of the membership"));
         }
-        entries.push(consensus::entry_wire(entry::Entry { index, term, kind, time_millis, data }));
+        entries.push(consensus::to_raft(entry::Entry { index, term, kind, time_millis, data }));
     }
     wire.set_entries(entries.into());
     Ok(wire)

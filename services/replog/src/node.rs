@@ -18,14 +18,14 @@ use wal::Record;
 
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
-use crate::consensus::{self, Consensus, Role, Wire, Work};
+use crate::consensus::{Consensus, Role, Wire, Work};
 use crate::entry::{Entry, EntryKind};
 use crate::lease::{Lease, Promise};
 use crate::membership::Membership;
 use crate::message::{Body, Mark, Message, Stamp};
 use crate::reads::{ReadId, ReadPermit, Reads};
 use crate::record::{self, Hard};
-use crate::recovery::{self, Recovered};
+use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotMeta;
 
@@ -288,7 +288,7 @@ impl Node {
         }
         for entry in &work.entries {
             self.time_floor_millis = self.time_floor_millis.max(entry.time_millis);
-            batch.push(record::entry(group, entry.term, entry.index, recovery::payload(entry)));
+            batch.push(record::entry(group, entry.term, entry.index, entry.payload()));
         }
         must_write |= (self.hard.term, self.hard.vote) != (self.written.term, self.written.vote);
         if must_write && self.hard != self.written {
@@ -487,8 +487,4 @@ impl Node {
     pub fn unsafe_batches(&self) -> usize {
         self.batches.len()
     }
-}
-
-pub(crate) fn needs_promise(wire: &Wire) -> bool {
-    consensus::is_from_leader(wire)
 }

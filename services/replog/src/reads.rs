@@ -5,8 +5,6 @@
 
 use std::collections::VecDeque;
 
-use crate::message::Mark;
-
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadLevel {
@@ -76,7 +74,9 @@ struct Round {
 /// Reads of one node.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    incarnation: Mark,
+    node: u64,
+    /// Differs at every start, so that no round of an earlier one has the same name.
+    incarnation: u64,
     max: usize,
     next_id: u64,
     next_round: u64,
@@ -90,10 +90,11 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// `incarnation` differs at every start, so that no round of an earlier one has the same name.
-    pub(crate) fn new(id: u64, incarnation: u64, max: usize) -> Self {
+    /// `incarnation` differs at every start of this node.
+    pub(crate) fn new(node: u64, incarnation: u64, max: usize) -> Self {
         Self {
-            incarnation: Mark { incarnation: id, micros: incarnation },
+            node,
+            incarnation,
             max,
             next_id: 0,
             next_round: 0,
@@ -150,7 +151,7 @@ impl Reads {
         }
         self.next_round += 1;
         let number = if self.reuses_names { 0 } else { self.next_round };
-        let numbers = [self.incarnation.incarnation, self.incarnation.micros, number];
+        let numbers = [self.node, self.incarnation, number];
         let context: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         self.round =
             Some(Round { context: context.clone(), started: now, attempts, reads: std::mem::take(&mut self.waiting) });

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use wal::{Kind, Record};
 
 use crate::codec::Malformed;
@@ -154,20 +153,12 @@ impl Recovery {
             return Err(RecoveryError::Hole { after: compaction.index, first });
         }
         let recovered = Recovered { hard, compaction, entries };
-        let last = recovered.last().max(recovered.compaction.snapshot.index);
-        if recovered.last() < recovered.compaction.snapshot.index {
-            return Err(RecoveryError::Short { commit: recovered.compaction.snapshot.index, last: recovered.last() });
+        let last = recovered.last();
+        match [recovered.compaction.snapshot.index, hard.commit].into_iter().find(|commit| *commit > last) {
+            Some(commit) => Err(RecoveryError::Short { commit, last }),
+            None => Ok(recovered),
         }
-        if hard.commit > last {
-            return Err(RecoveryError::Short { commit: hard.commit, last });
-        }
-        Ok(recovered)
     }
-}
-
-/// An entry as it was written, for those who look.
-pub(crate) fn payload(entry: &Entry) -> Bytes {
-    entry::encode(entry.kind, entry.time_millis, &entry.data)
 }
 
 #[cfg(test)]

@@ -18,9 +18,7 @@ use crate::node::{Batch, Node, Output, Proposed, Rejected, StartError, Token};
 use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
-use crate::snapshot::{Receiving, SnapshotMessage, SnapshotMeta, Store};
-
-use crate::snapshot::WINDOW_CHUNKS;
+use crate::snapshot::{Receiving, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS};
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -323,8 +321,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let Some(receiving) = &mut self.receiving else { return };
         if Some(receiving.from) == leader && receiving.should_ask(now.boot_micros, patience) {
             let id = receiving.meta.id();
-            let window = if self.planted.has(Bug::HalfSnapshot) { usize::MAX } else { WINDOW_CHUNKS };
-            let chunks = self.store.missing(&id, window.min(64));
+            let window = if self.planted.has(Bug::HalfSnapshot) { 64 } else { WINDOW_CHUNKS };
+            let chunks = self.store.missing(&id, window);
             receiving.outstanding = chunks.len();
             receiving.asked_at = now.boot_micros;
             let to = receiving.from;

@@ -11,6 +11,8 @@ use crate::membership::Membership;
 pub(crate) use store::Store;
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
 
+const WHAT: &str = "a snapshot's description";
+
 /// What a snapshot is: everything but its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotMeta {
@@ -68,8 +70,16 @@ impl SnapshotMeta {
         let (chunk_bytes, checksum) = (reader.small()?, reader.small()?);
         let membership = Membership::decode(reader)?;
         if chunk_bytes == 0 || bytes.div_ceil(chunk_bytes.into()) > u64::from(u32::MAX) {
-            return Err(Malformed("a snapshot's description"));
+            return Err(Malformed(WHAT));
         }
         Ok(Self { index, term, time_millis, membership, bytes, chunk_bytes, checksum })
+    }
+
+    /// From bytes that hold nothing else.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes, WHAT);
+        let meta = Self::decode(&mut reader)?;
+        reader.end()?;
+        Ok(meta)
     }
 }

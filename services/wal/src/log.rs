@@ -225,7 +225,7 @@ impl<D: Directory> Log<D> {
         };
         if is_first {
             encode(segment::head(number, self.end));
-            for record in self.groups.values().flat_map(|group| [&group.hard_state, &group.compacted]).flatten() {
+            for record in repeated(&self.groups) {
                 encode(raw(record, batch));
             }
         }
@@ -242,13 +242,7 @@ impl<D: Directory> Log<D> {
 
     /// Begins the next segment. Nothing is written to it yet.
     fn add_segment(&mut self, batch_bytes: u64) -> Result<(), CommitError> {
-        let repeated: usize = self
-            .groups
-            .values()
-            .flat_map(|group| [&group.hard_state, &group.compacted])
-            .flatten()
-            .map(|record| size(record.payload.len()))
-            .sum();
+        let repeated: usize = repeated(&self.groups).map(|record| size(record.payload.len())).sum();
         let needed = batch_bytes + (repeated + segment::head(0, 0).size()) as u64;
         let number = self.segments.back().map_or(1, |segment| segment.number + 1);
         let (file, bytes, name) = match self.spare.take_if(|(_, bytes)| *bytes >= needed) {
@@ -340,6 +334,11 @@ impl<D: Directory> Log<D> {
 fn raw(record: &Record, batch: u32) -> Raw<'_> {
     let Record { kind, group, term, index, payload } = record;
     Raw { code: (*kind).into(), group: *group, batch, term: *term, index: *index, payload }
+}
+
+/// What stands at the beginning of every segment, so that older ones can go.
+fn repeated(groups: &BTreeMap<u16, Group>) -> impl Iterator<Item = &Record> {
+    groups.values().flat_map(|group| [&group.hard_state, &group.compacted]).flatten()
 }
 
 /// Keeps what is to be repeated in the next segment.

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::codec::Reader;
 use crate::record::{Compaction, Hard};
 use crate::snapshot::SnapshotMeta;
 
@@ -62,10 +61,9 @@ impl MemoryLog {
     }
 
     /// Begins anew behind a snapshot.
-    pub(super) fn reset(&mut self, snapshot: SnapshotMeta) -> &Compaction {
+    pub(super) fn reset(&mut self, snapshot: SnapshotMeta) {
         self.entries.clear();
         self.compaction = Compaction { index: snapshot.index, term: snapshot.term, begins_anew: true, snapshot };
-        &self.compaction
     }
 
     /// Notes a new snapshot, and lets go of entries up to `index`, which it holds.
@@ -165,12 +163,10 @@ pub(crate) fn snapshot(meta: &SnapshotMeta) -> Snapshot {
 
 /// The description that is in it.
 pub(super) fn meta(snapshot: &Snapshot) -> Option<SnapshotMeta> {
-    let mut reader = Reader::new(snapshot.get_data(), "a snapshot's description");
-    let meta = SnapshotMeta::decode(&mut reader).ok()?;
-    reader.end().ok()?;
+    let meta = SnapshotMeta::parse(snapshot.get_data()).ok()?;
     let metadata = snapshot.get_metadata();
     let agrees = meta.index == metadata.index && meta.term == metadata.term;
-    (agrees && raft::eraftpb::ConfState::eq(metadata.get_conf_state(), &conf_state(&meta))).then_some(meta)
+    (agrees && *metadata.get_conf_state() == conf_state(&meta)).then_some(meta)
 }
 
 fn conf_state(meta: &SnapshotMeta) -> ConfState {

@@ -35,7 +35,7 @@ fn any_wire() -> impl Strategy<Value = Message> {
             ..Wire::default()
         };
         wire.set_msg_type(consensus::wire_kind(kind).unwrap());
-        wire.set_entries(entries.into_iter().map(consensus::entry_wire).collect::<Vec<_>>().into());
+        wire.set_entries(entries.into_iter().map(consensus::to_raft).collect::<Vec<_>>().into());
         if has_snapshot {
             let meta = SnapshotMeta {
                 index: n[11],

@@ -123,7 +123,7 @@ impl Node {
             self.consider(wire);
             return;
         }
-        let is_from_leader = super::needs_promise(&wire);
+        let is_from_leader = consensus::is_from_leader(&wire);
         let is_answer = consensus::is_answer_to_leader(&wire);
         self.consensus.step(wire, self.planted);
         if is_from_leader && self.consensus.term() == term && self.consensus.leader() == from {

@@ -4,7 +4,7 @@ use wal::{Kind, Record};
 
 use crate::random::mix;
 use crate::record::{Compaction, Hard};
-use crate::recovery::{self, Recovered};
+use crate::recovery::Recovered;
 
 /// A record, as far as the checks are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Mirror {
             vote: recovered.hard.vote,
         };
         for entry in &recovered.entries {
-            mirror.push(entry.term, hash(&recovery::payload(entry)));
+            mirror.push(entry.term, hash(&entry.payload()));
         }
         mirror
     }

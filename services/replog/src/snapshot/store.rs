@@ -18,7 +18,6 @@ use wal::files::{Directory, File};
 
 use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
-use crate::codec::Reader;
 
 const INCOMING: &str = "incoming";
 const NEW: &str = "new";
@@ -28,6 +27,8 @@ const MAGIC: &[u8; 16] = b"storebench-snap1";
 struct Incoming<F> {
     meta: SnapshotMeta,
     file: F,
+    /// Where the first chunk begins.
+    start: usize,
     has: Vec<bool>,
 }
 
@@ -74,18 +75,7 @@ impl<D: Directory> Store<D> {
         if written != *meta {
             return Err(damaged("its description is another's"));
         }
-        let mut bytes = Vec::with_capacity(meta.bytes as usize);
-        for chunk in 0..meta.chunks() {
-            let is_half = self.planted.has(Bug::HalfSnapshot);
-            match chunk_in(meta, &content, start, chunk, is_half) {
-                Some(data) => bytes.extend_from_slice(data),
-                None => return Err(damaged(&format!("chunk {chunk}"))),
-            }
-        }
-        if crc32c::crc32c(&bytes) != meta.checksum && !self.planted.has(Bug::HalfSnapshot) {
-            return Err(damaged("the checksum of all"));
-        }
-        let bytes = Bytes::from(bytes);
+        let bytes = assemble(meta, &content, start, self.planted.has(Bug::HalfSnapshot))?;
         self.loaded = Some((meta.clone(), bytes.clone()));
         Ok(bytes)
     }
@@ -124,7 +114,7 @@ impl<D: Directory> Store<D> {
                 // written by the next sync.
                 file.write_at(&content, 0)?;
                 let has = (0..chunks).map(|chunk| chunk_in(meta, &content, start, chunk, false).is_some()).collect();
-                self.incoming = Some(Incoming { meta: meta.clone(), file, has });
+                self.incoming = Some(Incoming { meta: meta.clone(), file, start, has });
                 return Ok(());
             }
         }
@@ -132,7 +122,8 @@ impl<D: Directory> Store<D> {
         let size = head.len() as u64 + meta.bytes + 4 * u64::from(chunks);
         let file = self.directory.create_zeroed(INCOMING, size)?;
         file.write_at(&head, 0)?;
-        self.incoming = Some(Incoming { meta: meta.clone(), file, has: vec![false; chunks as usize] });
+        let has = vec![false; chunks as usize];
+        self.incoming = Some(Incoming { meta: meta.clone(), file, start: head.len(), has });
         Ok(())
     }
 
@@ -157,7 +148,7 @@ impl<D: Directory> Store<D> {
         }
         let mut content = checksum.to_le_bytes().to_vec();
         content.extend_from_slice(data);
-        incoming.file.write_at(&content, chunk_offset(meta, head(meta).len(), chunk) as u64)?;
+        incoming.file.write_at(&content, chunk_offset(meta, incoming.start, chunk) as u64)?;
         incoming.has[chunk as usize] = true;
         let is_last = chunk as usize + 1 == incoming.has.len();
         if is_last && self.planted.has(Bug::HalfSnapshot) {
@@ -173,21 +164,14 @@ impl<D: Directory> Store<D> {
         let meta = incoming.meta;
         incoming.file.sync_data()?;
         let content = incoming.file.read()?;
-        let start = head(&meta).len();
-        let mut checksum = 0;
-        let is_half = self.planted.has(Bug::HalfSnapshot);
-        for chunk in 0..meta.chunks() {
-            match chunk_in(&meta, &content, start, chunk, is_half) {
-                Some(data) => checksum = crc32c::crc32c_append(checksum, data),
-                None => checksum = !meta.checksum,
-            }
-        }
-        if checksum != meta.checksum && !is_half {
+        let Ok(bytes) = assemble(&meta, &content, incoming.start, self.planted.has(Bug::HalfSnapshot)) else {
             self.directory.remove(INCOMING)?;
             return Ok(false);
-        }
+        };
         self.directory.rename(INCOMING, &name(id))?;
         self.directory.sync()?;
+        // It will be installed next.
+        self.loaded = Some((meta, bytes));
         Ok(true)
     }
 
@@ -229,14 +213,25 @@ fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, usize)> {
     if crc32c::crc32c(description) != u32::from_le_bytes(*checksum) {
         return None;
     }
-    let mut reader = Reader::new(description, "a snapshot's description");
-    let meta = SnapshotMeta::decode(&mut reader).ok()?;
-    reader.end().ok()?;
+    let meta = SnapshotMeta::parse(description).ok()?;
     Some((meta, MAGIC.len() + 8 + description.len()))
 }
 
 fn chunk_offset(meta: &SnapshotMeta, start: usize, chunk: u32) -> usize {
     start + chunk as usize * (meta.chunk_bytes as usize + 4)
+}
+
+/// All bytes of a snapshot in a file, each chunk and all of them checked. `unchecked` is for the planted error only.
+fn assemble(meta: &SnapshotMeta, content: &[u8], start: usize, unchecked: bool) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(meta.bytes as usize);
+    for chunk in 0..meta.chunks() {
+        let data = chunk_in(meta, content, start, chunk, unchecked);
+        bytes.extend_from_slice(data.ok_or_else(|| damaged(&format!("chunk {chunk}")))?);
+    }
+    if crc32c::crc32c(&bytes) != meta.checksum && !unchecked {
+        return Err(damaged("the checksum of all"));
+    }
+    Ok(bytes.into())
 }
 
 /// The data of a chunk in a file, if it is there. `unchecked` is for the planted error only.
