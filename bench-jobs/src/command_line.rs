@@ -1,7 +1,6 @@
 //! The command line of `bench-job`, which is also `storebench bench-job`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,13 +11,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use storebench_crds::job::JobOutcome;
 
 use crate::barrier::Barrier;
-use crate::failure::one_line;
 use crate::load::Surroundings;
 use crate::meters::Meters;
 use crate::metrics::Board;
 use crate::report::{Report, write_summary};
 use crate::share::Share;
-use crate::{job, scrape, specification};
+use crate::{job, program, scrape, specification};
 
 /// Loads one storage service as a job says, checks its answers, and reports what it measured.
 ///
@@ -65,21 +63,7 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are answers, everything else is a mistake; clap knows which and where to print it.
-            let _ = error.print();
-            return if error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-    };
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "bench-job: {}", one_line(&error.to_string()));
-            ExitCode::FAILURE
-        }
-    }
+    program::main_with("bench-job", arguments, |arguments: Arguments| run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -32,6 +32,7 @@ pub mod meters;
 pub mod metrics;
 pub mod pace;
 pub mod probe;
+mod program;
 pub mod record;
 pub mod redis;
 pub mod report;

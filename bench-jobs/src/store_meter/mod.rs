@@ -34,7 +34,7 @@ use crate::http_server::{Answer, Request, serve};
 use crate::meter::tree::ProcessTree;
 use crate::meter::{Extras, MemberReading, Reading};
 use crate::probe::{Protocol, answers};
-use crate::{disk, machine};
+use crate::{disk, machine, program};
 
 use start_up::StartUp;
 use watch::{NoStore, Watch};
@@ -72,21 +72,7 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are answers, everything else is a mistake; clap knows which and where to print it.
-            let _ = error.print();
-            return if error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-    };
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "store-meter: {}", one_line(&error.to_string()));
-            ExitCode::FAILURE
-        }
-    }
+    program::main_with("store-meter", arguments, run)
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
