@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)]
+mod finished;
+#[allow(dead_code)]
 mod harness;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Finished, World, one_arm};
+use finished::Finished;
+use harness::{World, one_arm};
 
 const REDIS_SET: &str = "redis: { command: Set, keySpace: 20000 }";
 const ETCD_PUT: &str = "etcd: { operation: Put, keySpace: 20000 }";

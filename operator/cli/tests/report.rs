@@ -6,6 +6,8 @@
 
 #[allow(dead_code)]
 mod api_server;
+#[allow(dead_code)]
+mod finished;
 
 use api_server::{ApiServer, Contents};
 use serde_json::{Value, json};

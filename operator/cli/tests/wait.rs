@@ -5,10 +5,13 @@
 
 #[allow(dead_code)]
 mod api_server;
+#[allow(dead_code)]
+mod finished;
 
 use std::time::{Duration, Instant};
 
-use api_server::{ApiServer, Contents, Finished, Watch};
+use api_server::{ApiServer, Contents, Watch};
+use finished::Finished;
 use serde_json::{Value, json};
 
 /// A run whose operator has seen `generation` 1 and now says that it is complete, or is not.

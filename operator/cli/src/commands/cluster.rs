@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Api, Client, Config, Resource};
 use storebench_crds::{BenchmarkRun, GROUP};
@@ -141,20 +142,20 @@ fn innermost(mut error: &dyn std::error::Error) -> String {
 
 /// Whether the run is over. What was said about an earlier generation of the spec does not count.
 pub(crate) fn is_complete(run: &BenchmarkRun) -> bool {
-    run.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.type_ == "Complete"
-            && condition.status == "True"
-            && condition.observed_generation == run.metadata.generation
-    })
+    holds(run, "Complete").is_some()
 }
 
 /// Why the run will never begin, whatever happens elsewhere: its spec, which cannot be changed, is not one that the operator
 /// can carry out. A service that is missing may yet be created, so it is not among the reasons.
 pub(crate) fn is_hopeless(run: &BenchmarkRun) -> bool {
-    run.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.type_ == "Stalled"
+    holds(run, "Stalled").is_some_and(|stalled| matches!(stalled.reason.as_str(), "InvalidSpec" | "Unreadable"))
+}
+
+/// The condition of this type, if it is true of the spec as it is now.
+fn holds<'a>(run: &'a BenchmarkRun, type_: &str) -> Option<&'a Condition> {
+    run.status.iter().flat_map(|status| &status.conditions).find(|condition| {
+        condition.type_ == type_
             && condition.status == "True"
-            && matches!(condition.reason.as_str(), "InvalidSpec" | "Unreadable")
             && condition.observed_generation == run.metadata.generation
     })
 }

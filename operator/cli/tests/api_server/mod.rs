@@ -3,11 +3,13 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use crate::finished::Finished;
 
 /// The only namespace there is, and that of the kubeconfig.
 pub const NAMESPACE: &str = "bench";
@@ -82,33 +84,6 @@ impl ApiServer {
 
     pub fn path(&self) -> &std::path::Path {
         self.directory.path()
-    }
-}
-
-pub struct Finished {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Finished {
-    pub fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// The one line of an error, in which each of these must stand.
-    #[track_caller]
-    pub fn error(&self, parts: &[&str]) {
-        assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{}", self.stderr);
-        assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
-        assert!(self.stderr.starts_with("storebench: "), "{}", self.stderr);
-        for part in parts {
-            assert!(self.stderr.contains(part), "{part:?} is not in {}", self.stderr);
-        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::finished::Finished;
 
 /// A peers directory, a data directory, and files, all temporary.
 pub struct World {
@@ -129,38 +131,6 @@ impl World {
             Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
         });
         lines.filter(|line| line.contains(&data)).collect()
-    }
-}
-
-/// A run that ended.
-pub struct Finished {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Finished {
-    pub fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    pub fn report(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("no report ({error}): {} {}", self.stdout, self.stderr))
-    }
-
-    /// The verdict's one line, after checking that the run is Invalid and says so in its exit code.
-    pub fn invalid(&self) -> String {
-        let report = self.report();
-        let message = report["judgement"]["message"].as_str().unwrap().to_owned();
-        assert_eq!(report["judgement"]["verdict"], "Invalid", "{message}");
-        assert_eq!(self.code, Some(4), "{message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
-        message
     }
 }
 
