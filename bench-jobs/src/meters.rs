@@ -135,9 +135,8 @@ impl Meters {
     fn watch_idle(&self) -> Result<Idle, MeterError> {
         let deadline = Instant::now() + FOOTPRINT_PATIENCE;
         let members: Result<_, _> = self.addresses.iter().map(|address| footprint_of(address, deadline)).collect();
-        let end = Instant::now() + IDLE_SPAN;
         let usage = measure(&self.addresses, || {
-            sleep(end.saturating_duration_since(Instant::now()));
+            sleep(IDLE_SPAN);
             false
         })?;
         Ok(Idle { members: members?, usage })
