@@ -26,9 +26,10 @@ lint: ## formatting, clippy, licences and duplicates
 peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
-conformance: ## what peers' own rules and tools say of us: the CRDs under Kubernetes' own validation
+conformance: ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, porcupine
 	testing/api-rules/test
 	testing/gitops/test
+	testing/linearizability/test
 
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
 	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
