@@ -138,11 +138,13 @@ fn a_meter_that_nobody_asks_does_not_wake_up() {
     let redis = Redis::start(&[]);
     let meter = beside_redis(&redis);
     meter.member();
-    // Until the last thread has noticed that its client is gone.
-    sleep(Duration::from_millis(200));
-    let before = switches(meter.pid());
-    sleep(Duration::from_secs(1));
-    assert_eq!(switches(meter.pid()), before);
+    // The last thread may still have to notice that its client is gone; after that, no second has a switch.
+    let is_quiet = (0..20).any(|_| {
+        let before = switches(meter.pid());
+        sleep(Duration::from_secs(1));
+        switches(meter.pid()) == before
+    });
+    assert!(is_quiet);
 }
 
 // --- a job that asks it ------------------------------------------------------
@@ -185,7 +187,7 @@ fn a_job_says_what_the_store_used_while_it_was_measured() {
     let usages = usages(&ended);
     let [("put", put), ("idle", idle)] = usages.as_slice() else { panic!("{usages:?}: {}", ended.errors) };
     assert!((900_000_000..3_000_000_000).contains(&put.elapsed_nanos), "{put:?}");
-    assert!(put.cpu_nanos > 100_000_000 && put.cpu_nanos > 3 * idle.cpu_nanos, "{put:?} {idle:?}");
+    assert!(put.cpu_nanos > 20_000_000 && put.cpu_nanos > 3 * idle.cpu_nanos, "{put:?} {idle:?}");
     assert!(put.machine_cpu_nanos >= put.cpu_nanos && put.voluntary_switches > 0, "{put:?}");
     assert!(put.rss_peak_bytes >= put.rss_average_bytes && put.pss_peak_bytes > 1_000_000, "{put:?}");
     let store = store(&ended).unwrap();

@@ -104,7 +104,7 @@ fn a_run_that_can_never_begin_is_not_waited_for() {
         .error(&["cannot begin (InvalidSpec: spec.parallelism: must be 1): delete it, and create a corrected one"]);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     // The service may yet be created.
-    wait(stalled("ServiceMissing"), Vec::new(), &["--timeout", "700ms"]).error(&["was not complete after 700ms"]);
+    wait(stalled("ServiceMissing"), Vec::new(), &["--timeout", "3s"]).error(&["was not complete after 3s"]);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_run_that_is_deleted_is_not_waited_for() {
 #[test]
 fn a_run_that_does_not_end_ends_the_patience() {
     let began = Instant::now();
-    wait(running(), Vec::new(), &["--timeout", "700ms"])
-        .error(&["benchmarkrun/demo was not complete after 700ms (Running: trial 3 of 10): raise --timeout"]);
-    assert!(began.elapsed() > Duration::from_millis(700), "gave up early");
+    wait(running(), Vec::new(), &["--timeout", "3s"])
+        .error(&["benchmarkrun/demo was not complete after 3s (Running: trial 3 of 10): raise --timeout"]);
+    assert!(began.elapsed() > Duration::from_secs(3), "gave up early");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
@@ -127,7 +127,7 @@ fn a_run_that_does_not_end_ends_the_patience() {
 #[test]
 fn a_verdict_on_an_earlier_generation_does_not_count() {
     let stale = run(2, "True", Some("Passed"));
-    wait(stale.clone(), Vec::new(), &["--timeout", "700ms"]).error(&["was not complete"]);
+    wait(stale.clone(), Vec::new(), &["--timeout", "3s"]).error(&["was not complete"]);
     let mut current = run(2, "True", Some("Regressed"));
     current["status"]["conditions"][1]["observedGeneration"] = 2.into();
     let finished = wait(stale, vec![Watch::Events(vec![event("MODIFIED", current)])], &["--timeout", "30s"]);
