@@ -101,6 +101,8 @@ fn one() -> i32 {
 pub enum EngineKind {
     /// etcd: replicated key-value store with watches and leases; the store under Kubernetes.
     Etcd,
+    /// rusd: storebench's own server of etcd's API, whose log is its database.
+    Rusd,
     /// Redis: in-memory data structures with an append-only log.
     Redis,
     /// Valkey: the Linux Foundation's continuation of Redis.

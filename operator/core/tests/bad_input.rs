@@ -45,9 +45,9 @@ const CASES: &str = "\
 029-two-runs-of-one-name | BenchmarkRun/demo metadata.name | choose another name
 030-misspelt-field | StorageService/etcd spec.durabilty | did you mean durability?
 031-foreign-field | StorageService/etcd spec.clusterSize | the fields here are args, durability, engine
-032-missing-engine | StorageService/etcd spec.engine | set it to one of Etcd, Redis, Valkey
-033-unknown-engine | StorageService/etcd spec.engine | use one of Etcd, Redis, Valkey
-034-engine-in-lower-case | StorageService/etcd spec.engine | use one of Etcd, Redis, Valkey
+032-missing-engine | StorageService/etcd spec.engine | set it to one of Etcd, Rusd, Redis, Valkey
+033-unknown-engine | StorageService/etcd spec.engine | use one of Etcd, Rusd, Redis, Valkey
+034-engine-in-lower-case | StorageService/etcd spec.engine | use one of Etcd, Rusd, Redis, Valkey
 035-two-replicas | StorageService/etcd spec.replicas | replicas must be 1, 3 or 5
 036-redis-replicated | StorageService/redis spec.replicas | set replicas: 1
 037-replicas-as-text | StorageService/etcd spec.replicas | remove the quotes

@@ -1,4 +1,5 @@
-//! Finds the executables of stores: in the peers directory that `make peers` fills, then on PATH.
+//! Finds the executables of stores: in the peers directory that `make peers` fills, then beside storebench itself, where its own
+//! stores are built, then on PATH.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +29,7 @@ pub(crate) fn installed(engine: &Engine) -> Vec<Binary> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    found.extend(on_path(engine));
+    found.extend(elsewhere(engine));
     found
 }
 
@@ -60,10 +61,11 @@ fn directory() -> Option<PathBuf> {
     })
 }
 
-fn on_path(engine: &Engine) -> Option<Binary> {
-    let path = std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|directory| directory.join(engine.binary))
-        .find(|path| path.is_file())?;
+fn elsewhere(engine: &Engine) -> Option<Binary> {
+    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own.into_iter().chain(std::env::split_paths(&path));
+    let path = folders.map(|folder| folder.join(engine.binary)).find(|path| path.is_file())?;
     let version = reported_version(engine, &path)?;
     Some(Binary { path, version })
 }

@@ -1,5 +1,5 @@
-//! etcd. Flags: `etcd --help` of 3.7. Durability: etcd syncs its write-ahead log before it acknowledges, unless
-//! `--unsafe-no-fsync`; there is nothing in between, so `Interval` is refused.
+//! etcd, and rusd, which takes its flags. Flags: `etcd --help` of 3.7. Durability: both sync their write-ahead log before they
+//! acknowledge, unless `--unsafe-no-fsync`; there is nothing in between, so `Interval` is refused.
 
 use storebench_crds::storage_service::{Durability, EngineKind};
 
@@ -19,22 +19,41 @@ pub(super) static ETCD: Engine = Engine {
     install: "peers/fetch etcd",
     version_probe: VersionProbe { argument: "--version", marker: "etcd Version: " },
     durability_setting,
-    reserved_flags: &[
-        "--name",
-        "--data-dir",
-        "--wal-dir",
-        "--listen-client-urls",
-        "--advertise-client-urls",
-        "--listen-peer-urls",
-        "--initial-advertise-peer-urls",
-        "--initial-cluster",
-        "--initial-cluster-state",
-        "--unsafe-no-fsync",
-        // Makes etcd ignore every other flag, durability included.
-        "--config-file",
-    ],
-    members,
+    reserved_flags: RESERVED_FLAGS,
+    members: |service, placement| members(&ETCD, service, placement),
 };
+
+pub(super) static RUSD: Engine = Engine {
+    kind: EngineKind::Rusd,
+    name: "rusd",
+    protocol: Protocol::Etcd,
+    default_version: env!("CARGO_PKG_VERSION"),
+    binary: "rusd",
+    image: "storebench/rusd",
+    client_port: 2379,
+    peer_port: Some(2380),
+    metrics_path: Some("/metrics"),
+    install: "cargo build --release -p rusd",
+    version_probe: VersionProbe { argument: "--version", marker: "rusd Version: " },
+    durability_setting,
+    reserved_flags: RESERVED_FLAGS,
+    members: |service, placement| members(&RUSD, service, placement),
+};
+
+const RESERVED_FLAGS: &[&str] = &[
+    "--name",
+    "--data-dir",
+    "--wal-dir",
+    "--listen-client-urls",
+    "--advertise-client-urls",
+    "--listen-peer-urls",
+    "--initial-advertise-peer-urls",
+    "--initial-cluster",
+    "--initial-cluster-state",
+    "--unsafe-no-fsync",
+    // Makes etcd ignore every other flag, durability included.
+    "--config-file",
+];
 
 fn durability_setting(durability: Durability) -> Option<&'static str> {
     match durability {
@@ -44,7 +63,7 @@ fn durability_setting(durability: Durability) -> Option<&'static str> {
     }
 }
 
-fn members(service: &ValidatedService, placement: &Placement) -> Vec<ProcessPlan> {
+fn members(engine: &Engine, service: &ValidatedService, placement: &Placement) -> Vec<ProcessPlan> {
     let cluster: Vec<String> = placement
         .members
         .iter()
@@ -72,7 +91,7 @@ fn members(service: &ValidatedService, placement: &Placement) -> Vec<ProcessPlan
             arguments.extend(service.args.iter().cloned());
             ProcessPlan {
                 name: member.name.clone(),
-                binary: ETCD.binary,
+                binary: engine.binary,
                 arguments,
                 environment: service.env.clone(),
                 client_address: format!("{}:{}", member.host, member.client_port),

@@ -13,7 +13,7 @@ use storebench_crds::storage_service::{Durability, EngineKind};
 use crate::validate::ValidatedService;
 
 /// Every engine.
-pub static ENGINES: [&Engine; 3] = [&etcd::ETCD, &redis::REDIS, &redis::VALKEY];
+pub static ENGINES: [&Engine; 4] = [&etcd::ETCD, &etcd::RUSD, &redis::REDIS, &redis::VALKEY];
 
 /// What a store is, and how it is deployed.
 #[derive(Debug)]
@@ -131,6 +131,7 @@ impl Engine {
     pub fn of(kind: EngineKind) -> &'static Self {
         match kind {
             EngineKind::Etcd => &etcd::ETCD,
+            EngineKind::Rusd => &etcd::RUSD,
             EngineKind::Redis => &redis::REDIS,
             EngineKind::Valkey => &redis::VALKEY,
         }
@@ -165,6 +166,8 @@ mod tests {
     fn versions_are_read_from_what_executables_print() {
         let etcd = "etcd Version: 3.7.3\nGit SHA: Not provided\n";
         assert_eq!(Engine::of(EngineKind::Etcd).version_probe.read(etcd), Some("3.7.3"));
+        let rusd = "etcd Version: 3.7.3\nrusd Version: 0.1.0\n";
+        assert_eq!(Engine::of(EngineKind::Rusd).version_probe.read(rusd), Some("0.1.0"));
         let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1\n";
         assert_eq!(Engine::of(EngineKind::Redis).version_probe.read(redis), Some("7.0.15"));
     }
