@@ -1,0 +1,3 @@
+//! An etcd v3 server whose database is its log.
+
+pub mod proto;
