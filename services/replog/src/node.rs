@@ -7,6 +7,7 @@
 //!
 //! After any error of the write-ahead log the caller must stop using the node, and open the log again.
 
+mod acceptance;
 mod inputs;
 mod stamps;
 #[cfg(test)]
@@ -29,7 +30,9 @@ use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotMeta;
 
+pub use acceptance::LostLog;
 pub use inputs::{Proposed, Rejected};
+pub use stamps::Standing;
 
 /// Why a node cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,3 +4,4 @@ pub mod flags;
 pub mod grpc;
 pub mod proto;
 pub mod settings;
+pub mod store;
