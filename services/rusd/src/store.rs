@@ -12,8 +12,7 @@
 //! Readers take a [`View`], which costs a reference, and keep it as long as they like; the writer goes on. What is published is
 //! on the disks of a quorum, because nothing else is applied.
 
-use bytes::Bytes;
-use replog::{Entry, RestoreError, StateMachine};
+use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 pub mod auth;
 pub mod check;
@@ -48,6 +47,7 @@ pub use view::{Chunks, Reader, View};
 /// The state machine.
 pub struct Store {
     state: State,
+    applied_index: u64,
     reader: Reader,
     /// Told of every publication, on the thread that applies.
     on_publish: Option<Box<dyn Fn() + Send>>,
@@ -58,7 +58,8 @@ pub struct Store {
 impl Default for Store {
     fn default() -> Self {
         let state = State::default();
-        Self { reader: Reader::new(state.clone()), state, on_publish: None, scratch: Vec::new() }
+        let reader = Reader::new(state.clone());
+        Self { state, applied_index: 0, reader, on_publish: None, scratch: Vec::new() }
     }
 }
 
@@ -81,7 +82,7 @@ impl Store {
 
     /// Lets readers see what was applied.
     pub fn publish(&self) {
-        self.reader.publish(self.state.clone());
+        self.reader.publish(self.state.clone(), self.applied_index);
         if let Some(told) = &self.on_publish {
             told();
         }
@@ -93,18 +94,21 @@ impl StateMachine for Store {
 
     fn apply(&mut self, entry: &Entry) -> Outcome {
         let command = Command::decode(&entry.data)?;
-        let outcome = self.state.apply(command, entry.time_millis, &mut self.scratch);
-        self.publish();
-        outcome
+        self.state.apply(command, entry.time_millis, &mut self.scratch)
     }
 
-    fn snapshot(&self) -> Bytes {
-        snapshot::write(&self.state).into()
+    fn applied(&mut self, index: u64) {
+        self.applied_index = index;
+        self.publish();
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        let state = self.state.clone();
+        Box::new(move || snapshot::write(&state).into())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
         self.state = snapshot::read(snapshot).map_err(|refused| RestoreError(refused.to_string()))?;
-        self.publish();
         Ok(())
     }
 }

@@ -80,28 +80,21 @@ pub fn range<'a>(space: &'a Keyspace, request: &'a pb::RangeRequest) -> Result<F
     if request.count_only {
         return Ok(Found { records: Vec::new(), count: space.count(keys, at), more: false, revision, content });
     }
-    let limit = usize::try_from(request.limit).unwrap_or(0);
-    let in_order = has_default_order(request) && !has_revision_filter(request);
+    let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
+    // As etcd does it: without an order the limit comes before sorting, and one record more tells whether there are more.
+    let first = limit.filter(|_| has_default_order(request) && !has_revision_filter(request));
     let mut visible = space.range(keys, at);
-    let mut records: Vec<&Record> = Vec::new();
-    if limit > 0 && in_order {
-        records.extend(visible.by_ref().take(limit));
-    } else {
-        records.extend(visible.by_ref());
-    }
+    let mut records: Vec<&Record> = visible.by_ref().take(first.map_or(usize::MAX, |limit| limit + 1)).collect();
     let count = match visible.next() {
         None => records.len(),
         Some(_) => space.count(keys, at),
     };
-    let mut more = in_order && count > records.len();
-    if !in_order {
+    if has_revision_filter(request) {
         records.retain(|record| passes(request, record));
-        sort(request, &mut records);
-        more = limit > 0 && records.len() > limit;
-        if more {
-            records.truncate(limit);
-        }
     }
+    sort(request, &mut records);
+    let more = limit.is_some_and(|limit| records.len() > limit);
+    records.truncate(limit.unwrap_or(usize::MAX));
     Ok(Found { records, count, more, revision, content })
 }
 

@@ -17,6 +17,10 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::AlarmType;
 
 #[cfg(test)]
+pub(super) mod arbitrary;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 mod txn;
 

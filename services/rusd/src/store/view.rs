@@ -17,15 +17,21 @@ use crate::proto::mvccpb::KeyValue;
 
 /// Gives views. Clones give the same; neither waits for the writer nor makes it wait.
 #[derive(Clone, Debug)]
-pub struct Reader(Arc<ArcSwap<State>>);
+pub struct Reader(Arc<ArcSwap<Published>>);
 
 /// A state that was published. Everything read from one view is of one moment.
 #[derive(Clone, Debug)]
-pub struct View(Arc<State>);
+pub struct View(Arc<Published>);
+
+#[derive(Debug)]
+struct Published {
+    state: State,
+    applied_index: u64,
+}
 
 impl Reader {
     pub(super) fn new(state: State) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(state)))
+        Self(Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 })))
     }
 
     /// The newest state: all in it is on the disks of a quorum.
@@ -33,8 +39,8 @@ impl Reader {
         View(self.0.load_full())
     }
 
-    pub(super) fn publish(&self, state: State) {
-        self.0.store(Arc::new(state));
+    pub(super) fn publish(&self, state: State, applied_index: u64) {
+        self.0.store(Arc::new(Published { state, applied_index }));
     }
 }
 
@@ -42,7 +48,7 @@ impl Deref for View {
     type Target = State;
 
     fn deref(&self) -> &State {
-        &self.0
+        &self.0.state
     }
 }
 
@@ -50,6 +56,11 @@ impl View {
     /// The newest revision.
     pub fn revision(&self) -> i64 {
         self.keyspace.revision()
+    }
+
+    /// The index of the newest entry of the log that this state has.
+    pub fn applied_index(&self) -> u64 {
+        self.0.applied_index
     }
 
     /// How much space is taken, about, in bytes.
