@@ -56,6 +56,16 @@ pub fn encode(message: &impl Message) -> Bytes {
     bytes.freeze()
 }
 
+/// What `write` writes, in a frame; about so many bytes.
+pub fn encode_with(write: impl FnOnce(&mut BytesMut), bytes_about: usize) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(HEAD_BYTES + bytes_about);
+    bytes.put_bytes(0, HEAD_BYTES);
+    write(&mut bytes);
+    let length = (bytes.len() - HEAD_BYTES) as u32;
+    bytes[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+    bytes.freeze()
+}
+
 /// Takes frames off what was received. A message that came in one piece is not copied.
 #[derive(Debug)]
 pub(crate) struct Deframer {
@@ -177,6 +187,13 @@ mod tests {
                 prop_assert_eq!(framed(&messages), bytes);
             }
         }
+    }
+
+    #[test]
+    fn both_ways_to_encode_give_the_same() {
+        let message = crate::proto::etcdserverpb::PutRequest { key: "k".into(), ..Default::default() };
+        assert_eq!(encode_with(|out| message.encode_raw(out), 0), encode(&message));
+        assert_eq!(&encode(&message)[..], b"\0\0\0\0\x03\x0a\x01k");
     }
 
     #[test]

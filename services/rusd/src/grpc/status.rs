@@ -27,6 +27,32 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
+impl Code {
+    /// The code with this number; a number that is none is an unknown error.
+    pub fn of(number: u8) -> Self {
+        const CODES: [Code; 17] = [
+            Code::Ok,
+            Code::Canceled,
+            Code::Unknown,
+            Code::InvalidArgument,
+            Code::DeadlineExceeded,
+            Code::NotFound,
+            Code::AlreadyExists,
+            Code::PermissionDenied,
+            Code::ResourceExhausted,
+            Code::FailedPrecondition,
+            Code::Aborted,
+            Code::OutOfRange,
+            Code::Unimplemented,
+            Code::Internal,
+            Code::Unavailable,
+            Code::DataLoss,
+            Code::Unauthenticated,
+        ];
+        CODES.get(usize::from(number)).copied().unwrap_or(Code::Unknown)
+    }
+}
+
 /// An error that a call ends with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code:?}: {message}")]
@@ -91,6 +117,14 @@ fn percent_encode(text: &str) -> bytes::Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_have_the_numbers_of_grpc() {
+        for number in 0..17 {
+            assert_eq!(Code::of(number) as u8, number);
+        }
+        assert_eq!(Code::of(17), Code::Unknown);
+    }
 
     #[test]
     fn a_message_is_percent_encoded() {
