@@ -28,6 +28,7 @@ mod range;
 mod record;
 mod snapshot;
 mod state;
+pub mod timers;
 mod tree;
 mod view;
 pub mod watch;
