@@ -28,8 +28,10 @@ mod range;
 mod record;
 mod snapshot;
 mod state;
+pub mod timers;
 mod tree;
 mod view;
+pub mod watch;
 
 pub use auth::{Access, Auth};
 pub use cluster::Cluster;
@@ -43,6 +45,9 @@ pub use range::Found;
 pub use record::{Fields, Record, Revision};
 pub use state::{Outcome, Response, State};
 pub use view::{Chunks, Reader, View};
+
+/// How many changes of the log compaction looks at after each batch: a millisecond or two.
+const SWEEP_CHANGES: usize = 1000;
 
 /// The state machine.
 pub struct Store {
@@ -99,6 +104,10 @@ impl StateMachine for Store {
 
     fn applied(&mut self, index: u64) {
         self.applied_index = index;
+        let space = &mut self.state.keyspace;
+        if space.has_to_sweep() {
+            space.sweep(SWEEP_CHANGES, self.reader.seen(space.revision()));
+        }
         self.publish();
     }
 

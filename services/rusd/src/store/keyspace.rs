@@ -82,6 +82,8 @@ pub struct Keyspace {
     compacted: i64,
     /// History is free of what the changes up to here superseded.
     swept: Revision,
+    /// The log has all changes from here on.
+    kept_from: i64,
     bytes: u64,
 }
 
@@ -94,6 +96,7 @@ impl Default for Keyspace {
             revision: 1,
             compacted: NEVER,
             swept: Revision { main: NEVER, sub: 0 },
+            kept_from: 0,
             bytes: 0,
         }
     }
@@ -111,6 +114,11 @@ impl Keyspace {
     /// Reads below this are refused; [`NEVER`] before any compaction.
     pub fn compacted(&self) -> i64 {
         self.compacted
+    }
+
+    /// The log has all changes from here on: those of the compacted revision at least, and more while they are not swept.
+    pub fn kept_from(&self) -> i64 {
+        self.kept_from
     }
 
     /// How much memory the records take, about.
@@ -208,13 +216,21 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all.
-    pub fn sweep(&mut self, changes: usize) -> bool {
+    /// Whether compaction has left work, as far as can be told at a glance.
+    pub fn has_to_sweep(&self) -> bool {
+        self.swept.main < self.compacted || self.kept_from < self.compacted
+    }
+
+    /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all. Changes
+    /// after `keep_after` stay in the log, because somebody has not seen them yet.
+    pub fn sweep(&mut self, changes: usize, keep_after: i64) -> bool {
         for _ in 0..changes {
             // Swept changes are the front of the log, and stay only if they are those of the compacted revision.
             let front = self.log.first().map(|change| change.0.revision());
-            if let Some(front) = front.filter(|front| *front <= self.swept && front.main < self.compacted) {
+            let gone_before = self.compacted.min(keep_after.saturating_add(1));
+            if let Some(front) = front.filter(|front| *front <= self.swept && front.main < gone_before) {
                 self.log.remove(|change| change.0.revision().cmp(&front));
+                self.kept_from = front.main + 1;
                 continue;
             }
             let after = Revision { sub: self.swept.sub + 1, ..self.swept };
@@ -310,6 +326,7 @@ impl Keyspace {
             (last, first) = (at, false);
         }
         space.revision = revision;
+        space.kept_from = compacted.max(0);
         space.swept = Revision { main: compacted - 1, sub: u32::MAX - 1 };
         (revision >= compacted.max(1)).then_some(space)
     }

@@ -26,9 +26,6 @@ mod txn;
 
 pub use txn::read_only;
 
-/// How many changes of the log compaction looks at with every command.
-const SWEEP_CHANGES: usize = 64;
-
 /// All that is replicated.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -68,7 +65,7 @@ impl State {
         let Command { caller, request } = command;
         self.check_alarms(&request)?;
         access(&request).check(&self.auth, &self.leases, &caller)?;
-        let outcome = match request {
+        match request {
             Request::Put(put) => self.put(&put, scratch).map(Response::Put),
             Request::DeleteRange(delete) => Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete))),
             Request::Txn(txn) => txn::apply(self, &txn, scratch).map(Response::Txn),
@@ -86,9 +83,7 @@ impl State {
                 Ok(Response::Alarm(pb::AlarmResponse { header: self.header(), alarms }))
             }
             request => self.administrate(request, time_millis).map(|()| self.done()),
-        };
-        self.keyspace.sweep(SWEEP_CHANGES);
-        outcome
+        }
     }
 
     /// What raised alarms forbid: etcd's capped and corrupt appliers.

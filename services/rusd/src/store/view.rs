@@ -1,7 +1,8 @@
 //! What readers look at: a state as it was published, which stays as it is for as long as somebody looks.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 
@@ -12,12 +13,22 @@ use super::hash::{self, KeyValueHash};
 use super::range::{self, Content, Found};
 use super::record::Record;
 use super::state::{self, State};
+use super::watch;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::mvccpb::KeyValue;
 
 /// Gives views. Clones give the same; neither waits for the writer nor makes it wait.
 #[derive(Clone, Debug)]
-pub struct Reader(Arc<ArcSwap<Published>>);
+pub struct Reader {
+    published: Arc<ArcSwap<Published>>,
+    hubs: Hubs,
+}
+
+/// What each hub has seen: what one of them has not, the log keeps a while.
+type Hubs = Arc<Mutex<Vec<Weak<AtomicI64>>>>;
+
+/// For a hub that is further back than that, nothing is kept.
+const HUB_LAG_MAX_REVISIONS: i64 = 100_000;
 
 /// A state that was published. Everything read from one view is of one moment.
 #[derive(Clone, Debug)]
@@ -31,16 +42,35 @@ struct Published {
 
 impl Reader {
     pub(super) fn new(state: State) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 })))
+        Self {
+            published: Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 })),
+            hubs: Hubs::default(),
+        }
     }
 
     /// The newest state: all in it is on the disks of a quorum.
     pub fn view(&self) -> View {
-        View(self.0.load_full())
+        View(self.published.load_full())
+    }
+
+    /// A new hub for the watch streams of one thread.
+    pub fn hub(&self, limits: watch::Limits) -> watch::Hub {
+        let seen = Arc::new(AtomicI64::new(0));
+        // From here on the log loses nothing that is newer than the view.
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&seen));
+        watch::Hub::new(self.view(), seen, limits)
+    }
+
+    /// What all hubs have seen, or need not see any more.
+    pub(super) fn seen(&self, revision: i64) -> i64 {
+        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.retain(|hub| hub.strong_count() > 0);
+        let seen = hubs.iter().filter_map(Weak::upgrade).map(|hub| hub.load(Ordering::Acquire)).min();
+        seen.unwrap_or(revision).max(revision - HUB_LAG_MAX_REVISIONS)
     }
 
     pub(super) fn publish(&self, state: State, applied_index: u64) {
-        self.0.store(Arc::new(Published { state, applied_index }));
+        self.published.store(Arc::new(Published { state, applied_index }));
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Every request says what it is for as an [`Access`], and [`Access::check`] answers. What is not permitted is denied: there is
 //! no way past the `match`, and a new kind of request does not compile before it is in it. From etcd's
-//! `server/etcdserver/apply/auth.go`, `v3_server.go` and `api/v3rpc/{key,maintenance,auth}.go` of 3.7.3, which mend
-//! CVE-2026-33413 and CVE-2026-33343.
+//! `server/etcdserver/apply/auth.go`, `v3_server.go` and `api/v3rpc/{key,maintenance,auth}.go` of 3.7.3, which mend GHSA-q8m4-xhhv-38mg,
+//! GHSA-rfx7-8w68-q57q, GHSA-x35m-3gp4-4fh5 and GHSA-xg4h-6gfc-h4m8.
 
 use super::super::command::Caller;
 use super::super::error::Error;

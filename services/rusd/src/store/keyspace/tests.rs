@@ -89,7 +89,7 @@ proptest! {
                     prop_assert_eq!(space.compact(revision), expected);
                     model.compacted = model.compacted.max(revision);
                 }
-                Step::Sweep(changes) => drop(space.sweep(changes.into())),
+                Step::Sweep(changes) => drop(space.sweep(changes.into(), model.revision)),
                 Step::Reload => space = reload(&space),
                 Step::Keep => kept.push((space.clone(), model.clone())),
                 Step::Look { back, from, to } => look(&space, &model, back, Keys::new(&from, &to)),
@@ -101,9 +101,9 @@ proptest! {
         }
         // However far the sweep went, what is told of the state is the same; swept through, nothing is left too much.
         let before = reload(&space);
-        while !space.sweep(7) {}
+        while !space.sweep(7, i64::MAX) {}
         let mut after = reload(&space);
-        while !after.sweep(7) {}
+        while !after.sweep(7, i64::MAX) {}
         prop_assert_eq!(space.bytes(), after.bytes());
         prop_assert_eq!(space.history.len(), after.history.len());
         prop_assert_eq!(space.log.len(), after.log.len());
@@ -134,7 +134,7 @@ fn a_compacted_tombstone_is_still_told_to_who_watches_from_there() {
     space.write(&mut scratch).put(b"a", b"1", 0);
     space.write(&mut scratch).delete(b"a");
     space.compact(3).unwrap();
-    while !space.sweep(100) {}
+    while !space.sweep(100, i64::MAX) {}
     let told: Vec<_> = space.changes(3).map(|change| (change.main(), change.is_tombstone())).collect();
     assert_eq!(told, [(3, true)]);
     assert_eq!((space.history.len(), space.live.len()), (0, 0));

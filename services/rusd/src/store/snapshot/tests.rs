@@ -9,6 +9,7 @@ fn of(commands: &[Command]) -> State {
     let mut state = State::default();
     for (time, command) in commands.iter().enumerate() {
         drop(state.apply(command.clone(), time as u64 * 1000, &mut Vec::new()));
+        state.keyspace.sweep(time % 5, i64::MAX);
     }
     state
 }
