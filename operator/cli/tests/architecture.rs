@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("wal", &[]),
     ("replog", &["wal"]),
+    ("rusd", &["wal", "replog"]),
     ("faulty-store", &[]),
 ];
 

@@ -9,6 +9,9 @@ use crate::entry::Entry;
 #[error("the snapshot cannot be restored: {0}")]
 pub struct RestoreError(pub String);
 
+/// A state at some moment, that can be turned into bytes.
+pub type SnapshotView = Box<dyn FnOnce() -> Bytes + Send>;
+
 /// A deterministic state machine: equal entries in equal order make equal states and replies, on every member, today and when
 /// the log is replayed. No clock, no randomness, no iteration order that differs; [`Entry::time_millis`] is the only time.
 pub trait StateMachine {
@@ -18,9 +21,16 @@ pub trait StateMachine {
     /// Applies a command. Only entries of kind [`crate::EntryKind::Command`] come here, each once between restores.
     fn apply(&mut self, entry: &Entry) -> Self::Reply;
 
-    /// All of the state, as bytes; equal states give equal bytes.
-    fn snapshot(&self) -> Bytes;
+    /// Everything that was at hand has been applied, up to this index: time to show it to readers. Called after each batch of
+    /// entries, commands or not, and before anybody is told that they succeeded; and after each [`StateMachine::restore`].
+    fn applied(&mut self, index: u64) {
+        let _ = index;
+    }
 
-    /// Replaces the state by what [`StateMachine::snapshot`] gave.
+    /// All of the state as it is now, to be turned into bytes later and perhaps on another thread, while more is applied: this
+    /// call should be quick. Equal states give equal bytes.
+    fn snapshot(&self) -> SnapshotView;
+
+    /// Replaces the state by what a [`SnapshotView`] gave.
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError>;
 }

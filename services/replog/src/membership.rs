@@ -60,6 +60,17 @@ impl Membership {
         majority(&self.voters) && (self.outgoing.is_empty() || majority(&self.outgoing))
     }
 
+    /// Whether it could have come of changes that were allowed.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let has = |ids: &[u64], id: &u64| ids.contains(id);
+        let is_sorted = |ids: &[u64]| ids.windows(2).all(|pair| pair[0] < pair[1]) && !ids.contains(&0);
+        [&self.voters, &self.learners, &self.outgoing, &self.learners_next].into_iter().all(|ids| is_sorted(ids))
+            && !self.voters.is_empty()
+            && !self.learners.iter().any(|id| has(&self.voters, id) || has(&self.outgoing, id))
+            && self.learners_next.iter().all(|id| has(&self.outgoing, id) && !has(&self.voters, id))
+            && (self.is_joint() || !self.leaves_by_itself)
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Self { voters, learners, outgoing, learners_next, leaves_by_itself } = self;
         [voters, learners, outgoing, learners_next].into_iter().for_each(|ids| put_all(out, ids));

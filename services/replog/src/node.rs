@@ -7,6 +7,7 @@
 //!
 //! After any error of the write-ahead log the caller must stop using the node, and open the log again.
 
+mod acceptance;
 mod inputs;
 mod stamps;
 #[cfg(test)]
@@ -29,7 +30,9 @@ use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotMeta;
 
+pub use acceptance::LostLog;
 pub use inputs::{Proposed, Rejected};
+pub use stamps::Standing;
 
 /// Why a node cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -451,6 +454,11 @@ impl Node {
     /// The last entry that the state machine has.
     pub fn applied_index(&self) -> u64 {
         self.applied
+    }
+
+    /// Whether the state machine has an entry of this node's term, hence all that earlier leaders committed.
+    pub fn has_applied_own_entry(&self) -> bool {
+        self.consensus.term_at(self.applied) == Some(self.consensus.term())
     }
 
     /// The last entry, committed or not.

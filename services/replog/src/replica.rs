@@ -14,11 +14,11 @@ use crate::entry::EntryKind;
 use crate::machine::{RestoreError, StateMachine};
 use crate::membership::{Change, Membership};
 use crate::message::{Body, Message};
-use crate::node::{Batch, Node, Output, Proposed, Rejected, StartError, Token};
+use crate::node::{Batch, LostLog, Node, Output, Proposed, Rejected, StartError, Token};
 use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
-use crate::snapshot::{Receiving, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS};
+use crate::snapshot::{Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, write_snapshot};
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum Fatal {
     /// A snapshot is not one of this state machine.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// It does not have what it once said it had.
+    #[error(transparent)]
+    LostLog(#[from] LostLog),
 }
 
 /// An entry that was applied.
@@ -60,6 +63,8 @@ pub struct Effects<R> {
     pub reads: Vec<ReadPermit>,
     /// Reads that found no quorum in time.
     pub failed_reads: Vec<ReadId>,
+    /// A snapshot to be made beside everything else; then call [`ReplicatedLog::snapshot_written`].
+    pub snapshot: Option<SnapshotJob>,
 }
 
 impl<R> Default for Effects<R> {
@@ -71,6 +76,7 @@ impl<R> Default for Effects<R> {
             installed: None,
             reads: Vec::new(),
             failed_reads: Vec::new(),
+            snapshot: None,
         }
     }
 }
@@ -78,13 +84,14 @@ impl<R> Default for Effects<R> {
 impl<R> Effects<R> {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        let Self { messages, batch, applied, installed, reads, failed_reads } = self;
+        let Self { messages, batch, applied, installed, reads, failed_reads, snapshot } = self;
         messages.is_empty()
             && batch.is_none()
             && applied.is_empty()
             && installed.is_none()
             && reads.is_empty()
             && failed_reads.is_empty()
+            && snapshot.is_none()
     }
 }
 
@@ -97,6 +104,7 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     /// Newest time of an entry that was applied.
     time_millis: u64,
     messages: Vec<Message>,
+    is_making_snapshot: bool,
     planted: Planted,
 }
 
@@ -124,14 +132,24 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         (seed, now): (u64, Now),
         planted: Planted,
     ) -> Result<Self, Fatal> {
-        let mut store = Store::open(snapshots, planted);
+        let store = Store::open(snapshots, planted);
         let mut time_millis = 0;
         if let Some(meta) = recovered.snapshot() {
             machine.restore(&store.load(meta)?)?;
+            machine.applied(meta.index);
             time_millis = meta.time_millis;
         }
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
-        Ok(Self { node, machine, store, receiving: None, time_millis, messages: Vec::new(), planted })
+        Ok(Self {
+            node,
+            machine,
+            store,
+            receiving: None,
+            time_millis,
+            messages: Vec::new(),
+            is_making_snapshot: false,
+            planted,
+        })
     }
 
     /// Writes the snapshot that a founding member begins with: see [`Recovered::found`], whose records come after.
@@ -141,10 +159,10 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         membership: Membership,
         snapshots: D,
     ) -> io::Result<(Recovered, Vec<wal::Record>)> {
-        let bytes = machine.snapshot();
+        let bytes = machine.snapshot()();
         let (recovered, records) = Recovered::found(settings, membership, &bytes);
         if let Some(meta) = recovered.snapshot() {
-            Store::open(snapshots, Planted::default()).write(meta, &bytes)?;
+            write_snapshot(&snapshots, meta, &bytes)?;
         }
         Ok((recovered, records))
     }
@@ -158,7 +176,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A message came. `now` must have been read after it was taken from its queue.
     pub fn receive(&mut self, message: Message, now: Now) -> Result<(), Fatal> {
         match message.body {
-            Body::Consensus(..) => self.node.receive(message, now),
+            Body::Consensus(..) => self.node.receive(message, now)?,
             Body::Snapshot(SnapshotMessage::Fetch { id, chunks }) => {
                 let meta = self.node.snapshot_meta().clone();
                 if meta.id() != id {
@@ -249,6 +267,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         effects.failed_reads.extend(failed_reads);
         if let Some(meta) = install {
             self.machine.restore(&self.store.load(&meta)?)?;
+            self.machine.applied(meta.index);
+            self.store.forget();
             self.time_millis = meta.time_millis;
             effects.installed = Some(meta.index);
         }
@@ -259,13 +279,14 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                 effects.applied.push(Applied { index: entry.index, term: entry.term, reply });
             }
             self.node.applied(last);
+            self.machine.applied(last);
         }
         let since = self.node.applied_index().saturating_sub(self.node.snapshot_index());
         let due = self.node.settings().snapshot_entries;
         // Who is fetching the last one would have to begin again; but the log shall not grow for ever.
         let due = if self.node.is_sending_snapshot() { due.saturating_mul(4) } else { due };
         if wants_snapshot || since >= due {
-            self.snapshot()?;
+            effects.snapshot = effects.snapshot.take().or_else(|| self.begin_snapshot());
         }
         if let Some((from, meta)) = offer {
             self.begin_receiving(from, meta, now)?;
@@ -276,14 +297,20 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         Ok(())
     }
 
-    /// Makes a snapshot of what was applied, if that is more than the last one has.
-    pub fn snapshot(&mut self) -> Result<(), Fatal> {
-        let Some(meta) = self.node.describe_snapshot() else { return Ok(()) };
-        let bytes = self.machine.snapshot();
-        let (checksum, size) = (crc32c::crc32c(&bytes), bytes.len() as u64);
-        let meta = SnapshotMeta { time_millis: self.time_millis, bytes: size, checksum, ..meta };
-        self.store.write(&meta, &bytes)?;
-        self.node.snapshot_made(meta);
+    /// A snapshot of what was applied, to be made, if that is more than the last one has; one at a time.
+    fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
+        if self.is_making_snapshot {
+            return None;
+        }
+        let meta = SnapshotMeta { time_millis: self.time_millis, ..self.node.describe_snapshot()? };
+        self.is_making_snapshot = true;
+        Some(SnapshotJob::new(meta, self.machine.snapshot(), self.store.directory().clone()))
+    }
+
+    /// What came of [`Effects::snapshot`].
+    pub fn snapshot_written(&mut self, written: io::Result<SnapshotMeta>) -> Result<(), Fatal> {
+        self.is_making_snapshot = false;
+        self.node.snapshot_made(written?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Snapshots: what they are, how they lie in files, how they travel.
 
+mod job;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,8 @@ mod transfer;
 use crate::codec::{Malformed, Reader, put, put_small};
 use crate::membership::Membership;
 
-pub(crate) use store::Store;
+pub use job::SnapshotJob;
+pub(crate) use store::{Store, write as write_snapshot};
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
 
 const WHAT: &str = "a snapshot's description";

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::acceptance::{LostLog, is_acceptable};
 use super::{Node, Offer};
 use crate::bugs::Bug;
 use crate::clock::Now;
@@ -101,27 +102,27 @@ impl Node {
         self.consensus.snapshot_failed(to);
     }
 
-    /// A message came. `now` must have been read after it was taken from its queue.
-    pub fn receive(&mut self, message: Message, now: Now) {
+    /// A message came. `now` must have been read after it was taken from its queue. After an error the node must be stopped.
+    pub fn receive(&mut self, message: Message, now: Now) -> Result<(), LostLog> {
         self.tick(now);
-        let Body::Consensus(wire, stamp) = message.body else { return };
+        let Body::Consensus(wire, stamp) = message.body else { return Ok(()) };
         let wire = *wire;
-        if message.to != self.id() || wire.from != message.from || !is_acceptable(&wire) {
-            return;
+        if message.to != self.id() || wire.from != message.from || !is_acceptable(&wire) || !self.is_plausible(&wire)? {
+            return Ok(());
         }
         let (from, term) = (wire.from, wire.term);
         if consensus::is_vote_request(&wire) && !self.planted.has(Bug::LeaseWithoutWithholding) {
             // An only voter's disk may be slow, but nobody else can lead; it must not begin a term beside unsafe entries.
             if self.promise.withholds(now.boot_micros, consensus::is_transfer(&wire)) {
-                return;
+                return Ok(());
             }
         }
         if wire.get_msg_type() == WireKind::MsgTimeoutNow && self.consensus.is_sole_voter() {
-            return;
+            return Ok(());
         }
         if wire.get_msg_type() == WireKind::MsgSnapshot {
             self.consider(wire);
-            return;
+            return Ok(());
         }
         let is_from_leader = consensus::is_from_leader(&wire);
         let is_answer = consensus::is_answer_to_leader(&wire);
@@ -133,6 +134,7 @@ impl Node {
         if is_answer && self.role() == Role::Leader && self.consensus.term() == term {
             self.note_answer(from, term, stamp, now);
         }
+        Ok(())
     }
 
     /// A leader offers a snapshot. It is stepped when it is here.
@@ -280,20 +282,5 @@ impl Node {
         if can_ask && let Some(context) = self.reads.start(now.boot_micros, patience, self.settings.election_micros()) {
             self.consensus.read_index(context);
         }
-    }
-}
-
-/// What may come from another node: nothing that is a node's own business, nothing that the consensus crate would fall over.
-fn is_acceptable(wire: &Wire) -> bool {
-    match wire.get_msg_type() {
-        WireKind::MsgReadIndex => wire.get_entries().len() == 1,
-        WireKind::MsgHup
-        | WireKind::MsgBeat
-        | WireKind::MsgPropose
-        | WireKind::MsgUnreachable
-        | WireKind::MsgSnapStatus
-        | WireKind::MsgCheckQuorum
-        | WireKind::MsgTransferLeader => false,
-        _ => wire.term > 0,
     }
 }

@@ -6,6 +6,26 @@ use crate::clock::Now;
 use crate::consensus::{self, Role};
 use crate::message::{Body, Mark, Message, Stamp};
 
+/// What a node knows about the freshness of its applied state, in numbers that stay true until they are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Its term.
+    pub term: u64,
+    /// Until then, by `CLOCK_BOOTTIME`, nobody else leads; the applied state has everything that was acknowledged. 0: not known.
+    pub lease_until_micros: u64,
+    /// The applied state has everything that was acknowledged before then. 0: not known.
+    pub as_of_micros: u64,
+    /// The last entry that was applied.
+    pub applied: u64,
+}
+
+impl Standing {
+    /// Whether nobody else leads at this moment.
+    pub fn has_lease(&self, boot_micros: u64) -> bool {
+        boot_micros < self.lease_until_micros
+    }
+}
+
 impl Node {
     /// Stamps what is about to be sent. `now` is not later than that.
     pub(super) fn stamp(&self, messages: &mut [Message], now: Now) {
@@ -62,6 +82,18 @@ impl Node {
         let knows = self.consensus.is_committed_in_term()
             || (self.planted.has(Bug::LeaseBeforeOwnEntry) && self.role() == Role::Leader);
         knows && now.boot_micros < self.lease_until(now)
+    }
+
+    /// What readers on other threads may know, until it is replaced. It must be replaced after every call that changes this node,
+    /// before any message is sent.
+    pub fn standing(&self, now: Now) -> Standing {
+        let (term, applied) = (self.consensus.term(), self.applied);
+        // Who sees the state without asking must see all that earlier leaders acknowledged: it lies before an entry of this term.
+        let has_lease = self.has_applied_own_entry() && self.has_lease(now);
+        let lease_until_micros = if has_lease { self.lease_until(now) } else { 0 };
+        let freshness = self.freshness(now);
+        let as_of_micros = if applied >= freshness.commit { freshness.as_of } else { 0 };
+        Standing { term, lease_until_micros, as_of_micros, applied }
     }
 
     fn lease_until(&self, now: Now) -> u64 {

@@ -80,7 +80,7 @@ impl Group {
             for message in std::mem::take(&mut self.mail) {
                 let (to, now) = (message.to(), self.clock());
                 if !self.cuts.contains(&(message.from(), to)) && self.nodes.contains_key(&to) {
-                    self.node(to).receive(message, now);
+                    self.node(to).receive(message, now).unwrap();
                     self.work(to);
                 }
             }
@@ -155,7 +155,7 @@ fn who_waits_for_whose_disk() {
     assert_eq!(appends.len(), 2, "to both followers, before its own disk has it");
     for append in appends {
         let to = append.to();
-        group.node(to).receive(append, now);
+        group.node(to).receive(append, now).unwrap();
         let output = group.node(to).take(now);
         assert!(output.messages.is_empty(), "{:?}", output.messages);
         group.node(to).persisted(output.batch.unwrap().token);
@@ -165,7 +165,7 @@ fn who_waits_for_whose_disk() {
     }
     // Both followers are a quorum without the leader's disk.
     for answer in std::mem::take(&mut group.mail) {
-        group.node(leader).receive(answer, now);
+        group.node(leader).receive(answer, now).unwrap();
     }
     assert_eq!(group.nodes[&leader].commit_index(), before + 1);
     assert_eq!(group.nodes[&leader].applied_index(), before, "its own disk does not have it yet");
@@ -197,7 +197,7 @@ fn a_vote_is_withheld_while_a_leader_is_heard() {
     for kind in [WireKind::MsgRequestPreVote, WireKind::MsgRequestVote] {
         let now = group.clock();
         let term = group.nodes[&voter].term();
-        group.node(voter).receive(vote_request(rival, voter, term + 1, kind), now);
+        group.node(voter).receive(vote_request(rival, voter, term + 1, kind), now).unwrap();
         group.work(voter);
         assert!(group.mail.is_empty(), "{:?}", group.mail);
         assert_eq!(group.nodes[&voter].term(), term);
@@ -206,7 +206,7 @@ fn a_vote_is_withheld_while_a_leader_is_heard() {
     group.cut(voter, leader);
     group.now += group.settings.election_micros();
     let (now, term) = (group.clock(), group.nodes[&voter].term());
-    group.node(voter).receive(vote_request(rival, voter, term + 5, WireKind::MsgRequestVote), now);
+    group.node(voter).receive(vote_request(rival, voter, term + 5, WireKind::MsgRequestVote), now).unwrap();
     group.work(voter);
     assert_eq!(group.nodes[&voter].term(), term + 5);
 }
@@ -221,11 +221,11 @@ fn a_vote_is_withheld_after_a_start() {
     let term = recovered.hard.term;
     group.start(voter, recovered);
     let now = group.clock();
-    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now);
+    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now).unwrap();
     assert_eq!(group.nodes[&voter].term(), term, "it withholds its vote");
     group.now += group.settings.election_micros();
     let now = group.clock();
-    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now);
+    group.node(voter).receive(vote_request(rival, voter, term + 1, WireKind::MsgRequestVote), now).unwrap();
     assert_eq!(group.nodes[&voter].term(), term + 1);
 }
 
@@ -275,7 +275,7 @@ fn a_new_leader_answers_no_strong_read_before_an_entry_of_its_own() {
         let mail = std::mem::take(&mut group.mail);
         for message in mail {
             let (to, now) = (message.to(), group.clock());
-            group.node(to).receive(message, now);
+            group.node(to).receive(message, now).unwrap();
             group.work(to);
             if to == others[0] && group.nodes[&to].role() == Role::Leader {
                 new = Some(to);

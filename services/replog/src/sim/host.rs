@@ -9,7 +9,7 @@ use super::kv::Kv;
 use super::mirror::{Digest, Mirror};
 use crate::clock::Now;
 use crate::membership::Membership;
-use crate::node::{Batch, Proposed};
+use crate::node::{Batch, Proposed, Standing};
 use crate::reads::{ReadId, ReadLevel};
 use crate::replica::ReplicatedLog;
 
@@ -57,6 +57,8 @@ pub(super) struct Process {
     pub(super) led: Option<u64>,
     pub(super) commit: u64,
     pub(super) membership: Membership,
+    /// What its other threads know.
+    pub(super) published: Standing,
 }
 
 /// A machine.

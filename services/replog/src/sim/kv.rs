@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::entry::Entry;
-use crate::machine::{RestoreError, StateMachine};
+use crate::machine::{RestoreError, SnapshotView, StateMachine};
 use crate::random::mix;
 
 const ROW_BYTES: usize = 32;
@@ -69,14 +69,14 @@ impl StateMachine for Kv {
         self.digest
     }
 
-    fn snapshot(&self) -> Bytes {
+    fn snapshot(&self) -> SnapshotView {
         let mut out = vec![0; ROWS * ROW_BYTES];
         for (row, (key, (value, expires))) in out.chunks_exact_mut(ROW_BYTES).zip(&self.rows) {
             row[..8].copy_from_slice(&key.to_le_bytes());
             row[8..16].copy_from_slice(&value.to_le_bytes());
             row[16..24].copy_from_slice(&expires.to_le_bytes());
         }
-        out.into()
+        Box::new(move || out.into())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {

@@ -12,7 +12,7 @@ use super::kv::Kv;
 use super::mirror::{self, Digest, Mirror};
 use super::world::{Event, World};
 use crate::membership::Membership;
-use crate::node::Batch;
+use crate::node::{Batch, Standing};
 use crate::random::Random;
 use crate::recovery::{Recovered, Recovery};
 use crate::replica::{Fatal, ReplicatedLog};
@@ -194,6 +194,7 @@ impl World {
         };
         host.process = Some(Process {
             membership: log.node().membership().clone(),
+            published: Standing::default(),
             log,
             wal,
             proposals: VecDeque::new(),

@@ -13,9 +13,10 @@ use crate::consensus::Role;
 use crate::membership::Membership;
 use crate::message::Message;
 use crate::random::{Random, mix};
-use crate::reads::{ReadLevel, ReadPermit};
+use crate::reads::{ReadLevel, ReadPath, ReadPermit};
 use crate::replica::Effects;
 use crate::settings::Settings;
+use crate::snapshot::SnapshotJob;
 
 /// What happened, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,19 +42,56 @@ pub struct Stats {
 /// What happens.
 #[derive(Debug)]
 pub(super) enum Event {
-    Tick { host: u64, epoch: u64 },
+    Tick {
+        host: u64,
+        epoch: u64,
+    },
     Deliver(Message),
-    Disk { host: u64, epoch: u64 },
-    Look { host: u64, epoch: u64, permit: ReadPermit },
-    Write { host: u64, key: u64 },
-    Read { host: u64, asked: Asked },
+    Disk {
+        host: u64,
+        epoch: u64,
+    },
+    Look {
+        host: u64,
+        epoch: u64,
+        permit: ReadPermit,
+    },
+    /// Another thread looks, that saw a lease of this term.
+    Glance {
+        host: u64,
+        epoch: u64,
+        asked: Asked,
+        term: u64,
+    },
+    Snapshot {
+        host: u64,
+        epoch: u64,
+        job: SnapshotJob,
+    },
+    Write {
+        host: u64,
+        key: u64,
+    },
+    Read {
+        host: u64,
+        asked: Asked,
+    },
     Client,
     Trouble,
     Administer,
-    Restart { host: u64 },
-    Crash { host: u64, is_power_lost: bool },
-    Isolate { host: u64 },
-    Resume { host: u64 },
+    Restart {
+        host: u64,
+    },
+    Crash {
+        host: u64,
+        is_power_lost: bool,
+    },
+    Isolate {
+        host: u64,
+    },
+    Resume {
+        host: u64,
+    },
     Calm,
     Probe,
 }
@@ -229,6 +267,8 @@ impl World {
             Event::Tick { host, .. }
             | Event::Disk { host, .. }
             | Event::Look { host, .. }
+            | Event::Glance { host, .. }
+            | Event::Snapshot { host, .. }
             | Event::Write { host, .. }
             | Event::Read { host, .. } => *host,
             Event::Deliver(message) => message.to,
@@ -312,6 +352,14 @@ impl World {
                 }
                 self.look(id, permit, now)?;
             }
+            Event::Snapshot { epoch: of, job, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                if let Err(fatal) = process.log.snapshot_written(job.run()) {
+                    return self.fatal(id, fatal);
+                }
+            }
             Event::Write { key, .. } => {
                 let value = self.now;
                 let ttl = if key % 3 == 0 { 20 + key % 100 } else { 0 };
@@ -323,9 +371,19 @@ impl World {
                 }
             }
             Event::Read { asked, .. } => {
-                if let Ok(read) = process.log.read(asked.level, 0, now) {
+                let standing = process.published;
+                if asked.level == ReadLevel::Lease && asked.must_see % 2 == 0 && standing.has_lease(now.boot_micros) {
+                    let delay = mix(self.now) % 20;
+                    self.after(delay, Event::Glance { host: id, epoch, asked, term: standing.term });
+                } else if let Ok(read) = process.log.read(asked.level, 0, now) {
                     process.reads.insert(read, asked);
                 }
+            }
+            Event::Glance { epoch: of, asked, term, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                self.glance(id, asked, term, now)?;
             }
             _ => {}
         }
@@ -360,14 +418,20 @@ impl World {
             match process.log.take(now) {
                 Err(fatal) => return self.fatal(id, fatal),
                 Ok(effects) if effects.is_empty() => break,
-                Ok(effects) => self.carry_out(id, effects)?,
+                Ok(effects) => {
+                    process.published = process.log.node().standing(now);
+                    self.carry_out(id, effects)?;
+                }
             }
+        }
+        if let Some(process) = self.process(id) {
+            process.published = process.log.node().standing(now);
         }
         self.check(id)
     }
 
     fn carry_out(&mut self, id: u64, effects: Effects<u64>) -> Checked {
-        let Effects { messages, batch, applied, installed, reads, failed_reads } = effects;
+        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot } = effects;
         if let Some(batch) = batch {
             self.enqueue(id, batch)?;
         }
@@ -397,6 +461,10 @@ impl World {
         for permit in reads {
             let delay = self.random.below(20);
             self.after(delay, Event::Look { host: id, epoch, permit });
+        }
+        if let Some(job) = snapshot {
+            let delay = mix(self.now) % 10_000;
+            self.after(delay, Event::Snapshot { host: id, epoch, job });
         }
         for (index, digest) in states {
             self.checks.state(id, index, digest)?;
@@ -469,15 +537,32 @@ impl World {
             }
             return Ok(());
         }
+        self.answered(id, asked, (permit.path, permit.term, seen))
+    }
+
+    /// A read that asks nobody: it looks at what was published, and looks again whether the lease still holds.
+    fn glance(&mut self, id: u64, asked: Asked, term: u64, now: Now) -> Checked {
+        let rechecks = !self.planted().has(Bug::LeaseNotRechecked);
+        let Some(process) = self.process(id) else { return Ok(()) };
+        let (standing, seen) = (process.published, process.log.node().applied_index());
+        if rechecks && (standing.term != term || !standing.has_lease(now.boot_micros)) {
+            if let Ok(read) = process.log.read(ReadLevel::Linearizable, 0, now) {
+                process.reads.insert(read, asked);
+            }
+            return Ok(());
+        }
+        self.answered(id, asked, (ReadPath::Lease, term, seen))
+    }
+
+    /// A client gets an answer.
+    fn answered(&mut self, id: u64, asked: Asked, (path, term, seen): (ReadPath, u64, u64)) -> Checked {
         self.stats.reads += 1;
-        self.stats.lease_reads += u64::from(permit.path == crate::reads::ReadPath::Lease);
-        self.say(id, || {
-            format!("answers {:?} by {:?} at {seen}, must see {}", asked.level, permit.path, asked.must_see)
-        });
+        self.stats.lease_reads += u64::from(path == ReadPath::Lease);
+        self.say(id, || format!("answers {:?} by {path:?} at {seen}, must see {}", asked.level, asked.must_see));
         if asked.level != ReadLevel::Eventual && seen < asked.must_see {
             let detail = format!(
-                "node {id} answers a read {:?} by {:?} in term {} at {seen}; {} was acknowledged before",
-                asked.level, permit.path, permit.term, asked.must_see
+                "node {id} answers a read {:?} by {path:?} in term {term} at {seen}; {} was acknowledged before",
+                asked.level, asked.must_see
             );
             return broken("no strong read is older than a write acknowledged before it began", detail);
         }

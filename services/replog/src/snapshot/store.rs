@@ -37,8 +37,23 @@ pub(crate) struct Store<D: Directory> {
     directory: D,
     planted: Planted,
     incoming: Option<Incoming<D::File>>,
-    /// The one that was used last.
+    /// One that will be asked for again: it is being sent, or it has just come.
     loaded: Option<(SnapshotMeta, Bytes)>,
+}
+
+/// Writes a snapshot, whole and safe when this returns; one at a time in a directory. `meta` describes `bytes`.
+pub(crate) fn write(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+    let mut content = head(meta);
+    for chunk in 0..meta.chunks() {
+        let data = piece(meta, bytes, chunk);
+        content.extend_from_slice(&chunk_checksum(&meta.id(), chunk, data).to_le_bytes());
+        content.extend_from_slice(data);
+    }
+    let file = directory.create_zeroed(NEW, content.len() as u64)?;
+    file.write_at(&content, 0)?;
+    file.sync_data()?;
+    directory.rename(NEW, &name(&meta.id()))?;
+    directory.sync()
 }
 
 impl<D: Directory> Store<D> {
@@ -46,25 +61,13 @@ impl<D: Directory> Store<D> {
         Self { directory, planted, incoming: None, loaded: None }
     }
 
-    /// Writes a snapshot, whole and safe when this returns. `chunks` of the description are as they should be.
-    pub(crate) fn write(&mut self, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
-        let mut content = head(meta);
-        for chunk in 0..meta.chunks() {
-            let data = piece(meta, bytes, chunk);
-            content.extend_from_slice(&chunk_checksum(&meta.id(), chunk, data).to_le_bytes());
-            content.extend_from_slice(data);
-        }
-        let file = self.directory.create_zeroed(NEW, content.len() as u64)?;
-        file.write_at(&content, 0)?;
-        file.sync_data()?;
-        self.directory.rename(NEW, &name(&meta.id()))?;
-        self.directory.sync()?;
-        self.loaded = Some((meta.clone(), bytes.clone()));
-        Ok(())
+    /// Where it writes.
+    pub(crate) fn directory(&self) -> &D {
+        &self.directory
     }
 
     /// The bytes of a snapshot, checked.
-    pub(crate) fn load(&mut self, meta: &SnapshotMeta) -> io::Result<Bytes> {
+    pub(crate) fn load(&self, meta: &SnapshotMeta) -> io::Result<Bytes> {
         if let Some((loaded, bytes)) = &self.loaded
             && loaded.id() == meta.id()
         {
@@ -75,14 +78,21 @@ impl<D: Directory> Store<D> {
         if written != *meta {
             return Err(damaged("its description is another's"));
         }
-        let bytes = assemble(meta, &content, start, self.planted.has(Bug::HalfSnapshot))?;
-        self.loaded = Some((meta.clone(), bytes.clone()));
-        Ok(bytes)
+        assemble(meta, &content, start, self.planted.has(Bug::HalfSnapshot))
+    }
+
+    /// Forgets the bytes that it keeps: whoever needs them reads them again.
+    pub(crate) fn forget(&mut self) {
+        self.loaded = None;
     }
 
     /// One chunk with its checksum, unless that snapshot is no longer here.
     pub(crate) fn chunk(&mut self, meta: &SnapshotMeta, chunk: u32) -> Option<(u32, Bytes)> {
         let bytes = self.load(meta).ok()?;
+        if self.loaded.as_ref().is_none_or(|(loaded, _)| loaded.id() != meta.id()) {
+            // More of it will be asked for.
+            self.loaded = Some((meta.clone(), bytes.clone()));
+        }
         let data = piece(meta, &bytes, chunk);
         Some((chunk_checksum(&meta.id(), chunk, data), bytes.slice_ref(data)))
     }
@@ -177,6 +187,7 @@ impl<D: Directory> Store<D> {
 
     /// Removes every whole snapshot that is older than this one, which the log relies on.
     pub(crate) fn prune(&mut self, settled: &SnapshotId) -> io::Result<()> {
+        self.loaded.take_if(|(loaded, _)| loaded.id() != *settled);
         let settled = name(settled);
         for name in self.directory.names()? {
             if name.starts_with(PREFIX) && name < settled {
@@ -248,7 +259,7 @@ fn piece<'a>(meta: &SnapshotMeta, bytes: &'a [u8], chunk: u32) -> &'a [u8] {
     &bytes[start..(start + meta.chunk_len(chunk)).min(bytes.len())]
 }
 
-fn chunk_checksum(id: &SnapshotId, chunk: u32, data: &[u8]) -> u32 {
+pub(super) fn chunk_checksum(id: &SnapshotId, chunk: u32, data: &[u8]) -> u32 {
     let mut place = [0; 24];
     place[..8].copy_from_slice(&id.index.to_le_bytes());
     place[8..16].copy_from_slice(&id.term.to_le_bytes());

@@ -1,0 +1,40 @@
+//! A snapshot that is to be made: from a view of the state to a file, on whatever thread has time.
+
+use std::fmt;
+use std::io;
+
+use wal::files::Directory;
+
+use super::{SnapshotMeta, store};
+use crate::machine::SnapshotView;
+
+/// Work for another thread. Its result must come back: see [`crate::ReplicatedLog::snapshot_written`].
+pub struct SnapshotJob {
+    index: u64,
+    work: Box<dyn FnOnce() -> io::Result<SnapshotMeta> + Send>,
+}
+
+impl SnapshotJob {
+    /// `meta` lacks what the bytes decide.
+    pub(crate) fn new(meta: SnapshotMeta, view: SnapshotView, directory: impl Directory) -> Self {
+        let index = meta.index;
+        let work = move || {
+            let bytes = view();
+            let meta = SnapshotMeta { bytes: bytes.len() as u64, checksum: crc32c::crc32c(&bytes), ..meta };
+            store::write(&directory, &meta, &bytes)?;
+            Ok(meta)
+        };
+        Self { index, work: Box::new(work) }
+    }
+
+    /// Makes it, and writes it to its file.
+    pub fn run(self) -> io::Result<SnapshotMeta> {
+        (self.work)()
+    }
+}
+
+impl fmt::Debug for SnapshotJob {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SnapshotJob({})", self.index)
+    }
+}

@@ -1,0 +1,188 @@
+//! What the store costs: time for each operation, memory for each key, how long a snapshot and its restoration take.
+//!
+//! usage: cargo bench -p rusd --bench store [-- KEYS]   One million keys of 64 bytes with values of 256 by default; takes 2 GiB.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use replog::{Entry, EntryKind, StateMachine};
+use rusd::proto::etcdserverpb as pb;
+use rusd::store::watch::Limits;
+use rusd::store::{Caller, Command, Keys, Reader, Request, Store};
+
+const VALUE_BYTES: usize = 256;
+const WATCHERS: u64 = 10_000;
+
+fn main() {
+    let keys: u64 = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    println!("{keys} keys of 64 bytes, values of {VALUE_BYTES} bytes");
+    let before = rss_bytes();
+    let mut loader = Loader { store: Store::default(), index: 0 };
+    let reader = loader.store.reader();
+    loader.puts("put, new keys, batches of 100", keys, 100, |n| scatter(n, keys));
+    let (after, per_key) = (rss_bytes(), (rss_bytes() - before) as f64 / keys as f64);
+    println!("{per_key:>8.1} bytes of RSS per key, {} MiB in all", after >> 20);
+    loader.puts("put, random keys, batches of 1", 100_000, 1, |n| scatter(n, keys));
+    loader.puts("put, random keys, batches of 100", 300_000, 100, |n| scatter(n, keys));
+    loader.puts("put, one key, batches of 1", 100_000, 1, |_| 7);
+    reads(&reader, keys);
+    watchers(&mut loader, &reader);
+    compaction(&mut loader);
+    snapshot(&loader);
+}
+
+struct Loader {
+    store: Store,
+    index: u64,
+}
+
+impl Loader {
+    fn puts(&mut self, what: &str, count: u64, batch: u64, key_of: impl Fn(u64) -> u64) {
+        let mut spent = Duration::ZERO;
+        for first in (0..count).step_by(batch as usize) {
+            let numbers = first..count.min(first + batch);
+            let entries: Vec<Entry> = numbers.map(|n| self.entry(put(key_of(n)))).collect();
+            let began = Instant::now();
+            self.apply(&entries);
+            spent += began.elapsed();
+        }
+        report(what, spent, count);
+    }
+
+    fn apply(&mut self, batch: &[Entry]) {
+        for entry in batch {
+            self.store.apply(entry).unwrap();
+        }
+        self.store.applied(self.index);
+    }
+
+    fn entry(&mut self, request: Request) -> Entry {
+        self.index += 1;
+        let data: Bytes = Command { caller: Caller::NOBODY, request }.encode();
+        Entry { index: self.index, term: 1, kind: EntryKind::Command, time_millis: 0, data }
+    }
+}
+
+fn put(n: u64) -> Request {
+    let value = vec![n as u8; VALUE_BYTES].into();
+    Request::Put(pb::PutRequest { key: key(n).into(), value, ..Default::default() })
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("/registry/configmaps/namespace-{:04}/object-{n:023}", n % 1000).into_bytes()
+}
+
+/// Visits all keys in no order, if their number is one with few factors.
+fn scatter(n: u64, keys: u64) -> u64 {
+    n.wrapping_mul(15_485_863) % keys
+}
+
+fn reads(reader: &Reader, keys: u64) {
+    let header = pb::ResponseHeader::default();
+    let mut out = Vec::new();
+    time("get of a random key, encoded", 300_000, |n| {
+        let request = pb::RangeRequest { key: key(scatter(n, keys)).into(), ..Default::default() };
+        let view = reader.view();
+        out.clear();
+        view.range(&request).unwrap().encode(&header, &mut out);
+        assert!(out.len() > VALUE_BYTES);
+    });
+    let namespace = |n: u64| format!("/registry/configmaps/namespace-{:04}", n % 1000);
+    time("count of a namespace: a 1000th of all keys", 100_000, |n| {
+        let (start, end) = (namespace(n) + "/", namespace(n) + "0");
+        let view = reader.view();
+        let count = view.keyspace.count(Keys::new(start.as_bytes(), end.as_bytes()), view.revision());
+        assert_eq!(count as u64, keys / 1000);
+    });
+    time("range of a namespace, encoded", 300, |n| {
+        let (key, range_end) = ((namespace(n) + "/").into(), (namespace(n) + "0").into());
+        let request = pb::RangeRequest { key, range_end, ..Default::default() };
+        let view = reader.view();
+        out.clear();
+        view.range(&request).unwrap().encode(&header, &mut out);
+        assert!(out.len() as u64 > keys / 1000 * VALUE_BYTES as u64);
+    });
+}
+
+fn watchers(loader: &mut Loader, reader: &Reader) {
+    let before = rss_bytes();
+    let mut hub = reader.hub(Limits::default());
+    for n in 0..WATCHERS {
+        let stream = hub.open();
+        hub.create(stream, &pb::WatchCreateRequest { key: key(n).into(), prev_kv: true, ..Default::default() });
+        assert!(hub.next(stream).is_some());
+    }
+    let per_watcher = (rss_bytes() - before) as f64 / WATCHERS as f64;
+    println!("{per_watcher:>8.1} bytes of RSS per idle watcher with a stream of its own");
+    let (mut told, mut spent) = (0, Duration::ZERO);
+    for n in 0..100_000 {
+        let entry = loader.entry(put(scatter(n, WATCHERS)));
+        loader.apply(&[entry]);
+        let began = Instant::now();
+        hub.published(reader.view());
+        for stream in hub.take_ready() {
+            while hub.next(stream).is_some() {
+                told += 1;
+            }
+        }
+        spent += began.elapsed();
+    }
+    report("an event told to one watcher of 10,000, with what was before", spent, told);
+}
+
+/// A compaction at the newest revision, and the steps in which its work is done.
+fn compaction(loader: &mut Loader) {
+    let revision = loader.store.reader().view().revision();
+    let entry = loader.entry(Request::Compaction(pb::CompactionRequest { revision, physical: false }));
+    let began = Instant::now();
+    loader.store.apply(&entry).unwrap();
+    println!("{:>8.2} µs   a compaction of {revision} revisions", began.elapsed().as_secs_f64() * 1e6);
+    let mut steps = Vec::new();
+    while loader.store.reader().view().keyspace.has_to_sweep() {
+        let began = Instant::now();
+        loader.store.applied(loader.index);
+        steps.push(began.elapsed());
+    }
+    steps.sort();
+    let (count, all): (_, Duration) = (steps.len(), steps.iter().sum());
+    let percentile = |percent: usize| steps[(count - 1) * percent / 100].as_secs_f64() * 1e3;
+    println!(
+        "{:>8.2} ms   each of its {count} steps (p50; p99 {:.2}, slowest {:.2}), {:.2} s in all",
+        percentile(50),
+        percentile(99),
+        percentile(100),
+        all.as_secs_f64()
+    );
+}
+
+fn snapshot(loader: &Loader) {
+    let began = Instant::now();
+    let view = loader.store.snapshot();
+    println!("{:>8.2} µs   a snapshot's view", began.elapsed().as_secs_f64() * 1e6);
+    let began = Instant::now();
+    let bytes = view();
+    println!("{:>8.2} s    a snapshot of {} MiB", began.elapsed().as_secs_f64(), bytes.len() >> 20);
+    let mut restored = Store::default();
+    let began = Instant::now();
+    restored.restore(&bytes).unwrap();
+    println!("{:>8.2} s    its restoration", began.elapsed().as_secs_f64());
+    assert_eq!(restored.snapshot()(), bytes);
+}
+
+fn time(what: &str, count: u64, each: impl FnMut(u64)) {
+    let began = Instant::now();
+    (0..count).for_each(each);
+    report(what, began.elapsed(), count);
+}
+
+fn report(what: &str, spent: Duration, count: u64) {
+    println!("{:>8.2} µs   {what}", spent.as_secs_f64() * 1e6 / count as f64);
+}
+
+fn rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}

@@ -1,0 +1,353 @@
+//! Users, roles and who may do what.
+//!
+//! Part of the replicated state: equal commands make equal users on every member. Passwords come as hashes that the API made;
+//! simple tokens come from the API, too, and live [`TOKEN_TTL_MILLIS`] by the time of the log's entries. From etcd's
+//! `server/auth/store.go`.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use super::error::Error;
+use crate::proto::authpb::{Permission, Role, User, permission};
+use crate::proto::etcdserverpb as pb;
+
+mod access;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+pub use access::Access;
+use spans::Spans;
+
+const ROOT: &str = "root";
+
+/// How long a simple token lives after it was made: etcd's default of `--auth-token-ttl`.
+pub const TOKEN_TTL_MILLIS: u64 = 300_000;
+/// Most simple tokens that live at a time: the oldest makes room.
+const TOKENS_MAX: usize = 100_000;
+
+/// Users, roles, and what they may do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Auth {
+    enabled: bool,
+    revision: u64,
+    users: BTreeMap<String, User>,
+    roles: BTreeMap<String, Role>,
+    tokens: BTreeMap<String, Token>,
+    /// Of each user, what follows from its roles.
+    granted: BTreeMap<String, Granted>,
+}
+
+/// A simple token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The user who may show it.
+    pub user: String,
+    /// Milliseconds since 1970, by the time of the log's entries.
+    pub expires_millis: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Granted {
+    is_root: bool,
+    read: Spans,
+    write: Spans,
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            // etcd's first, too: 0 is that of a request without credentials.
+            revision: 1,
+            users: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            granted: BTreeMap::new(),
+        }
+    }
+}
+
+/// Reads.
+impl Auth {
+    /// Whether anybody is checked at all.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Counts changes of users and roles.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// A user.
+    pub fn user(&self, name: &str) -> Result<&User, Error> {
+        self.users.get(name).ok_or(Error::UserNotFound)
+    }
+
+    /// Names of all users, in order.
+    pub fn users(&self) -> impl Iterator<Item = &String> {
+        self.users.keys()
+    }
+
+    /// What a role permits.
+    pub fn role(&self, name: &str) -> Result<Vec<Permission>, Error> {
+        let role = self.roles.get(name).ok_or(Error::RoleNotFound)?;
+        let everything = Permission {
+            perm_type: permission::Type::Readwrite as i32,
+            key: Bytes::new(),
+            range_end: Bytes::from_static(&[0]),
+        };
+        Ok(if name == ROOT { vec![everything] } else { role.key_permission.clone() })
+    }
+
+    /// Names of all roles, in order.
+    pub fn roles(&self) -> impl Iterator<Item = &String> {
+        self.roles.keys()
+    }
+
+    /// The bcrypt hash to check a password against, and the revision to ask for a token with. From etcd's `CheckPassword`.
+    pub fn password(&self, name: &str) -> Result<(&Bytes, u64), Error> {
+        if !self.enabled {
+            return Err(Error::AuthNotEnabled);
+        }
+        let user = self.users.get(name).ok_or(Error::AuthFailed)?;
+        if has_no_password(user) { Err(Error::NoPasswordUser) } else { Ok((&user.password, self.revision)) }
+    }
+
+    /// Whose token it is.
+    pub fn token(&self, token: &str, now_millis: u64) -> Option<&str> {
+        let token = self.tokens.get(token)?;
+        (self.enabled && now_millis < token.expires_millis).then_some(token.user.as_str())
+    }
+
+    pub(super) fn all_users(&self) -> impl Iterator<Item = &User> {
+        self.users.values()
+    }
+
+    pub(super) fn all_roles(&self) -> impl Iterator<Item = &Role> {
+        self.roles.values()
+    }
+
+    pub(super) fn all_tokens(&self) -> impl Iterator<Item = (&String, &Token)> {
+        self.tokens.iter()
+    }
+}
+
+/// Changes, as etcd's store makes them.
+impl Auth {
+    pub(super) fn enable(&mut self) -> Result<(), Error> {
+        if !self.enabled {
+            let root = self.users.get(ROOT).ok_or(Error::RootUserNotExist)?;
+            if !root.roles.iter().any(|role| role == ROOT) {
+                return Err(Error::RootRoleNotExist);
+            }
+            self.enabled = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn disable(&mut self) {
+        if self.enabled {
+            self.enabled = false;
+            self.tokens.clear();
+            self.revision += 1;
+        }
+    }
+
+    /// Notes a token that the API made for a user whose password it checked.
+    pub(super) fn authenticate(&mut self, name: &str, token: &str, now_millis: u64) -> Result<(), Error> {
+        if !self.enabled {
+            return Err(Error::AuthNotEnabled);
+        }
+        let user = self.users.get(name).ok_or(Error::AuthFailed)?;
+        if has_no_password(user) {
+            return Err(Error::AuthFailed);
+        }
+        self.tokens.retain(|_, token| now_millis < token.expires_millis);
+        if self.tokens.len() >= TOKENS_MAX
+            && let Some(oldest) = self.tokens.iter().min_by_key(|(_, token)| token.expires_millis)
+        {
+            let oldest = oldest.0.clone();
+            self.tokens.remove(&oldest);
+        }
+        let new = Token { user: name.to_owned(), expires_millis: now_millis.saturating_add(TOKEN_TTL_MILLIS) };
+        self.tokens.insert(token.to_owned(), new);
+        Ok(())
+    }
+
+    pub(super) fn add_user(&mut self, request: &pb::AuthUserAddRequest) -> Result<(), Error> {
+        if request.name.is_empty() || request.name.len() > super::command::USER_MAX_BYTES {
+            return Err(Error::UserEmpty);
+        }
+        if self.users.contains_key(&request.name) {
+            return Err(Error::UserAlreadyExists);
+        }
+        let options = request.options.unwrap_or_default();
+        let password =
+            if options.no_password { Bytes::new() } else { hash(&request.password, &request.hashed_password)? };
+        let name = Bytes::copy_from_slice(request.name.as_bytes());
+        let user = User { name, password, roles: Vec::new(), options: Some(options) };
+        self.users.insert(request.name.clone(), user);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn delete_user(&mut self, name: &str) -> Result<(), Error> {
+        if self.enabled && name == ROOT {
+            return Err(Error::InvalidAuthManagement);
+        }
+        self.users.remove(name).ok_or(Error::UserNotFound)?;
+        self.tokens.retain(|_, token| token.user != name);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn change_password(&mut self, request: &pb::AuthUserChangePasswordRequest) -> Result<(), Error> {
+        let user = self.users.get_mut(&request.name).ok_or(Error::UserNotFound)?;
+        user.password =
+            if has_no_password(user) { Bytes::new() } else { hash(&request.password, &request.hashed_password)? };
+        self.tokens.retain(|_, token| token.user != request.name);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn grant_role(&mut self, user: &str, role: &str) -> Result<(), Error> {
+        let user = self.users.get_mut(user).ok_or(Error::UserNotFound)?;
+        if role != ROOT && !self.roles.contains_key(role) {
+            return Err(Error::RoleNotFound);
+        }
+        if let Err(at) = user.roles.binary_search_by(|other| other.as_str().cmp(role)) {
+            user.roles.insert(at, role.to_owned());
+            self.changed();
+        }
+        Ok(())
+    }
+
+    pub(super) fn revoke_role(&mut self, user: &str, role: &str) -> Result<(), Error> {
+        if self.enabled && user == ROOT && role == ROOT {
+            return Err(Error::InvalidAuthManagement);
+        }
+        let user = self.users.get_mut(user).ok_or(Error::UserNotFound)?;
+        let at = user.roles.iter().position(|other| other == role).ok_or(Error::RoleNotGranted)?;
+        user.roles.remove(at);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn add_role(&mut self, name: &str) -> Result<(), Error> {
+        if name.is_empty() {
+            return Err(Error::RoleEmpty);
+        }
+        if self.roles.contains_key(name) {
+            return Err(Error::RoleAlreadyExists);
+        }
+        let role = Role { name: Bytes::copy_from_slice(name.as_bytes()), key_permission: Vec::new() };
+        self.roles.insert(name.to_owned(), role);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn delete_role(&mut self, name: &str) -> Result<(), Error> {
+        if self.enabled && name == ROOT {
+            return Err(Error::InvalidAuthManagement);
+        }
+        self.roles.remove(name).ok_or(Error::RoleNotFound)?;
+        for user in self.users.values_mut() {
+            user.roles.retain(|role| role != name);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn grant_permission(&mut self, request: &pb::AuthRoleGrantPermissionRequest) -> Result<(), Error> {
+        let permission = request.perm.as_ref().ok_or(Error::PermissionNotGiven)?;
+        let Permission { key, range_end, perm_type } = permission;
+        let is_range = range_end.is_empty() || key < range_end || *range_end == [0].as_slice();
+        if key.is_empty() || !is_range {
+            return Err(Error::InvalidAuthManagement);
+        }
+        let role = self.roles.get_mut(&request.name).ok_or(Error::RoleNotFound)?;
+        let at = role.key_permission.partition_point(|other| other.key < key);
+        match role.key_permission.get_mut(at) {
+            Some(other) if other.key == key && other.range_end == range_end => other.perm_type = *perm_type,
+            _ => {
+                // Keys that outlive the command shall not keep its buffer alive.
+                let copy = Permission {
+                    perm_type: *perm_type,
+                    key: Bytes::copy_from_slice(key),
+                    range_end: Bytes::copy_from_slice(range_end),
+                };
+                role.key_permission.push(copy);
+                role.key_permission.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+        }
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn revoke_permission(&mut self, request: &pb::AuthRoleRevokePermissionRequest) -> Result<(), Error> {
+        let role = self.roles.get_mut(&request.role).ok_or(Error::RoleNotFound)?;
+        let before = role.key_permission.len();
+        role.key_permission.retain(|other| other.key != request.key || other.range_end != request.range_end);
+        if role.key_permission.len() == before {
+            return Err(Error::PermissionNotGranted);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Puts all of it back as it was.
+    pub(super) fn restore(
+        enabled: bool,
+        revision: u64,
+        users: Vec<User>,
+        roles: Vec<Role>,
+        tokens: BTreeMap<String, Token>,
+    ) -> Option<Self> {
+        let name = |name: &Bytes| String::from_utf8(name.to_vec()).ok();
+        let users = users.into_iter().map(|user| Some((name(&user.name)?, user))).collect::<Option<_>>()?;
+        let roles = roles.into_iter().map(|role| Some((name(&role.name)?, role))).collect::<Option<_>>()?;
+        let mut auth = Self { enabled, revision, users, roles, tokens, granted: BTreeMap::new() };
+        auth.derive();
+        Some(auth)
+    }
+
+    fn changed(&mut self) {
+        self.revision += 1;
+        self.derive();
+    }
+
+    fn derive(&mut self) {
+        let Self { users, roles, .. } = self;
+        let granted = users.iter().map(|(name, user)| {
+            let permissions =
+                user.roles.iter().filter_map(|role| roles.get(role)).flat_map(|role| &role.key_permission);
+            let spans = |wanted: permission::Type| {
+                let both = permission::Type::Readwrite as i32;
+                let wanted =
+                    permissions.clone().filter(move |it| it.perm_type == wanted as i32 || it.perm_type == both);
+                Spans::new(wanted.map(|permission| (&*permission.key, &*permission.range_end)))
+            };
+            let is_root = user.roles.iter().any(|role| role == ROOT);
+            let (read, write) = (spans(permission::Type::Read), spans(permission::Type::Write));
+            (name.clone(), Granted { is_root, read, write })
+        });
+        self.granted = granted.collect();
+    }
+}
+
+fn has_no_password(user: &User) -> bool {
+    user.options.as_ref().is_some_and(|options| options.no_password)
+}
+
+/// The hash that the API made. A password in the clear has no place in the log.
+fn hash(password: &str, hashed: &str) -> Result<Bytes, Error> {
+    if hashed.is_empty() && !password.is_empty() {
+        return Err(Error::MalformedCommand);
+    }
+    STANDARD.decode(hashed).map(Bytes::from).map_err(|_| Error::NoPasswordUser)
+}

@@ -1,0 +1,388 @@
+//! Keys and their versions, as etcd's `mvcc` has them: what is, what was, and what happened.
+//!
+//! Three trees share the records. `live` has the newest version of every key that exists: reads of now, and their counts, look
+//! at nothing else. `history` has versions that were superseded, and tombstones, by key and revision: reads of the past merge it
+//! with `live`. `log` has every change by revision: watchers catch up from it, and compaction walks along it.
+//!
+//! Worked example, after `put a` (revision 2), `put b` (3), `put a` (4), `delete a` (5):
+//!
+//! | | `live` | `history` | `log` |
+//! | --- | --- | --- | --- |
+//! | | b@3 | a@2 a@4 †a@5 | a@2 b@3 a@4 †a@5 |
+//! | compacted at 4 | b@3 | a@4 †a@5 | a@4 †a@5 |
+//! | compacted at 5 | b@3 | | †a@5 |
+//!
+//! A version falls out of `history` when what superseded it is at or below the compacted revision, a tombstone when it is itself.
+//! The changes *of* the compacted revision stay in the log: a watch may begin there. Compaction is in force at once, and its
+//! work is done in steps, see [`Keyspace::sweep`].
+//!
+//! A clone is a view that stays as it is; it costs a few references.
+
+use std::cmp::Ordering;
+
+use super::error::Error;
+use super::keys::Keys;
+use super::record::{Put, Record, Revision};
+use super::tree::{self, Entry, Tree};
+
+#[cfg(test)]
+pub(super) mod model;
+#[cfg(test)]
+mod tests;
+mod visible;
+
+pub use visible::Visible;
+
+/// What a record costs besides its own bytes, about: its places in the trees.
+const RECORD_OVERHEAD_BYTES: u64 = 96;
+
+/// The newest version of a key, by key.
+#[derive(Clone, Debug)]
+struct Live(Record);
+
+/// A version that is not the newest, or a tombstone: by key and revision.
+#[derive(Clone, Debug)]
+struct Past(Record);
+
+/// A change, by revision.
+#[derive(Clone, Debug)]
+struct Change(Record);
+
+impl Entry for Live {
+    fn order(&self, other: &Self) -> Ordering {
+        self.0.key().cmp(other.0.key())
+    }
+}
+
+impl Entry for Past {
+    fn order(&self, other: &Self) -> Ordering {
+        self.against(other.0.key(), other.0.revision())
+    }
+}
+
+impl Past {
+    fn against(&self, key: &[u8], revision: Revision) -> Ordering {
+        self.0.key().cmp(key).then_with(|| self.0.revision().cmp(&revision))
+    }
+}
+
+impl Entry for Change {
+    fn order(&self, other: &Self) -> Ordering {
+        self.0.revision().cmp(&other.0.revision())
+    }
+}
+
+/// Keys and their versions.
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    live: Tree<Live>,
+    history: Tree<Past>,
+    log: Tree<Change>,
+    revision: i64,
+    compacted: i64,
+    /// History is free of what the changes up to here superseded.
+    swept: Revision,
+    /// The log has all changes from here on.
+    kept_from: i64,
+    bytes: u64,
+}
+
+impl Default for Keyspace {
+    fn default() -> Self {
+        Self {
+            live: Tree::default(),
+            history: Tree::default(),
+            log: Tree::default(),
+            revision: 1,
+            compacted: NEVER,
+            swept: Revision { main: NEVER, sub: 0 },
+            kept_from: 0,
+            bytes: 0,
+        }
+    }
+}
+
+/// The compacted revision of a store that was never compacted, as etcd has it.
+pub const NEVER: i64 = -1;
+
+impl Keyspace {
+    /// The revision of the newest change; 1 before any.
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Reads below this are refused; [`NEVER`] before any compaction.
+    pub fn compacted(&self) -> i64 {
+        self.compacted
+    }
+
+    /// The log has all changes from here on: those of the compacted revision at least, and more while they are not swept.
+    pub fn kept_from(&self) -> i64 {
+        self.kept_from
+    }
+
+    /// How much memory the records take, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many keys exist.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether no key exists.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The revision that a request means: 0 and less mean now.
+    pub fn at(&self, revision: i64) -> Result<i64, Error> {
+        match revision {
+            ..=0 => Ok(self.revision),
+            _ if revision > self.revision => Err(Error::FutureRevision),
+            _ if revision < self.compacted => Err(Error::Compacted),
+            _ => Ok(revision),
+        }
+    }
+
+    /// A key as it is.
+    pub fn get(&self, key: &[u8]) -> Option<&Record> {
+        self.live.get(|live| live.0.key().cmp(key)).map(|live| &live.0)
+    }
+
+    /// A key as it was at a revision that is not compacted.
+    pub fn get_at(&self, key: &[u8], revision: i64) -> Option<&Record> {
+        let now = self.get(key).filter(|record| record.main() <= revision);
+        now.or_else(|| {
+            let last = Revision { main: revision, sub: u32::MAX };
+            let Past(record) = self.history.floor(|past| past.against(key, last))?;
+            (record.key() == key && !record.is_tombstone()).then_some(record)
+        })
+    }
+
+    /// The version before a change, unless that is compacted.
+    pub fn previous(&self, change: &Record) -> Option<&Record> {
+        let before = change.main() - 1;
+        if before < self.compacted {
+            return None;
+        }
+        self.get_at(change.key(), before)
+    }
+
+    /// Keys as they are (`None`) or were at a revision that is not compacted, in order.
+    pub fn range<'a>(&'a self, keys: Keys<'a>, revision: i64) -> Visible<'a> {
+        let live = self.live.iter_from(|live| keys_before(&keys, &live.0));
+        if revision >= self.revision {
+            Visible::now(live, keys)
+        } else {
+            let past = self.history.iter_from(|past| keys_before(&keys, &past.0));
+            Visible::then(live, past, keys, revision)
+        }
+    }
+
+    /// How many keys there are, or were at a revision that is not compacted. The past is walked through.
+    pub fn count(&self, keys: Keys<'_>, revision: i64) -> usize {
+        if revision < self.revision {
+            return self.range(keys, revision).count();
+        }
+        let before = self.live.rank(|live| keys_before(&keys, &live.0));
+        let through =
+            self.live.rank(|live| if keys.locate(live.0.key()).is_gt() { Ordering::Greater } else { Ordering::Less });
+        through.saturating_sub(before)
+    }
+
+    /// The changes from a revision on, which must not be compacted, in order.
+    pub fn changes(&self, from: i64) -> impl Iterator<Item = &Record> {
+        let first = Revision { main: from, sub: 0 };
+        self.log.iter_from(move |change| change.0.revision().cmp(&first)).map(|change| &change.0)
+    }
+
+    /// Begins a transaction: all of its changes have the next revision.
+    pub fn write<'a>(&'a mut self, scratch: &'a mut Vec<u8>) -> Write<'a> {
+        let next = Revision { main: self.revision + 1, sub: 0 };
+        Write { space: self, next, scratch }
+    }
+
+    /// Refuses reads below a revision from now on.
+    pub fn compact(&mut self, revision: i64) -> Result<(), Error> {
+        if revision <= self.compacted {
+            return Err(Error::Compacted);
+        }
+        if revision > self.revision {
+            return Err(Error::FutureRevision);
+        }
+        self.compacted = revision;
+        Ok(())
+    }
+
+    /// Whether compaction has left work, as far as can be told at a glance.
+    pub fn has_to_sweep(&self) -> bool {
+        self.swept.main < self.compacted || self.kept_from < self.compacted
+    }
+
+    /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all. Changes
+    /// after `keep_after` stay in the log, because somebody has not seen them yet.
+    pub fn sweep(&mut self, changes: usize, keep_after: i64) -> bool {
+        for _ in 0..changes {
+            // Swept changes are the front of the log, and stay only if they are those of the compacted revision.
+            let front = self.log.first().map(|change| change.0.revision());
+            let gone_before = self.compacted.min(keep_after.saturating_add(1));
+            if let Some(front) = front.filter(|front| *front <= self.swept && front.main < gone_before) {
+                self.log.remove(|change| change.0.revision().cmp(&front));
+                self.kept_from = front.main + 1;
+                continue;
+            }
+            let after = Revision { sub: self.swept.sub + 1, ..self.swept };
+            let next = self.log.iter_from(|change| change.0.revision().cmp(&after)).next();
+            let Some(Change(change)) = next.filter(|change| change.0.main() <= self.compacted).cloned() else {
+                return true;
+            };
+            self.forget_before(&change);
+            self.swept = change.revision();
+        }
+        false
+    }
+
+    /// Forgets the version that a compacted change superseded, and the change if that is a tombstone.
+    fn forget_before(&mut self, change: &Record) {
+        let (key, revision) = (change.key(), change.revision());
+        let past = |history: &Tree<Past>, probe: &dyn Fn(&Past) -> Ordering| {
+            history.floor(probe).filter(|past| past.0.key() == key).map(|past| past.0.revision())
+        };
+        let before = past(&self.history, &|past| past.against(key, revision).then(Ordering::Greater));
+        let tombstone = change.is_tombstone().then_some(revision);
+        for gone in before.into_iter().chain(tombstone) {
+            if let Some(Past(record)) = self.history.remove(|past| past.against(key, gone)) {
+                self.bytes = self.bytes.saturating_sub(cost(&record));
+            }
+        }
+    }
+
+    /// Takes a change in; the version that it superseded comes back.
+    fn take(&mut self, change: Record) -> Option<Record> {
+        self.bytes += cost(&change);
+        self.log.insert(Change(change.clone()));
+        let superseded = if change.is_tombstone() {
+            let superseded = self.live.remove(|live| live.0.key().cmp(change.key()));
+            self.history.insert(Past(change));
+            superseded
+        } else {
+            self.live.insert(Live(change))
+        };
+        let Live(superseded) = superseded?;
+        self.history.insert(Past(superseded.clone()));
+        Some(superseded)
+    }
+
+    /// The records that exist at the compacted revision and are older than it, by key; then all changes from it on. That is
+    /// everything, without what compaction has left to do.
+    pub fn parts(&self) -> (impl Iterator<Item = &Record>, impl Iterator<Item = &Record>) {
+        let compacted = self.compacted;
+        let base = (compacted != NEVER).then(|| self.range(Keys::ALL, compacted));
+        let base = base.into_iter().flatten().filter(move |record| record.main() < compacted);
+        (base, self.changes(compacted))
+    }
+
+    /// A keyspace of the parts that [`Keyspace::parts`] gave. `None` if they do not fit together.
+    pub fn from_parts(
+        revision: i64,
+        compacted: i64,
+        base: impl Iterator<Item = Record>,
+        changes: impl Iterator<Item = Record>,
+    ) -> Option<Self> {
+        let mut space = Self { compacted, ..Self::default() };
+        for record in base {
+            let in_order = space.live.last().is_none_or(|last| last.0.key() < record.key());
+            if !in_order || record.is_tombstone() || record.main() >= compacted {
+                return None;
+            }
+            space.bytes += cost(&record);
+            space.live.insert(Live(record));
+        }
+        let mut last = Revision { main: compacted.max(1), sub: 0 };
+        let mut first = true;
+        for change in changes {
+            let at = change.revision();
+            let follows = if first { at.main >= last.main && at.sub == 0 } else { follows(last, at) };
+            let known = space.get(change.key()).map(Record::fields);
+            let consistent = match (&known, change.is_tombstone()) {
+                // What a compacted tombstone ended is not there any more.
+                (None, true) => at.main == compacted,
+                (Some(_), true) => true,
+                (known, false) => {
+                    at.main == compacted || {
+                        let fields = change.fields();
+                        let (create, version) =
+                            known.as_ref().map_or((at.main, 0), |old| (old.create_revision, old.version));
+                        (fields.create_revision, fields.version) == (create, version + 1)
+                    }
+                }
+            };
+            if !follows || !consistent || at.main > revision {
+                return None;
+            }
+            space.take(change);
+            (last, first) = (at, false);
+        }
+        space.revision = revision;
+        space.kept_from = compacted.max(0);
+        space.swept = Revision { main: compacted - 1, sub: u32::MAX - 1 };
+        (revision >= compacted.max(1)).then_some(space)
+    }
+}
+
+fn follows(last: Revision, next: Revision) -> bool {
+    if next.main == last.main { next.sub == last.sub + 1 } else { next.main > last.main && next.sub == 0 }
+}
+
+/// A probe for the first record that is meant, or that lies behind.
+fn keys_before(keys: &Keys<'_>, record: &Record) -> Ordering {
+    if record.key() < keys.start() { Ordering::Less } else { Ordering::Greater }
+}
+
+fn cost(record: &Record) -> u64 {
+    record.as_bytes().len() as u64 + RECORD_OVERHEAD_BYTES
+}
+
+/// A transaction under way.
+#[derive(Debug)]
+pub struct Write<'a> {
+    space: &'a mut Keyspace,
+    next: Revision,
+    scratch: &'a mut Vec<u8>,
+}
+
+impl Write<'_> {
+    /// What this transaction reads: its own changes, too.
+    pub fn space(&self) -> &Keyspace {
+        self.space
+    }
+
+    /// The newest revision that it sees: that of its changes, when there are any.
+    pub fn revision(&self) -> i64 {
+        self.space.revision
+    }
+
+    /// Writes a key; what it superseded comes back.
+    pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Option<Record> {
+        let old = self.space.get(key).map(Record::fields);
+        let (create_revision, version) = old.map_or((self.next.main, 1), |old| (old.create_revision, old.version + 1));
+        let put = Put { key, value, create_revision, version, lease };
+        let record = Record::put(self.next, put, self.scratch);
+        self.change(record)
+    }
+
+    /// Deletes a key; what was deleted comes back. A key that does not exist makes no change.
+    pub fn delete(&mut self, key: &[u8]) -> Option<Record> {
+        self.space.get(key)?;
+        let record = Record::tombstone(self.next, key, self.scratch);
+        self.change(record)
+    }
+
+    fn change(&mut self, record: Record) -> Option<Record> {
+        self.next.sub += 1;
+        self.space.revision = self.next.main;
+        self.space.take(record)
+    }
+}

@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::model::{Changes, Happened, Model};
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Changes),
+    Compact(u8),
+    Sweep(u8),
+    Reload,
+    Keep,
+    Look { back: u8, from: Vec<u8>, to: Vec<u8> },
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0..10u8).prop_map(|n| vec![b'a' + n]),
+        2 => (0..4u8, 0..3u8).prop_map(|(a, b)| vec![b'a' + a, b]),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let put = (proptest::collection::vec(any::<u8>(), 0..4), 0..3i64);
+    let change = (key(), proptest::option::weighted(0.7, put));
+    prop_oneof![
+        10 => proptest::collection::vec(change, 1..4).prop_map(Step::Write),
+        1 => any::<u8>().prop_map(Step::Compact),
+        2 => (0..6u8).prop_map(Step::Sweep),
+        1 => Just(Step::Reload),
+        1 => Just(Step::Keep),
+        8 => (any::<u8>(), key(), prop_oneof![Just(vec![]), Just(vec![0]), key()])
+            .prop_map(|(back, from, to)| Step::Look { back, from, to }),
+    ]
+}
+
+fn reload(space: &Keyspace) -> Keyspace {
+    let (base, changes) = space.parts();
+    let copy = |record: &Record| Record::from_bytes(record.as_bytes()).unwrap();
+    Keyspace::from_parts(space.revision, space.compacted, base.map(copy), changes.map(copy)).unwrap()
+}
+
+fn look(space: &Keyspace, model: &Model, back: u8, keys: Keys<'_>) {
+    assert_eq!((space.revision(), space.compacted()), (model.revision, model.compacted));
+    let oldest = model.compacted.max(1);
+    let revision = model.revision - i64::from(back) % (model.revision - oldest + 1);
+    let expected = model.range(keys, revision);
+    let found: Vec<_> = space.range(keys, revision).map(Record::to_key_value).collect();
+    assert_eq!(found, expected);
+    assert_eq!(space.count(keys, revision), expected.len());
+    assert_eq!(space.get_at(keys.start(), revision).map(Record::to_key_value), model.exists(keys.start(), revision));
+    let happened = |record: &Record| Happened {
+        at: record.revision(),
+        key: record.key().to_vec(),
+        put: (!record.is_tombstone()).then(|| record.to_key_value()),
+    };
+    let from = revision.max(model.compacted);
+    assert_eq!(space.changes(from).map(happened).collect::<Vec<_>>(), model.happened(from));
+    for change in space.changes(from) {
+        let before = change.main() - 1;
+        let expected = (before >= model.compacted).then(|| model.exists(change.key(), before)).flatten();
+        assert_eq!(space.previous(change).map(Record::to_key_value), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_keyspace_is_the_list_of_everything_that_happened(steps in proptest::collection::vec(step(), 0..120)) {
+        let (mut space, mut model, mut kept) = (Keyspace::default(), Model::default(), Vec::new());
+        for step in steps {
+            match step {
+                Step::Write(changes) => {
+                    let mut scratch = Vec::new();
+                    let mut write = space.write(&mut scratch);
+                    for (key, put) in &changes {
+                        match put {
+                            Some((value, lease)) => write.put(key, value, *lease),
+                            None => write.delete(key),
+                        };
+                    }
+                    model.write(&changes);
+                }
+                Step::Compact(back) => {
+                    let revision = model.revision - i64::from(back % 8);
+                    let expected = match revision {
+                        _ if revision <= model.compacted => Err(Error::Compacted),
+                        _ => Ok(()),
+                    };
+                    prop_assert_eq!(space.compact(revision), expected);
+                    model.compacted = model.compacted.max(revision);
+                }
+                Step::Sweep(changes) => drop(space.sweep(changes.into(), model.revision)),
+                Step::Reload => space = reload(&space),
+                Step::Keep => kept.push((space.clone(), model.clone())),
+                Step::Look { back, from, to } => look(&space, &model, back, Keys::new(&from, &to)),
+            }
+        }
+        look(&space, &model, 0, Keys::ALL);
+        for (space, model) in &kept {
+            look(space, model, 200, Keys::ALL);
+        }
+        // However far the sweep went, what is told of the state is the same; swept through, nothing is left too much.
+        let before = reload(&space);
+        while !space.sweep(7, i64::MAX) {}
+        let mut after = reload(&space);
+        while !after.sweep(7, i64::MAX) {}
+        prop_assert_eq!(space.bytes(), after.bytes());
+        prop_assert_eq!(space.history.len(), after.history.len());
+        prop_assert_eq!(space.log.len(), after.log.len());
+        look(&before, &model, 3, Keys::ALL);
+        look(&after, &model, 3, Keys::ALL);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused(revision in -2..6i64, compacted in -2..6i64, base in 0..3usize, from in 0..4usize, to in 0..5usize) {
+        let mut space = Keyspace::default();
+        let mut scratch = Vec::new();
+        for key in [b"a", b"b", b"a", b"b"] {
+            space.write(&mut scratch).put(key, b"", 0);
+        }
+        let changes: Vec<_> = space.changes(0).cloned().collect();
+        let (base, changes) = (changes[..base].to_vec(), changes.get(from..to.min(4)).unwrap_or_default().to_vec());
+        if let Some(space) = Keyspace::from_parts(revision, compacted, base.into_iter(), changes.into_iter()) {
+            let copy = reload(&space);
+            prop_assert_eq!(copy.revision(), revision);
+        }
+    }
+}
+
+#[test]
+fn a_compacted_tombstone_is_still_told_to_who_watches_from_there() {
+    let mut space = Keyspace::default();
+    let mut scratch = Vec::new();
+    space.write(&mut scratch).put(b"a", b"1", 0);
+    space.write(&mut scratch).delete(b"a");
+    space.compact(3).unwrap();
+    while !space.sweep(100, i64::MAX) {}
+    let told: Vec<_> = space.changes(3).map(|change| (change.main(), change.is_tombstone())).collect();
+    assert_eq!(told, [(3, true)]);
+    assert_eq!((space.history.len(), space.live.len()), (0, 0));
+}
+
+#[test]
+fn the_count_of_a_range_is_known_without_walking_through_it() {
+    let mut space = Keyspace::default();
+    let mut scratch = Vec::new();
+    for n in 0..5000 {
+        space.write(&mut scratch).put(format!("/registry/pods/{n:04}").as_bytes(), b"", 0);
+    }
+    let pods = Keys::new(b"/registry/pods/1", b"/registry/pods/2");
+    assert_eq!(space.count(pods, space.revision()), 1000);
+}

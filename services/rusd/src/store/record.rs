@@ -1,0 +1,333 @@
+//! A record: what one revision did to one key, as one shared allocation of exactly its size.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 4 | sub revision | little endian; the highest bit is set in a tombstone |
+//! | 4 | | `mvccpb.KeyValue` | as protobuf; a tombstone has key and mod_revision |
+//!
+//! The index, the history, the revision log, answers and watch events share it: a key-value is encoded once, when it is written,
+//! and copied as it is into every message. Fields stand in the order of their numbers and zeroes are left out, as etcd's own
+//! encoder does it, because `HashKV` hashes these bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::proto::mvccpb::KeyValue;
+
+const HEADER_BYTES: usize = 4;
+const TOMBSTONE: u32 = 1 << 31;
+
+/// Protobuf tags of `mvccpb.KeyValue`: field number and wire type.
+mod tag {
+    pub const KEY: u8 = 0x0a;
+    pub const CREATE_REVISION: u8 = 0x10;
+    pub const MOD_REVISION: u8 = 0x18;
+    pub const VERSION: u8 = 0x20;
+    pub const VALUE: u8 = 0x2a;
+    pub const LEASE: u8 = 0x30;
+}
+
+/// A place in the order of all changes: the revision of a transaction, and which of its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision {
+    /// What clients know as revision.
+    pub main: i64,
+    /// Counts the changes of one transaction from 0.
+    pub sub: u32,
+}
+
+/// What one revision did to one key. A clone costs a reference.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record(Arc<[u8]>);
+
+/// The fields of a record besides its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// The revision that created the key; 0 in a tombstone.
+    pub create_revision: i64,
+    /// The revision of this change.
+    pub mod_revision: i64,
+    /// How many times the key was written since it was created; 0 in a tombstone.
+    pub version: i64,
+    /// The lease, or 0.
+    pub lease: i64,
+    /// Where the value stands in the record.
+    value: Range<usize>,
+}
+
+/// What a put writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// The revision that created the key.
+    pub create_revision: i64,
+    /// How many times the key was written since.
+    pub version: i64,
+    /// The lease, or 0.
+    pub lease: i64,
+}
+
+impl Record {
+    /// A key-value. `scratch` is overwritten; its memory is used again and again.
+    pub fn put(revision: Revision, put: Put<'_>, scratch: &mut Vec<u8>) -> Self {
+        begin(scratch, revision.sub, put.key);
+        number(scratch, tag::CREATE_REVISION, put.create_revision);
+        number(scratch, tag::MOD_REVISION, revision.main);
+        number(scratch, tag::VERSION, put.version);
+        if !put.value.is_empty() {
+            scratch.push(tag::VALUE);
+            varint(scratch, put.value.len() as u64);
+            scratch.extend_from_slice(put.value);
+        }
+        number(scratch, tag::LEASE, put.lease);
+        Self(Arc::from(scratch.as_slice()))
+    }
+
+    /// The end of a key.
+    pub fn tombstone(revision: Revision, key: &[u8], scratch: &mut Vec<u8>) -> Self {
+        begin(scratch, revision.sub | TOMBSTONE, key);
+        number(scratch, tag::MOD_REVISION, revision.main);
+        Self(Arc::from(scratch.as_slice()))
+    }
+
+    /// The record that [`Record::as_bytes`] gave, if it is one in every byte.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let header = u32::from_le_bytes(*header);
+        let is_tombstone = header & TOMBSTONE != 0;
+        let fields = parse(bytes)?;
+        let key = key_range(bytes)?;
+        let exact = if is_tombstone { fields.version == 0 } else { fields.version > 0 && fields.create_revision > 0 };
+        if fields.mod_revision <= 0 || key.is_empty() || !exact {
+            return None;
+        }
+        // Written anew it must be the same: no field twice, none in another order, no long form of a number.
+        let revision = Revision { main: fields.mod_revision, sub: header & !TOMBSTONE };
+        let mut scratch = Vec::with_capacity(bytes.len());
+        let record = if is_tombstone {
+            Self::tombstone(revision, &bytes[key], &mut scratch)
+        } else {
+            let Fields { create_revision, version, lease, ref value, .. } = fields;
+            let put = Put { key: &bytes[key], value: &bytes[value.clone()], create_revision, version, lease };
+            Self::put(revision, put, &mut scratch)
+        };
+        (*record.0 == *bytes).then_some(record)
+    }
+
+    /// All of it: see the table above.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The message `mvccpb.KeyValue`.
+    pub fn encoded(&self) -> &[u8] {
+        &self.0[HEADER_BYTES..]
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        key_range(&self.0).map_or(&[], |range| &self.0[range])
+    }
+
+    /// The fields besides the key.
+    pub fn fields(&self) -> Fields {
+        // What a constructor wrote can be read.
+        parse(&self.0).unwrap_or(Fields { create_revision: 0, mod_revision: 0, version: 0, lease: 0, value: 0..0 })
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        &self.0[self.fields().value]
+    }
+
+    /// The lease, or 0.
+    pub fn lease(&self) -> i64 {
+        self.fields().lease
+    }
+
+    /// Whether it ends the key.
+    pub fn is_tombstone(&self) -> bool {
+        self.header() & TOMBSTONE != 0
+    }
+
+    /// Whether it begins the key.
+    pub fn is_create(&self) -> bool {
+        self.fields().version == 1
+    }
+
+    /// Its place in the order of all changes.
+    pub fn revision(&self) -> Revision {
+        Revision { main: self.main(), sub: self.header() & !TOMBSTONE }
+    }
+
+    /// The revision of its transaction.
+    pub fn main(&self) -> i64 {
+        self.fields().mod_revision
+    }
+
+    /// What etcd keeps in its database under this revision: the hash is over that.
+    pub fn stored(&self) -> &[u8] {
+        let end =
+            if self.is_tombstone() { key_range(&self.0).map_or(HEADER_BYTES, |key| key.end) } else { self.0.len() };
+        &self.0[HEADER_BYTES..end]
+    }
+
+    /// As a message. Key and value share the record's memory.
+    pub fn to_key_value(&self) -> KeyValue {
+        let Fields { create_revision, mod_revision, version, lease, value } = self.fields();
+        let key = key_range(&self.0).unwrap_or(0..0);
+        let all = Bytes::from_owner(self.clone());
+        let (key, value) = (all.slice(key), all.slice(value));
+        KeyValue { key, create_revision, mod_revision, version, value, lease }
+    }
+
+    /// As a message without its value.
+    pub fn to_key(&self) -> KeyValue {
+        let Fields { create_revision, mod_revision, version, lease, .. } = self.fields();
+        let key = Bytes::copy_from_slice(self.key());
+        KeyValue { key, create_revision, mod_revision, version, value: Bytes::new(), lease }
+    }
+
+    fn header(&self) -> u32 {
+        self.0.first_chunk::<HEADER_BYTES>().map_or(0, |header| u32::from_le_bytes(*header))
+    }
+}
+
+impl AsRef<[u8]> for Record {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Revision { main, sub } = self.revision();
+        let what = if self.is_tombstone() { "delete" } else { "put" };
+        write!(formatter, "{what} {:?} at {main}.{sub} {:?}", Bytes::copy_from_slice(self.key()), self.fields())
+    }
+}
+
+fn begin(out: &mut Vec<u8>, header: u32, key: &[u8]) {
+    out.clear();
+    out.extend_from_slice(&header.to_le_bytes());
+    out.push(tag::KEY);
+    varint(out, key.len() as u64);
+    out.extend_from_slice(key);
+}
+
+fn number(out: &mut Vec<u8>, tag: u8, value: i64) {
+    if value != 0 {
+        out.push(tag);
+        varint(out, value as u64);
+    }
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn read_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn read_range(bytes: &[u8], at: &mut usize) -> Option<Range<usize>> {
+    let len = usize::try_from(read_varint(bytes, at)?).ok()?;
+    let end = at.checked_add(len).filter(|end| *end <= bytes.len())?;
+    let range = *at..end;
+    *at = end;
+    Some(range)
+}
+
+fn key_range(bytes: &[u8]) -> Option<Range<usize>> {
+    let mut at = HEADER_BYTES + 1;
+    (bytes.get(HEADER_BYTES) == Some(&tag::KEY)).then(|| read_range(bytes, &mut at))?
+}
+
+fn parse(bytes: &[u8]) -> Option<Fields> {
+    let mut at = key_range(bytes)?.end;
+    let mut fields = Fields { create_revision: 0, mod_revision: 0, version: 0, lease: 0, value: at..at };
+    while let Some(tag) = bytes.get(at) {
+        at += 1;
+        match *tag {
+            tag::CREATE_REVISION => fields.create_revision = read_varint(bytes, &mut at)? as i64,
+            tag::MOD_REVISION => fields.mod_revision = read_varint(bytes, &mut at)? as i64,
+            tag::VERSION => fields.version = read_varint(bytes, &mut at)? as i64,
+            tag::VALUE => fields.value = read_range(bytes, &mut at)?,
+            tag::LEASE => fields.lease = read_varint(bytes, &mut at)? as i64,
+            _ => return None,
+        }
+    }
+    Some(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_record_is_what_a_protobuf_encoder_writes(
+            key in proptest::collection::vec(any::<u8>(), 1..200),
+            value in proptest::collection::vec(any::<u8>(), 0..300),
+            main in 1..i64::MAX, sub in 0..TOMBSTONE, version in 1..i64::MAX, lease in any::<i64>(),
+        ) {
+            let put = Put { key: &key, value: &value, create_revision: main, version, lease };
+            let record = Record::put(Revision { main, sub }, put, &mut Vec::new());
+            prop_assert_eq!(record.encoded(), record.to_key_value().encode_to_vec());
+            prop_assert_eq!(KeyValue::decode(record.encoded()).unwrap(), record.to_key_value());
+            prop_assert_eq!((record.key(), record.value(), record.lease()), (&key[..], &value[..], lease));
+            prop_assert_eq!((record.revision(), record.is_tombstone()), (Revision { main, sub }, false));
+            prop_assert_eq!(Record::from_bytes(record.as_bytes()), Some(record));
+        }
+
+        #[test]
+        fn a_tombstone_has_key_and_revision(key in proptest::collection::vec(any::<u8>(), 1..200), main in 1..i64::MAX, sub in 0..TOMBSTONE) {
+            let record = Record::tombstone(Revision { main, sub }, &key, &mut Vec::new());
+            let message = KeyValue { key: key.clone().into(), mod_revision: main, ..KeyValue::default() };
+            prop_assert_eq!(record.encoded(), message.encode_to_vec());
+            prop_assert_eq!(record.stored(), KeyValue { key: key.into(), ..KeyValue::default() }.encode_to_vec());
+            prop_assert_eq!((record.revision(), record.is_tombstone()), (Revision { main, sub }, true));
+            prop_assert_eq!(Record::from_bytes(record.as_bytes()), Some(record));
+        }
+
+        #[test]
+        fn hostile_bytes_are_refused_or_mean_what_they_say(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Some(record) = Record::from_bytes(&bytes) {
+                prop_assert_eq!(record.as_bytes(), &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn a_changed_byte_is_refused_or_means_what_it_says(at in 0..40usize, byte in any::<u8>()) {
+            let put = Put { key: b"key", value: b"value", create_revision: 300, version: 2, lease: 77 };
+            let mut bytes = Record::put(Revision { main: 301, sub: 1 }, put, &mut Vec::new()).as_bytes().to_vec();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Some(record) = Record::from_bytes(&bytes) {
+                prop_assert_eq!(record.as_bytes(), &bytes[..]);
+                record.to_key_value();
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A state as bytes, and back.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 8 | magic | `rusdsnap` |
+//! | 8 | 4 | version | 1 |
+//! | 12 | 8 | revision | |
+//! | 20 | 8 | compacted revision | -1 before any compaction |
+//! | 28 | 8 | number of the next lease's grant | |
+//! | 36 | 1 | users are enabled | 0 or 1 |
+//! | 37 | 8 | revision of users and roles | |
+//! | 45 | | sections, in the order of [`Section`] | |
+//!
+//! | section | | |
+//! | --- | --- | --- |
+//! | 0 | 1 | its number |
+//! | 1 | 8 | how many items |
+//! | 9 | | items: their length in 4 bytes, their bytes |
+//!
+//! Numbers are little endian. Items are records as [`super::record`] has them, leases as four numbers of 8 bytes (id, time to live,
+//! remaining, number of the grant), tokens as expiry (8), length of the token (4), token, user; all others etcd's messages. What can
+//! be derived is left out: which keys hang on which lease, and the work that compaction has left.
+//!
+//! Equal states give equal bytes. The checksum is that of the replicated log, which keeps snapshots.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use super::auth::{Auth, Token};
+use super::cluster::Cluster;
+use super::keyspace::Keyspace;
+use super::lease::{Lease, Leases};
+use super::record::Record;
+use super::state::State;
+use crate::proto::etcdserverpb as pb;
+
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use reader::Reader;
+pub use reader::Refused;
+
+const MAGIC: [u8; 8] = *b"rusdsnap";
+const VERSION: u32 = 1;
+
+/// What the items of a section are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Section {
+    /// Records that exist at the compacted revision and are older, by key.
+    Base = 1,
+    /// Changes from the compacted revision on, by revision.
+    Changes = 2,
+    Leases = 3,
+    Users = 4,
+    Roles = 5,
+    Tokens = 6,
+    Members = 7,
+    Alarms = 8,
+    /// A `DowngradeVersionTestRequest` with the version that all members speak.
+    Version = 9,
+    Downgrade = 10,
+}
+
+/// A state as bytes.
+pub fn write(state: &State) -> Vec<u8> {
+    let State { keyspace, leases, auth, cluster } = state;
+    let mut out = Vec::with_capacity(usize::try_from(keyspace.bytes()).unwrap_or(0) + 4096);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&keyspace.revision().to_le_bytes());
+    out.extend_from_slice(&keyspace.compacted().to_le_bytes());
+    out.extend_from_slice(&leases.next_sequence().to_le_bytes());
+    out.push(u8::from(auth.is_enabled()));
+    out.extend_from_slice(&auth.revision().to_le_bytes());
+    let (base, changes) = keyspace.parts();
+    section(&mut out, Section::Base, base.map(Record::as_bytes));
+    section(&mut out, Section::Changes, changes.map(Record::as_bytes));
+    section(&mut out, Section::Leases, leases.iter().map(lease_bytes));
+    section(&mut out, Section::Users, auth.all_users().map(Message::encode_to_vec));
+    section(&mut out, Section::Roles, auth.all_roles().map(Message::encode_to_vec));
+    section(&mut out, Section::Tokens, auth.all_tokens().map(token_bytes));
+    section(&mut out, Section::Members, cluster.members.values().map(Message::encode_to_vec));
+    section(&mut out, Section::Alarms, cluster.alarms(0).iter().map(Message::encode_to_vec));
+    let version = pb::DowngradeVersionTestRequest { ver: cluster.version.clone() };
+    section(&mut out, Section::Version, [version.encode_to_vec()].into_iter());
+    section(&mut out, Section::Downgrade, [cluster.downgrade.encode_to_vec()].into_iter());
+    out
+}
+
+fn section<T: AsRef<[u8]>>(out: &mut Vec<u8>, section: Section, items: impl Iterator<Item = T>) {
+    out.push(section as u8);
+    let at = out.len();
+    out.extend_from_slice(&0_u64.to_le_bytes());
+    let mut count = 0_u64;
+    for item in items {
+        let item = item.as_ref();
+        out.extend_from_slice(&(item.len() as u32).to_le_bytes());
+        out.extend_from_slice(item);
+        count += 1;
+    }
+    out[at..at + 8].copy_from_slice(&count.to_le_bytes());
+}
+
+fn lease_bytes(lease: Lease) -> Vec<u8> {
+    let Lease { id, ttl_seconds, remaining_seconds, sequence } = lease;
+    [id.to_le_bytes(), ttl_seconds.to_le_bytes(), remaining_seconds.to_le_bytes(), sequence.to_le_bytes()].concat()
+}
+
+fn token_bytes((name, token): (&String, &Token)) -> Vec<u8> {
+    let mut out = token.expires_millis.to_le_bytes().to_vec();
+    out.extend_from_slice(&(name.len() as u32).to_le_bytes());
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(token.user.as_bytes());
+    out
+}
+
+/// The state that [`write()`] was given.
+pub fn read(bytes: &[u8]) -> Result<State, Refused> {
+    let mut reader = Reader::new(bytes);
+    if reader.array::<8>("the magic")? != MAGIC {
+        return Err(reader.refuse("no snapshot of rusd begins like this"));
+    }
+    if u32::from_le_bytes(reader.array("the version")?) != VERSION {
+        return Err(
+            reader.refuse("a version that this release does not know; use the release that wrote it, or a later one")
+        );
+    }
+    let revision = i64::from_le_bytes(reader.array("the revision")?);
+    let compacted = i64::from_le_bytes(reader.array("the compacted revision")?);
+    let next_sequence = u64::from_le_bytes(reader.array("the number of the next grant")?);
+    let enabled = reader.array::<1>("whether users are enabled")? == [1];
+    let auth_revision = u64::from_le_bytes(reader.array("the revision of users")?);
+    let keyspace = read_keyspace(&mut reader, revision, compacted)?;
+    let leases = read_leases(&mut reader, &keyspace, next_sequence)?;
+    let auth = read_auth(&mut reader, enabled, auth_revision)?;
+    let cluster = read_cluster(&mut reader)?;
+    reader.end()?;
+    Ok(State { keyspace, leases, auth: Arc::new(auth), cluster: Arc::new(cluster) })
+}
+
+fn read_keyspace(reader: &mut Reader<'_>, revision: i64, compacted: i64) -> Result<Keyspace, Refused> {
+    let record = |item: &[u8]| Record::from_bytes(item);
+    let base = reader.section(Section::Base as u8, "a record", record)?;
+    let changes = reader.section(Section::Changes as u8, "a record", record)?;
+    Keyspace::from_parts(revision, compacted, base.into_iter(), changes.into_iter())
+        .ok_or_else(|| reader.refuse("the records before do not follow from each other"))
+}
+
+fn read_leases(reader: &mut Reader<'_>, keyspace: &Keyspace, next_sequence: u64) -> Result<Leases, Refused> {
+    let lease = |item: &[u8]| {
+        let (numbers, rest) = item.as_chunks::<8>();
+        let ([id, ttl_seconds, remaining_seconds, sequence], []) = (numbers, rest) else { return None };
+        Some(Lease {
+            id: i64::from_le_bytes(*id),
+            ttl_seconds: i64::from_le_bytes(*ttl_seconds),
+            remaining_seconds: i64::from_le_bytes(*remaining_seconds),
+            sequence: u64::from_le_bytes(*sequence),
+        })
+    };
+    let mut leases = Leases::default();
+    for lease in reader.section(Section::Leases as u8, "a lease", lease)? {
+        leases.restore(lease);
+    }
+    leases.restore_next_sequence(next_sequence);
+    for record in keyspace.range(super::Keys::ALL, keyspace.revision()) {
+        let lease = record.lease();
+        if lease != 0 {
+            leases.get(lease).ok_or_else(|| reader.refuse("a key before hangs on a lease that does not exist"))?;
+            leases.move_key(record.key(), 0, lease);
+        }
+    }
+    Ok(leases)
+}
+
+fn read_auth(reader: &mut Reader<'_>, enabled: bool, revision: u64) -> Result<Auth, Refused> {
+    let users = reader.section(Section::Users as u8, "a user", |item| Message::decode(item).ok())?;
+    let roles = reader.section(Section::Roles as u8, "a role", |item| Message::decode(item).ok())?;
+    let token = |item: &[u8]| {
+        let (expires, rest) = item.split_first_chunk::<8>()?;
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let (name, user) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let token = Token { user: text(user)?, expires_millis: u64::from_le_bytes(*expires) };
+        Some((text(name)?, token))
+    };
+    let tokens: BTreeMap<_, _> = reader.section(Section::Tokens as u8, "a token", token)?.into_iter().collect();
+    Auth::restore(enabled, revision, users, roles, tokens).ok_or_else(|| reader.refuse("a name before is not UTF-8"))
+}
+
+fn read_cluster(reader: &mut Reader<'_>) -> Result<Cluster, Refused> {
+    let members = reader.section(Section::Members as u8, "a member", |item| pb::Member::decode(item).ok())?;
+    let alarms = reader.section(Section::Alarms as u8, "an alarm", |item| Message::decode(item).ok())?;
+    let version = reader
+        .section(Section::Version as u8, "the version", |item| pb::DowngradeVersionTestRequest::decode(item).ok())?;
+    let downgrade = reader.section(Section::Downgrade as u8, "the downgrade", |item| Message::decode(item).ok())?;
+    let mut cluster = Cluster::default();
+    cluster.members = members.into_iter().map(|member| (member.id, member)).collect();
+    cluster.version = version.into_iter().next().unwrap_or_default().ver;
+    cluster.downgrade = downgrade.into_iter().next().unwrap_or_default();
+    alarms.into_iter().for_each(|alarm| cluster.restore_alarm(alarm));
+    Ok(cluster)
+}

@@ -1,0 +1,235 @@
+//! The state, and what each command does to it.
+//!
+//! Nothing here knows of time, threads or files. A clone of [`State`] costs a few references: a published one is what readers look
+//! at while the next is made.
+
+use std::sync::Arc;
+
+use super::auth::{Access, Auth};
+use super::cluster::Cluster;
+use super::command::{Caller, Command, Request};
+use super::error::Error;
+use super::keys::Keys;
+use super::keyspace::{Keyspace, Write};
+use super::lease::Leases;
+use super::record::Record;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::AlarmType;
+
+#[cfg(test)]
+pub(super) mod arbitrary;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+mod txn;
+
+pub use txn::read_only;
+
+/// All that is replicated.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Keys and their versions.
+    pub keyspace: Keyspace,
+    /// Leases and their keys.
+    pub leases: Leases,
+    /// Users and roles.
+    pub auth: Arc<Auth>,
+    /// Members and alarms.
+    pub cluster: Arc<Cluster>,
+}
+
+/// What a command came to. Headers have the revision only; who, where and which term is the server's to say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Response {
+    /// Of a put.
+    Put(pb::PutResponse),
+    /// Of a deletion.
+    DeleteRange(pb::DeleteRangeResponse),
+    /// Of a transaction.
+    Txn(pb::TxnResponse),
+    /// Of a lease that was granted.
+    LeaseGrant(pb::LeaseGrantResponse),
+    /// Of alarms.
+    Alarm(pb::AlarmResponse),
+    /// Of all that has nothing to say: the newest revision.
+    Done(i64),
+}
+
+/// What a command came to, or why it did nothing.
+pub type Outcome = Result<Response, Error>;
+
+impl State {
+    /// Applies a command. `time_millis` is that of its entry.
+    pub fn apply(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>) -> Outcome {
+        let Command { caller, request } = command;
+        self.check_alarms(&request)?;
+        access(&request).check(&self.auth, &self.leases, &caller)?;
+        match request {
+            Request::Put(put) => self.put(&put, scratch).map(Response::Put),
+            Request::DeleteRange(delete) => Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete))),
+            Request::Txn(txn) => txn::apply(self, &txn, scratch).map(Response::Txn),
+            Request::Compaction(compaction) => self.keyspace.compact(compaction.revision).map(|()| self.done()),
+            Request::LeaseGrant(grant) => self.grant(&grant).map(Response::LeaseGrant),
+            Request::LeaseRevoke(revoke) => self.revoke(revoke.id, scratch).map(|()| self.done()),
+            Request::LeaseCheckpoint(request) => {
+                for checkpoint in &request.checkpoints {
+                    self.leases.checkpoint(checkpoint.id, checkpoint.remaining_ttl);
+                }
+                Ok(self.done())
+            }
+            Request::Alarm(alarm) => {
+                let alarms = Arc::make_mut(&mut self.cluster).alarm(&alarm);
+                Ok(Response::Alarm(pb::AlarmResponse { header: self.header(), alarms }))
+            }
+            request => self.administrate(request, time_millis).map(|()| self.done()),
+        }
+    }
+
+    /// What raised alarms forbid: etcd's capped and corrupt appliers.
+    fn check_alarms(&self, request: &Request) -> Result<(), Error> {
+        let touches_keys = match request {
+            Request::Put(_) | Request::DeleteRange(_) | Request::Txn(_) | Request::Compaction(_) => true,
+            Request::LeaseGrant(_) | Request::LeaseRevoke(_) => true,
+            _ => return Ok(()),
+        };
+        if touches_keys && self.cluster.has_alarm(AlarmType::Corrupt) {
+            return Err(Error::Corrupt);
+        }
+        let grows = match request {
+            Request::Put(_) | Request::LeaseGrant(_) => true,
+            Request::Txn(txn) => super::quota::cost_of_txn(txn) > 0,
+            _ => false,
+        };
+        if grows && self.cluster.has_alarm(AlarmType::Nospace) { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    fn put(&mut self, put: &pb::PutRequest, scratch: &mut Vec<u8>) -> Result<pb::PutResponse, Error> {
+        txn::check_put(self, put)?;
+        Ok(self.changes(scratch).put(put))
+    }
+
+    fn grant(&mut self, grant: &pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Error> {
+        let lease = self.leases.grant(grant.id, grant.ttl)?;
+        Ok(pb::LeaseGrantResponse { header: self.header(), id: lease.id, ttl: lease.ttl_seconds, error: String::new() })
+    }
+
+    /// Takes a lease away, and all keys that hang on it, in one revision.
+    fn revoke(&mut self, id: i64, scratch: &mut Vec<u8>) -> Result<(), Error> {
+        self.leases.get(id).ok_or(Error::LeaseNotFound)?;
+        let keys: Vec<Arc<[u8]>> = self.leases.keys(id).cloned().collect();
+        let mut changes = self.changes(scratch);
+        for key in keys {
+            changes.delete(&key);
+        }
+        self.leases.remove(id);
+        Ok(())
+    }
+
+    fn administrate(&mut self, request: Request, time_millis: u64) -> Result<(), Error> {
+        let auth = Arc::make_mut(&mut self.auth);
+        let cluster = Arc::make_mut(&mut self.cluster);
+        match request {
+            Request::AuthEnable(_) => auth.enable()?,
+            Request::AuthDisable(_) => auth.disable(),
+            Request::Authenticate(request) => auth.authenticate(&request.name, &request.password, time_millis)?,
+            Request::AuthUserAdd(request) => auth.add_user(&request)?,
+            Request::AuthUserDelete(request) => auth.delete_user(&request.name)?,
+            Request::AuthUserChangePassword(request) => auth.change_password(&request)?,
+            Request::AuthUserGrantRole(request) => auth.grant_role(&request.user, &request.role)?,
+            Request::AuthUserRevokeRole(request) => auth.revoke_role(&request.name, &request.role)?,
+            Request::AuthRoleAdd(request) => auth.add_role(&request.name)?,
+            Request::AuthRoleDelete(request) => auth.delete_role(&request.role)?,
+            Request::AuthRoleGrantPermission(request) => auth.grant_permission(&request)?,
+            Request::AuthRoleRevokePermission(request) => auth.revoke_permission(&request)?,
+            Request::MemberSet(member) => drop(cluster.members.insert(member.id, member)),
+            Request::MemberForget(request) => drop(cluster.members.remove(&request.id)),
+            Request::ClusterVersion(request) => cluster.version = request.ver,
+            Request::Downgrade(downgrade) => cluster.downgrade = downgrade,
+            Request::Put(_) | Request::DeleteRange(_) | Request::Txn(_) | Request::Compaction(_) => {}
+            Request::LeaseGrant(_) | Request::LeaseRevoke(_) | Request::LeaseCheckpoint(_) | Request::Alarm(_) => {}
+        }
+        Ok(())
+    }
+
+    fn header(&self) -> Option<pb::ResponseHeader> {
+        header(self.keyspace.revision())
+    }
+
+    fn done(&self) -> Response {
+        Response::Done(self.keyspace.revision())
+    }
+
+    fn changes<'a>(&'a mut self, scratch: &'a mut Vec<u8>) -> Changes<'a> {
+        Changes { write: self.keyspace.write(scratch), leases: &mut self.leases }
+    }
+}
+
+fn header(revision: i64) -> Option<pb::ResponseHeader> {
+    Some(pb::ResponseHeader { revision, ..Default::default() })
+}
+
+/// What a request wants to do. Only the server itself speaks of members, and of tokens that it made.
+fn access(request: &Request) -> Access<'_> {
+    match request {
+        Request::Put(put) => Access::Put(put),
+        Request::DeleteRange(delete) => Access::Delete(delete),
+        Request::Txn(txn) => Access::Txn(txn),
+        Request::LeaseGrant(_) => Access::Authenticated,
+        Request::LeaseRevoke(revoke) => Access::ControlLease(revoke.id),
+        Request::Compaction(_) | Request::Alarm(_) | Request::LeaseCheckpoint(_) => Access::Administrate,
+        Request::MemberSet(_) | Request::MemberForget(_) | Request::ClusterVersion(_) => Access::Administrate,
+        Request::Downgrade(_) | Request::AuthEnable(_) | Request::AuthDisable(_) => Access::Administrate,
+        Request::Authenticate(_) | Request::AuthUserAdd(_) | Request::AuthUserDelete(_) => Access::Administrate,
+        Request::AuthUserChangePassword(_) | Request::AuthUserGrantRole(_) => Access::Administrate,
+        Request::AuthUserRevokeRole(_) | Request::AuthRoleAdd(_) | Request::AuthRoleDelete(_) => Access::Administrate,
+        Request::AuthRoleGrantPermission(_) | Request::AuthRoleRevokePermission(_) => Access::Administrate,
+    }
+}
+
+/// The changes of one transaction: keys, and what hangs on leases.
+struct Changes<'a> {
+    write: Write<'a>,
+    leases: &'a mut Leases,
+}
+
+impl Changes<'_> {
+    fn space(&self) -> &Keyspace {
+        self.write.space()
+    }
+
+    /// [`txn::check_put`] has passed.
+    fn put(&mut self, put: &pb::PutRequest) -> pb::PutResponse {
+        let old = (put.ignore_value || put.ignore_lease).then(|| self.space().get(&put.key).cloned()).flatten();
+        let old_value = old.as_ref().filter(|_| put.ignore_value).map(Record::value);
+        let value = old_value.unwrap_or(&put.value);
+        let lease = old.as_ref().filter(|_| put.ignore_lease).map_or(put.lease, Record::lease);
+        let superseded = self.write.put(&put.key, value, lease);
+        let old_lease = superseded.as_ref().map_or(0, Record::lease);
+        self.leases.move_key(&put.key, old_lease, lease);
+        let prev_kv = superseded.filter(|_| put.prev_kv).map(|record| record.to_key_value());
+        pb::PutResponse { header: header(self.write.revision()), prev_kv }
+    }
+
+    fn delete_range(&mut self, delete: &pb::DeleteRangeRequest) -> pb::DeleteRangeResponse {
+        let keys = Keys::new(&delete.key, &delete.range_end);
+        let space = self.space();
+        let doomed: Vec<Record> = space.range(keys, space.revision()).cloned().collect();
+        for record in &doomed {
+            self.delete(record.key());
+        }
+        let prev_kvs = if delete.prev_kv { doomed.iter().map(Record::to_key_value).collect() } else { Vec::new() };
+        pb::DeleteRangeResponse { header: header(self.write.revision()), deleted: doomed.len() as i64, prev_kvs }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        if let Some(deleted) = self.write.delete(key) {
+            self.leases.move_key(key, deleted.lease(), 0);
+        }
+    }
+}
+
+/// Checks what the caller of a read may see.
+pub fn check(state: &State, caller: &Caller, access: Access<'_>) -> Result<(), Error> {
+    access.check(&state.auth, &state.leases, caller)
+}

@@ -1,0 +1,181 @@
+//! What readers look at: a state as it was published, which stays as it is for as long as somebody looks.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+
+use super::auth::Access;
+use super::command::Caller;
+use super::error::Error;
+use super::hash::{self, KeyValueHash};
+use super::range::{self, Content, Found};
+use super::record::Record;
+use super::state::{self, State};
+use super::watch;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::mvccpb::KeyValue;
+
+/// Gives views. Clones give the same; neither waits for the writer nor makes it wait.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    published: Arc<ArcSwap<Published>>,
+    hubs: Hubs,
+}
+
+/// What each hub has seen: what one of them has not, the log keeps a while.
+type Hubs = Arc<Mutex<Vec<Weak<AtomicI64>>>>;
+
+/// For a hub that is further back than that, nothing is kept.
+const HUB_LAG_MAX_REVISIONS: i64 = 100_000;
+
+/// A state that was published. Everything read from one view is of one moment.
+#[derive(Clone, Debug)]
+pub struct View(Arc<Published>);
+
+#[derive(Debug)]
+struct Published {
+    state: State,
+    applied_index: u64,
+}
+
+impl Reader {
+    pub(super) fn new(state: State) -> Self {
+        Self {
+            published: Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 })),
+            hubs: Hubs::default(),
+        }
+    }
+
+    /// The newest state: all in it is on the disks of a quorum.
+    pub fn view(&self) -> View {
+        View(self.published.load_full())
+    }
+
+    /// A new hub for the watch streams of one thread.
+    pub fn hub(&self, limits: watch::Limits) -> watch::Hub {
+        let seen = Arc::new(AtomicI64::new(0));
+        // From here on the log loses nothing that is newer than the view.
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&seen));
+        watch::Hub::new(self.view(), seen, limits)
+    }
+
+    /// What all hubs have seen, or need not see any more.
+    pub(super) fn seen(&self, revision: i64) -> i64 {
+        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.retain(|hub| hub.strong_count() > 0);
+        let seen = hubs.iter().filter_map(Weak::upgrade).map(|hub| hub.load(Ordering::Acquire)).min();
+        seen.unwrap_or(revision).max(revision - HUB_LAG_MAX_REVISIONS)
+    }
+
+    pub(super) fn publish(&self, state: State, applied_index: u64) {
+        self.published.store(Arc::new(Published { state, applied_index }));
+    }
+}
+
+impl Deref for View {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0.state
+    }
+}
+
+impl View {
+    /// The newest revision.
+    pub fn revision(&self) -> i64 {
+        self.keyspace.revision()
+    }
+
+    /// The index of the newest entry of the log that this state has.
+    pub fn applied_index(&self) -> u64 {
+        self.0.applied_index
+    }
+
+    /// How much space is taken, about, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.keyspace.bytes()
+    }
+
+    /// Whether a caller may do something; nobody is asked while users are not enabled.
+    pub fn check(&self, caller: &Caller, access: Access<'_>) -> Result<(), Error> {
+        state::check(self, caller, access)
+    }
+
+    /// Looks for what a range request means. [`super::check::range`] has passed.
+    pub fn range<'a>(&'a self, request: &'a pb::RangeRequest) -> Result<Found<'a>, Error> {
+        range::range(&self.keyspace, request)
+    }
+
+    /// Answers a transaction that only reads: see [`super::check::is_read_only`].
+    pub fn read_only_txn(&self, txn: &pb::TxnRequest) -> Result<pb::TxnResponse, Error> {
+        state::read_only(&self.keyspace, txn)
+    }
+
+    /// The hash of all key-values up to a revision; 0 means now. Takes time: every record is looked at.
+    pub fn hash_key_values(&self, revision: i64) -> Result<KeyValueHash, Error> {
+        hash::hash_key_values(&self.keyspace, revision)
+    }
+
+    /// Begins to answer a range request in chunks: see [`Chunks`].
+    pub fn chunks(self, request: pb::RangeRequest) -> Result<Chunks, Error> {
+        let at = self.keyspace.at(request.revision)?;
+        let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let begin = request.key.to_vec();
+        Ok(Chunks { view: self, request, at, begin, left: limit, sent: 0, ended: false })
+    }
+}
+
+/// The answer to a range request in chunks: `RangeStream`. All chunks are of one view, whatever happens meanwhile.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    view: View,
+    request: pb::RangeRequest,
+    at: i64,
+    /// The first key of the next chunk.
+    begin: Vec<u8>,
+    left: usize,
+    sent: usize,
+    ended: bool,
+}
+
+impl Chunks {
+    /// The next chunk with up to so many keys; the last one has header, `more` and `count`.
+    pub fn next_chunk(&mut self, keys_max: usize) -> Option<pb::RangeResponse> {
+        if self.ended {
+            return None;
+        }
+        let keys = super::Keys::new(&self.begin, &self.request.range_end);
+        let space = &self.view.keyspace;
+        let mut response = pb::RangeResponse::default();
+        let mut last: Option<&Record> = None;
+        let mut rest = 0;
+        if self.request.count_only {
+            rest = space.count(keys, self.at);
+        } else {
+            let content = Content::of(&self.request);
+            let mut visible = space.range(keys, self.at);
+            let kvs = visible.by_ref().take(keys_max.max(1).min(self.left)).map(|record| {
+                last = Some(record);
+                content.message(record)
+            });
+            response.kvs = kvs.collect::<Vec<KeyValue>>();
+            self.left -= response.kvs.len();
+            if let Some(next) = visible.next() {
+                if self.left > 0 {
+                    self.sent += response.kvs.len();
+                    self.begin = next.key().to_vec();
+                    return Some(response);
+                }
+                let behind = next.key().to_vec();
+                rest = space.count(super::Keys::new(&behind, &self.request.range_end), self.at);
+            }
+        }
+        self.ended = true;
+        response.header = Some(pb::ResponseHeader { revision: self.view.revision(), ..Default::default() });
+        response.more = !self.request.count_only && rest > 0;
+        response.count = (self.sent + response.kvs.len() + rest) as i64;
+        Some(response)
+    }
+}

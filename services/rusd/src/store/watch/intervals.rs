@@ -1,0 +1,236 @@
+//! Ranges of keys, and which of them a key lies in: a treap by range whose nodes know how far their subtree reaches.
+
+use std::cmp::Ordering;
+
+use super::super::keys::Keys;
+
+/// Ranges, each with who is interested in it.
+#[derive(Debug, Default)]
+pub struct Intervals {
+    root: Link,
+    /// Makes priorities; a count, well stirred, is random enough for a heap.
+    inserted: u64,
+}
+
+type Link = Option<Box<Node>>;
+
+#[derive(Debug)]
+struct Node {
+    range: Range,
+    /// Ends of all ranges here and below, the furthest of them.
+    reach: End,
+    priority: u64,
+    left: Link,
+    right: Link,
+    who: Vec<u64>,
+}
+
+/// From the first, included, to the end, excluded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Range {
+    start: Box<[u8]>,
+    end: End,
+}
+
+/// Where a range ends: the derived order has no end behind all keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Before(Box<[u8]>),
+    Never,
+}
+
+impl End {
+    fn is_behind(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Before(end) => *key < **end,
+            Self::Never => true,
+        }
+    }
+}
+
+impl Range {
+    fn new(keys: Keys<'_>) -> Self {
+        let end = match keys {
+            Keys::One(key) => End::Before([key, &[0]].concat().into()),
+            Keys::Between(_, end) => End::Before(end.into()),
+            Keys::From(_) => End::Never,
+        };
+        Self { start: keys.start().into(), end }
+    }
+}
+
+impl Intervals {
+    /// Notes that somebody is interested in a range.
+    pub fn insert(&mut self, keys: Keys<'_>, who: u64) {
+        self.inserted += 1;
+        let range = Range::new(keys);
+        let priority = stir(self.inserted);
+        let (reach, left, right) = (range.end.clone(), None, None);
+        insert(&mut self.root, Box::new(Node { range, reach, priority, left, right, who: vec![who] }));
+    }
+
+    /// Forgets it.
+    pub fn remove(&mut self, keys: Keys<'_>, who: u64) {
+        remove(&mut self.root, &Range::new(keys), who);
+    }
+
+    /// Calls `found` for everybody who is interested in a key.
+    pub fn stab(&self, key: &[u8], found: &mut impl FnMut(u64)) {
+        stab(&self.root, key, found);
+    }
+}
+
+/// The finaliser of splitmix64.
+fn stir(count: u64) -> u64 {
+    let mut word = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+impl Node {
+    fn measure(&mut self) {
+        let below = [&self.left, &self.right].into_iter().flatten().map(|child| &child.reach);
+        if let Some(reach) = below.chain([&self.range.end]).max() {
+            self.reach = reach.clone();
+        }
+    }
+}
+
+fn insert(link: &mut Link, new: Box<Node>) {
+    let Some(node) = link else {
+        *link = Some(new);
+        return;
+    };
+    if new.reach > node.reach {
+        node.reach = new.reach.clone();
+    }
+    match new.range.cmp(&node.range) {
+        Ordering::Equal => node.who.extend(new.who),
+        Ordering::Less => {
+            insert(&mut node.left, new);
+            if node.left.as_ref().is_some_and(|child| child.priority > node.priority) {
+                rotate(link, |node| &mut node.left, |node| &mut node.right);
+            }
+        }
+        Ordering::Greater => {
+            insert(&mut node.right, new);
+            if node.right.as_ref().is_some_and(|child| child.priority > node.priority) {
+                rotate(link, |node| &mut node.right, |node| &mut node.left);
+            }
+        }
+    }
+}
+
+/// Puts the child on one side into its parent's place.
+fn rotate(link: &mut Link, side: fn(&mut Node) -> &mut Link, other: fn(&mut Node) -> &mut Link) {
+    let Some(mut node) = link.take() else { return };
+    if let Some(mut child) = side(&mut node).take() {
+        *side(&mut node) = other(&mut child).take();
+        node.measure();
+        *other(&mut child) = Some(node);
+        child.measure();
+        *link = Some(child);
+    } else {
+        *link = Some(node);
+    }
+}
+
+fn remove(link: &mut Link, range: &Range, who: u64) {
+    let Some(node) = link else { return };
+    match range.cmp(&node.range) {
+        Ordering::Equal => {
+            node.who.retain(|other| *other != who);
+            if node.who.is_empty() {
+                let (left, right) = (node.left.take(), node.right.take());
+                *link = merge(left, right);
+                return;
+            }
+        }
+        Ordering::Less => remove(&mut node.left, range, who),
+        Ordering::Greater => remove(&mut node.right, range, who),
+    }
+    node.measure();
+}
+
+/// Both, where all of the first lie before all of the second.
+fn merge(left: Link, right: Link) -> Link {
+    match (left, right) {
+        (None, one) | (one, None) => one,
+        (Some(mut left), Some(mut right)) => {
+            if left.priority > right.priority {
+                left.right = merge(left.right.take(), Some(right));
+                left.measure();
+                Some(left)
+            } else {
+                right.left = merge(Some(left), right.left.take());
+                right.measure();
+                Some(right)
+            }
+        }
+    }
+}
+
+fn stab(link: &Link, key: &[u8], found: &mut impl FnMut(u64)) {
+    let Some(node) = link.as_ref().filter(|node| node.reach.is_behind(key)) else { return };
+    stab(&node.left, key, found);
+    if *node.range.start <= *key {
+        if node.range.end.is_behind(key) {
+            node.who.iter().for_each(|who| found(*who));
+        }
+        stab(&node.right, key, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn depth(link: &Link) -> usize {
+        link.as_ref().map_or(0, |node| 1 + depth(&node.left).max(depth(&node.right)))
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_lies_in_the_ranges_that_a_list_says(
+            ranges in proptest::collection::vec(("[a-d]{1,3}", prop_oneof![Just(String::from("\0")), "[a-e]{1,3}".boxed()]), 0..60),
+            removed in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
+            keys in proptest::collection::vec("[a-e]{1,4}", 20),
+        ) {
+            let mut intervals = Intervals::default();
+            let mut list: Vec<_> = ranges.iter().enumerate().collect();
+            for (who, (start, end)) in &list {
+                intervals.insert(Keys::new(start.as_bytes(), end.as_bytes()), *who as u64);
+            }
+            for at in removed {
+                if !list.is_empty() {
+                    let (who, (start, end)) = list.remove(at.index(list.len()));
+                    intervals.remove(Keys::new(start.as_bytes(), end.as_bytes()), who as u64);
+                }
+            }
+            for key in keys {
+                let mut found = Vec::new();
+                intervals.stab(key.as_bytes(), &mut |who| found.push(who));
+                found.sort_unstable();
+                let expected: Vec<_> = list
+                    .iter()
+                    .filter(|(_, (start, end))| Keys::new(start.as_bytes(), end.as_bytes()).contains(key.as_bytes()))
+                    .map(|(who, _)| *who as u64)
+                    .collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_come_in_order_make_no_deep_tree() {
+        let mut intervals = Intervals::default();
+        for n in 0..10_000 {
+            let key = format!("/registry/{n:05}/");
+            intervals.insert(Keys::new(key.as_bytes(), format!("/registry/{n:05}0").as_bytes()), n);
+        }
+        assert!(depth(&intervals.root) < 60, "{}", depth(&intervals.root));
+    }
+}
