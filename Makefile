@@ -8,10 +8,10 @@ help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STOREBENCH): FORCE
-	cargo build --release -p storebench -p bench-jobs
+	cargo build --release -p storebench -p bench-jobs -p rusd
 
 demo: $(STOREBENCH) ## five minutes: compare real stores on this machine, end with a report
-	-peers/fetch etcd etcd-old redis valkey
+	-peers/fetch etcd redis valkey
 	testing/demo
 
 test: ## every test that needs no cluster (fetches the peers it needs)
