@@ -13,3 +13,4 @@ pub mod server;
 pub mod settings;
 pub mod store;
 pub mod tls;
+pub mod watches;
