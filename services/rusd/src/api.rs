@@ -10,6 +10,7 @@ mod kv;
 mod lease;
 mod maintenance;
 mod methods;
+mod watch;
 
 use std::sync::Arc;
 
@@ -20,20 +21,22 @@ use crate::grpc::{self, Code, Requests, Responses, Service, Status, Stream, Unar
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller};
+use crate::watches::Watches;
 
 pub use methods::Method;
 
 /// The API on one worker thread.
 pub struct Api {
     node: Arc<Node>,
+    watches: Watches,
 }
 
 type Answer = Result<Bytes, Status>;
 
 impl Api {
     /// The API of a member.
-    pub fn new(node: Arc<Node>) -> Self {
-        Self { node }
+    pub fn new(node: Arc<Node>, watches: Watches) -> Self {
+        Self { node, watches }
     }
 
     /// Puts a request into the log as the client sent it, if the client may ask for that; `answer` makes a message of the outcome.

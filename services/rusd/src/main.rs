@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if flags.boolean("version", false).unwrap_or(false) {
         // What tools that look for etcd's version parse.
         println!(
-            "etcd Version: {ETCD_VERSION}\nGit SHA: rusd-{}\nGo Version: none\nGo OS/Arch: linux/{}",
+            "etcd Version: {ETCD_VERSION}\nrusd Version: {}\nGit SHA: none\nGo Version: none\nGo OS/Arch: linux/{}",
             env!("CARGO_PKG_VERSION"),
             std::env::consts::ARCH
         );

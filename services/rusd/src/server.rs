@@ -21,8 +21,9 @@ use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Settings, cluster_id};
 use crate::store::command::{self, Kind};
-use crate::store::{Caller, Outcome, Store};
+use crate::store::{Caller, Outcome, Store, watch};
 use crate::tls::{Tls, TlsError};
+use crate::watches::{Signal, Watches};
 
 /// How long connections may go on after they were asked to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,8 +73,8 @@ impl Server {
             (&settings.listen_metrics, false, true),
         ]);
         let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
-        let (member, node) = join(settings)?;
-        let workers = workers(&node, tls, roles).map_err(ServerError::Thread)?;
+        let Joined { member, node, signals } = join(settings)?;
+        let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
         Ok(Self { member, node, workers, sockets })
     }
 
@@ -113,8 +114,15 @@ impl Server {
     }
 }
 
+/// A member that has opened its log, and what wakes its worker threads.
+struct Joined {
+    member: Member<Outcome>,
+    node: Arc<Node>,
+    signals: Vec<Arc<Signal>>,
+}
+
 /// Opens the log and the store of a member.
-fn join(settings: Settings) -> Result<(Member<Outcome>, Arc<Node>), ServerError> {
+fn join(settings: Settings) -> Result<Joined, ServerError> {
     let cluster_id = cluster_id(&settings.founders, &settings.token);
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
@@ -131,8 +139,11 @@ fn join(settings: Settings) -> Result<(Member<Outcome>, Arc<Node>), ServerError>
         snapshot_keep_entries: settings.snapshot_keep_entries,
         ..replog::Settings::default()
     };
-    let store = Store::default();
+    let mut store = Store::default();
     let reader = store.reader();
+    let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
+    let raised = signals.clone();
+    store.on_publish(move || raised.iter().for_each(|signal| signal.raise()));
     let member = Member::start(Start {
         id: member_id,
         settings: group,
@@ -146,7 +157,7 @@ fn join(settings: Settings) -> Result<(Member<Outcome>, Arc<Node>), ServerError>
     })?;
     let lessor = Lessor::new(settings.election);
     let node = Node { cluster_id, member_id, handle: member.handle(), reader, lessor, settings };
-    Ok((member, Arc::new(node)))
+    Ok(Joined { member, node: Arc::new(node), signals })
 }
 
 /// A snapshot writes everything; etcd's default of 10,000 is for snapshots that write nearly nothing.
@@ -157,8 +168,17 @@ fn open(path: &Path) -> io::Result<RealDirectory> {
     RealDirectory::open(path)
 }
 
-fn workers(node: &Arc<Node>, tls: Option<Arc<Tls>>, roles: Vec<Role>) -> io::Result<Workers> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+/// Threads that connections live on.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn workers(
+    node: &Arc<Node>,
+    signals: Vec<Arc<Signal>>,
+    tls: Option<Arc<Tls>>,
+    roles: Vec<Role>,
+) -> io::Result<Workers> {
     let settings = &node.settings;
     let limits = grpc::Limits {
         // As etcd: what a request costs besides its content.
@@ -169,9 +189,12 @@ fn workers(node: &Arc<Node>, tls: Option<Arc<Tls>>, roles: Vec<Role>) -> io::Res
         ..grpc::Limits::default()
     };
     let (node, roles) = (Arc::clone(node), Arc::new(roles));
-    Workers::start(threads, PATIENCE, move |_| {
+    let fragment_bytes = limits.message_bytes_max;
+    Workers::start(signals.len(), PATIENCE, move |number| {
+        let watch_limits = watch::Limits { fragment_bytes, ..watch::Limits::default() };
+        let watches = Watches::new(node.reader.clone(), watch_limits, Arc::clone(&signals[number]));
         let front = Rc::new(Front {
-            api: Rc::new(Api::new(Arc::clone(&node))),
+            api: Rc::new(Api::new(Arc::clone(&node), watches)),
             node: Arc::clone(&node),
             tls: tls.clone(),
             roles: Arc::clone(&roles),
@@ -244,17 +267,20 @@ async fn revoke_ended_leases(node: &Node) {
     let mut led_in = None;
     loop {
         let term = node.handle.leader().1.then(|| node.term());
+        let view = node.reader.view();
         if term != led_in {
             led_in = term;
-            node.lessor.begin();
-        }
-        if term.is_some() {
-            for id in node.lessor.ended(&node.reader.view(), LEASES_A_ROUND) {
-                let request = pb::LeaseRevokeRequest { id }.encode_to_vec();
-                // If it fails, the next round tries again.
-                node.handle.propose(command::encode(&Caller::Server, Kind::LeaseRevoke, &request), |_| {});
+            match term {
+                Some(_) => node.lessor.promote(&view.leases),
+                None => node.lessor.demote(),
             }
         }
-        sleep(LEASE_ROUND).await;
+        for id in node.lessor.expired(&view, LEASES_A_ROUND) {
+            let request = pb::LeaseRevokeRequest { id }.encode_to_vec();
+            // If it fails, a later round tries again.
+            node.handle.propose(command::encode(&Caller::Server, Kind::LeaseRevoke, &request), |_| {});
+        }
+        // The first leadership is noticed soon, so that clients need not wait for it.
+        sleep(if led_in.is_some() { LEASE_ROUND } else { Duration::from_millis(5) }).await;
     }
 }

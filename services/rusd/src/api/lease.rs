@@ -52,7 +52,7 @@ impl Api {
                 true => view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect(),
                 false => Vec::new(),
             };
-            let ttl = node.lessor.remaining_seconds(request.id).unwrap_or(lease.ttl_seconds);
+            let ttl = node.lessor.remaining_seconds(request.id, view)?;
             let granted_ttl = lease.ttl_seconds;
             Ok(grpc::encode(&pb::LeaseTimeToLiveResponse { header, id: request.id, ttl, granted_ttl, keys }))
         })
@@ -82,11 +82,11 @@ impl Api {
                 let view = node.reader.view();
                 view.check(&node.caller(&call, &view)?, Access::ControlLease(id))?;
                 let header = Some(node.header(view.revision(), node.term()));
-                if !node.handle.leader().1 {
-                    return Err(Error::NotLeader.into());
-                }
-                // A lease that is gone has no time left; that is no error.
-                let ttl = node.lessor.renew(id, &view).unwrap_or(0);
+                let ttl = match node.lessor.renew(id, &view) {
+                    // A lease that is gone has no time left; that is no error.
+                    Err(Error::LeaseNotFound) => 0,
+                    renewed => renewed?,
+                };
                 let response = grpc::encode(&pb::LeaseKeepAliveResponse { header, id, ttl });
                 if responses.send(response).await.is_err() {
                     return Ok(());

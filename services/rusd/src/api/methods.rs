@@ -100,6 +100,7 @@ methods! {
     }
     stream {
         "/etcdserverpb.KV/RangeStream" RangeStream range_stream
+        "/etcdserverpb.Watch/Watch" Watch watch
         "/etcdserverpb.Lease/LeaseKeepAlive" LeaseKeepAlive lease_keep_alive
         "/grpc.health.v1.Health/Watch" HealthWatch health_watch
     }

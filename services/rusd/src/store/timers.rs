@@ -144,9 +144,9 @@ mod tests {
         let leases = leases(&[(1, 10), (2, 5)]);
         let mut timers = LeaseTimers::default();
         timers.promote(&leases, 0, 0);
-        assert_eq!(timers.expired(&leases, 4 * S, 9), []);
+        assert_eq!(timers.expired(&leases, 4 * S, 9), [0_i64; 0]);
         assert_eq!(timers.renew(&leases, 2, 4 * S).map(|lease| lease.ttl_seconds), Ok(5));
-        assert_eq!(timers.expired(&leases, 8 * S, 9), []);
+        assert_eq!(timers.expired(&leases, 8 * S, 9), [0_i64; 0]);
         assert_eq!(timers.remaining_seconds(&leases, 2, 8 * S), Ok(1));
         assert_eq!(timers.expired(&leases, 9 * S, 9), [2]);
         assert_eq!(timers.renew(&leases, 2, 9 * S), Err(Error::LeaseNotFound));
@@ -160,7 +160,7 @@ mod tests {
         timers.promote(&leases, 0, 0);
         assert_eq!(timers.expired(&leases, 2 * S, 2), [1, 2]);
         assert_eq!(timers.expired(&leases, 2 * S, 2), [3]);
-        assert_eq!(timers.expired(&leases, 2 * S, 2), []);
+        assert_eq!(timers.expired(&leases, 2 * S, 2), [0_i64; 0]);
         leases.remove(1);
         assert_eq!(timers.expired(&leases, 5 * S, 9), [2, 3]);
         leases.remove(2);
@@ -196,6 +196,6 @@ mod tests {
         let leases = leases(&[(1, super::super::lease::TTL_MAX_SECONDS)]);
         let mut timers = LeaseTimers::default();
         timers.promote(&leases, u64::MAX - 5, u64::MAX);
-        assert_eq!(timers.expired(&leases, u64::MAX - 1, 9), []);
+        assert_eq!(timers.expired(&leases, u64::MAX - 1, 9), [0_i64; 0]);
     }
 }
