@@ -26,10 +26,11 @@ lint: ## formatting, clippy, licences and duplicates
 peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
-conformance: ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, porcupine
+conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client
 	testing/api-rules/test
 	testing/gitops/test
 	testing/linearizability/test
+	testing/etcd-durability/test 20 target/release/rusd
 
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
 	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
