@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  log ──► Store::apply ──► State ──publish──► Reader::view ──► View: range, txn, hash, leases, users, …
-//!          command, state   trees that share               └──► watch::Hub, timers::LeaseTimers
+//!          command, state   trees that share               └──► watch::Hub
 //! ```
 //!
 //! Readers take a [`View`], which costs a reference, and keep it as long as they like; the writer goes on. What is published is
@@ -28,7 +28,6 @@ mod range;
 mod record;
 mod snapshot;
 mod state;
-pub mod timers;
 mod tree;
 mod view;
 pub mod watch;
@@ -47,7 +46,7 @@ pub use state::{Outcome, Response, State};
 pub use view::{Chunks, Reader, View};
 
 /// How many changes of the log compaction looks at after each batch: a millisecond or two.
-const SWEEP_CHANGES: usize = 1000;
+const SWEEP_CHANGES: usize = 500;
 
 /// The state machine.
 pub struct Store {
