@@ -1,4 +1,4 @@
-//! Time, as the caller hands it in. Nothing in this crate reads a clock.
+//! Time, as the caller hands it in. Nothing but [`crate::runtime`] reads a clock.
 
 /// What the caller's clocks showed *after* it took from its queue the input that it hands in together with this. (A value
 /// read before could make a promise end before it was heard to begin.)

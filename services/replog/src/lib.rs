@@ -1,9 +1,9 @@
 //! A replicated log: what a quorum of members has on disk is applied by every member, in the same order, to the same effect.
 //!
-//! No I/O, no clock, no threads, no randomness but a given seed: [`Node`] is the consensus of one member, [`ReplicatedLog`]
+//! No I/O, no clock, no threads, no randomness but a given seed outside of [`runtime`]: [`Node`] is the consensus of one member, [`ReplicatedLog`]
 //! adds its state machine and its snapshots. The caller brings messages, time and files, so that the same code runs in a
 //! server and in the simulator, where thousands of bad days pass in a minute. A group of one is the same path with a quorum of
-//! one.
+//! one. [`runtime`] gives a member its threads, files, clocks and network: what a server uses.
 //!
 //! Promises, each checked by the simulator after every step: what was acknowledged is on the disks of a quorum; a vote is on
 //! disk before it is told; members that have applied the same have the same state; a read of level [`ReadLevel::Linearizable`]
@@ -27,6 +27,7 @@ mod reads;
 mod record;
 mod recovery;
 mod replica;
+pub mod runtime;
 mod settings;
 #[cfg(any(test, feature = "simulator"))]
 pub mod sim;

@@ -22,7 +22,7 @@ pub trait StateMachine {
     fn apply(&mut self, entry: &Entry) -> Self::Reply;
 
     /// Everything that was at hand has been applied, up to this index: time to show it to readers. Called after each batch of
-    /// entries, commands or not, and before anybody is told that they succeeded.
+    /// entries, commands or not, and before anybody is told that they succeeded; and after each [`StateMachine::restore`].
     fn applied(&mut self, index: u64) {
         let _ = index;
     }

@@ -77,21 +77,27 @@ impl Message {
 
     /// As bytes.
     pub fn encode(&self) -> Bytes {
-        let mut out = vec![VERSION];
-        put(&mut out, self.from);
-        put(&mut out, self.to);
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out.into()
+    }
+
+    /// Appends it as bytes.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        put(out, self.from);
+        put(out, self.to);
         match &self.body {
             Body::Consensus(wire, stamp) => {
                 out.push(0);
-                encode_stamp(stamp, &mut out);
-                encode_wire(wire, &mut out);
+                encode_stamp(stamp, out);
+                encode_wire(wire, out);
             }
             Body::Snapshot(message) => {
                 out.push(1);
-                encode_snapshot(message, &mut out);
+                encode_snapshot(message, out);
             }
         }
-        out.into()
     }
 
     /// From bytes.

@@ -456,6 +456,11 @@ impl Node {
         self.applied
     }
 
+    /// Whether the state machine has an entry of this node's term, hence all that earlier leaders committed.
+    pub fn has_applied_own_entry(&self) -> bool {
+        self.consensus.term_at(self.applied) == Some(self.consensus.term())
+    }
+
     /// The last entry, committed or not.
     pub fn last_index(&self) -> u64 {
         self.consensus.last()

@@ -136,6 +136,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let mut time_millis = 0;
         if let Some(meta) = recovered.snapshot() {
             machine.restore(&store.load(meta)?)?;
+            machine.applied(meta.index);
             time_millis = meta.time_millis;
         }
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
@@ -266,6 +267,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         effects.failed_reads.extend(failed_reads);
         if let Some(meta) = install {
             self.machine.restore(&self.store.load(&meta)?)?;
+            self.machine.applied(meta.index);
             self.store.forget();
             self.time_millis = meta.time_millis;
             effects.installed = Some(meta.index);

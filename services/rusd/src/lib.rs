@@ -1,4 +1,16 @@
 //! An etcd v3 server whose database is its log.
 
+pub mod api;
+pub mod flags;
+pub mod grpc;
+pub mod http;
+pub mod lessor;
+pub mod listen;
+pub mod metrics;
+pub mod node;
 pub mod proto;
+pub mod server;
+pub mod settings;
 pub mod store;
+pub mod tls;
+pub mod watches;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  log ──► Store::apply ──► State ──publish──► Reader::view ──► View: range, txn, hash, leases, users, …
-//!          command, state   trees that share               └──► watch::Hub
+//!          command, state   trees that share               └──► watch::Hub, timers::LeaseTimers
 //! ```
 //!
 //! Readers take a [`View`], which costs a reference, and keep it as long as they like; the writer goes on. What is published is
@@ -28,6 +28,7 @@ mod range;
 mod record;
 mod snapshot;
 mod state;
+pub mod timers;
 mod tree;
 mod view;
 pub mod watch;

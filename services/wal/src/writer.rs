@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -61,6 +62,8 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     options: WriterOptions,
+    /// Of all segments' files, after the last batch.
+    bytes: AtomicU64,
 }
 
 impl Shared {
@@ -69,7 +72,8 @@ impl Shared {
     }
 }
 
-/// The only one that writes to a log.
+/// The only one that writes to a log. After the first batch that cannot be written it writes nothing more, also when the disk was
+/// only full: what comes later must not be found behind a hole.
 pub struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +82,8 @@ pub struct Writer {
 impl Writer {
     /// Gives a log its threads: one that writes, one that makes files ahead.
     pub fn start<D: Directory>(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), options });
+        let bytes = AtomicU64::new(log.bytes());
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), options, bytes });
         let spares = Spares::start(log.directory().clone())?;
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("wal".into()).spawn(move || write(log, spares, &of_thread))?;
@@ -105,6 +110,11 @@ impl Writer {
         self.shared.changed.notify_one();
         Ok(())
     }
+
+    /// Bytes of all segments' files, as of the last batch.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Writer {
@@ -121,7 +131,12 @@ impl Drop for Writer {
 
 fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) {
     let mut records = Vec::new();
+    let mut failed: Option<CommitError> = None;
     while let Some(batch) = next_batch(shared) {
+        if let Some(error) = &failed {
+            batch.into_iter().for_each(|submission| (submission.done)(Err(error.clone())));
+            continue;
+        }
         spares.supply(&mut log);
         let mut waiting = Vec::with_capacity(batch.len());
         for submission in batch {
@@ -130,6 +145,8 @@ fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) 
         }
         let result = log.commit(&records);
         records.clear();
+        shared.bytes.store(log.bytes(), Ordering::Relaxed);
+        failed = result.clone().err();
         for done in waiting {
             done(result.clone());
         }

@@ -188,6 +188,21 @@ fn everybody_is_told_when_a_sync_fails_and_from_then_on() {
     }
 }
 
+/// Else a log that was full for a moment would have a hole, and be refused when it is opened.
+#[test]
+fn nothing_is_written_behind_a_batch_for_which_there_was_no_room() {
+    let directory = SimulatedDirectory::default();
+    directory.fail(Fault::Create, 0);
+    let writer = start(directory.clone(), WriterOptions::default());
+    let first = submit(&writer, 1).recv().unwrap();
+    assert!(matches!(first, Err(CommitError::NoSegment(_))), "{first:?}");
+    assert!(submit(&writer, 2).recv().unwrap().is_err());
+    drop(writer);
+    let mut found = 0;
+    Log::open(directory, Options::default(), |_| found += 1).unwrap();
+    assert_eq!(found, 0);
+}
+
 #[test]
 fn two_processes_do_not_write_one_log() {
     let scratch = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ impl Node {
     pub fn standing(&self, now: Now) -> Standing {
         let (term, applied) = (self.consensus.term(), self.applied);
         // Who sees the state without asking must see all that earlier leaders acknowledged: it lies before an entry of this term.
-        let has_lease = self.consensus.term_at(applied) == Some(term) && self.has_lease(now);
+        let has_lease = self.has_applied_own_entry() && self.has_lease(now);
         let lease_until_micros = if has_lease { self.lease_until(now) } else { 0 };
         let freshness = self.freshness(now);
         let as_of_micros = if applied >= freshness.commit { freshness.as_of } else { 0 };

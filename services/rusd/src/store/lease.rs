@@ -1,4 +1,4 @@
-//! Leases as all members have them: which there are, and which keys hang on them. Time is not known here: that is the leader's alone.
+//! Leases as all members have them: which there are, and which keys hang on them. Time is not known here: see [`super::timers`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,0 +1,32 @@
+//! A member with threads, files, clocks and a network: what servers use.
+//!
+//! | thread | does |
+//! | --- | --- |
+//! | `member-N` | the core: everything that [`crate::ReplicatedLog`] is, alone; never waits for anything but its inbox |
+//! | `wal` | writes and syncs what the core hands over, all that waits at once |
+//! | `wal-spare` | makes files of zeros ahead |
+//! | `snapshot` | while one is made |
+//! | of the transport | over TCP: one for each member that is sent to, one for each that sends, one that accepts |
+//!
+//! Everything that waits is bounded ([`Limits`], [`crate::Settings`]): beyond, `Busy`. What a caller is told: an entry was applied
+//! and is on the disks of a quorum; or that nothing has happened and nothing will; or that it is not known
+//! ([`ProposeError::Unknown`]). When a disk fails or something is damaged the member ends, with one error
+//! ([`Member::wait`]), tells everybody who waits, and acknowledges nothing more.
+//!
+//! No async runtime: callbacks, futures that run on any, and calls that block.
+
+mod clock;
+mod core;
+mod handle;
+mod inbox;
+mod member;
+mod published;
+mod status;
+pub mod tcp;
+mod transport;
+
+pub use handle::{Committed, Handle, ProposeError, ReadError, RequestError, Ticket};
+pub use inbox::Limits;
+pub use member::{Member, MemberError, Origin, Start};
+pub use status::{Leadership, Status};
+pub use transport::{Deliver, LocalNetwork, Transport};

@@ -1,0 +1,384 @@
+//! The core thread: the only one that touches the log in memory and the state machine. It takes what waits, decides, hands batches
+//! to the disk and messages to the transport, and tells who waits. It never waits for a disk or a network.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use wal::Writer;
+use wal::files::Directory;
+
+use super::clock;
+use super::handle::{ChangeDone, Committed, LeaderWatcher, ProposeError, ReadError, RequestError, Shared};
+use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Request};
+use super::member::MemberError;
+use super::status::Leadership;
+use super::transport::Transport;
+use crate::clock::Now;
+use crate::consensus::Role;
+use crate::machine::StateMachine;
+use crate::node::{Batch, Proposed, Rejected, Token};
+use crate::reads::ReadId;
+use crate::replica::{Applied, Effects, ReplicatedLog};
+use crate::snapshot::SnapshotJob;
+
+/// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.
+const TURN_BYTES_MAX: usize = 4 << 20;
+
+enum Done<R> {
+    Command(ProposeDone<R>),
+    Change(ChangeDone),
+}
+
+/// Something in the log that somebody waits for.
+struct InFlight<R> {
+    index: u64,
+    term: u64,
+    bytes: usize,
+    done: Done<R>,
+}
+
+/// A batch that the disk has not finished.
+struct Unsafe {
+    token: Token,
+    bytes: usize,
+}
+
+/// What the core thread owns.
+pub(crate) struct Core<S: StateMachine, D: Directory> {
+    log: ReplicatedLog<S, D>,
+    writer: Writer,
+    transport: Box<dyn Transport>,
+    shared: Arc<Shared<S::Reply>>,
+    limits: Limits,
+    /// By index.
+    in_flight: VecDeque<InFlight<S::Reply>>,
+    in_flight_bytes: usize,
+    /// Commands that the log had no room for.
+    held: VecDeque<Proposal<S::Reply>>,
+    reads: HashMap<ReadId, ReadDone>,
+    unsafe_batches: VecDeque<Unsafe>,
+    unsafe_bytes: usize,
+    leadership: Option<Leadership>,
+    watchers: Vec<LeaderWatcher>,
+    snapshot: Option<JoinHandle<()>>,
+    last_tick: u64,
+}
+
+impl<S, D> Core<S, D>
+where
+    S: StateMachine + Send + 'static,
+    S::Reply: Send + 'static,
+    D: Directory,
+{
+    pub(crate) fn new(
+        log: ReplicatedLog<S, D>,
+        writer: Writer,
+        transport: Box<dyn Transport>,
+        shared: Arc<Shared<S::Reply>>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            log,
+            writer,
+            transport,
+            shared,
+            limits,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            held: VecDeque::new(),
+            reads: HashMap::new(),
+            unsafe_batches: VecDeque::new(),
+            unsafe_bytes: 0,
+            leadership: None,
+            watchers: Vec::new(),
+            snapshot: None,
+            last_tick: 0,
+        }
+    }
+
+    /// Runs until told to stop, or until it cannot go on.
+    pub(crate) fn run(&mut self) -> Result<(), MemberError> {
+        let mut inputs = Inputs::default();
+        self.settle(clock::now())?;
+        loop {
+            self.shared.inbox.take(&mut inputs, self.room(), self.until_tick());
+            // Not before: a promise must not end earlier than it was heard to begin.
+            let now = clock::now();
+            if let Some(error) = inputs.failed.take() {
+                return Err(error.into());
+            }
+            if inputs.must_stop {
+                return Ok(());
+            }
+            self.feed(&mut inputs, now)?;
+            self.settle(now)?;
+        }
+    }
+
+    /// How many bytes of commands may enter the log now, and whether one that is larger may.
+    fn room(&self) -> (usize, bool) {
+        if !self.held.is_empty() || self.unsafe_bytes > self.limits.unsafe_bytes_max {
+            return (0, false);
+        }
+        let max = self.log.node().settings().uncommitted_bytes_max as usize;
+        (max.saturating_sub(self.in_flight_bytes).min(TURN_BYTES_MAX), self.in_flight.is_empty())
+    }
+
+    fn until_tick(&self) -> Duration {
+        let tick = self.log.node().settings().tick_micros;
+        let next = (self.last_tick + 1) * tick;
+        Duration::from_micros(next.saturating_sub(clock::boot_micros()).min(tick))
+    }
+
+    /// Hands everything that came to the log.
+    fn feed(&mut self, inputs: &mut Inputs<S::Reply>, now: Now) -> Result<(), MemberError> {
+        if let Some(token) = inputs.persisted.take() {
+            while let Some(batch) = self.unsafe_batches.pop_front_if(|batch| batch.token <= token) {
+                self.unsafe_bytes -= batch.bytes;
+            }
+            self.log.persisted(token);
+        }
+        self.last_tick = now.boot_micros / self.log.node().settings().tick_micros;
+        self.log.tick(now);
+        if let Some(written) = inputs.snapshot.take() {
+            self.join_snapshot();
+            self.log.snapshot_written(written)?;
+        }
+        let is_behind = self.unsafe_bytes > 2 * self.limits.unsafe_bytes_max;
+        for message in inputs.messages.drain(..) {
+            // Who sent entries sends them again, to a disk that has caught up.
+            if !(is_behind && message.payload_bytes() > 0) {
+                self.log.receive(message, now)?;
+            }
+        }
+        for request in inputs.requests.drain(..) {
+            self.request(request);
+        }
+        self.held.append(&mut inputs.proposals);
+        self.propose(now);
+        for read in inputs.reads.drain(..) {
+            self.read(read, now);
+        }
+        Ok(())
+    }
+
+    /// Everything that waits to enter the log does so as one batch.
+    fn propose(&mut self, now: Now) {
+        if self.held.is_empty() {
+            return;
+        }
+        let commands = self.held.iter().map(|proposal| proposal.command.clone()).collect();
+        match self.log.propose(commands, now) {
+            Ok(Proposed { term, first, .. }) => {
+                for (index, Proposal { command, done }) in (first..).zip(self.held.drain(..)) {
+                    let bytes = command.len();
+                    self.in_flight_bytes += bytes;
+                    self.in_flight.push_back(InFlight { index, term, bytes, done: Done::Command(done) });
+                }
+            }
+            // They wait for room, or until it is known who leads.
+            Err(Rejected::Busy) => {}
+            Err(error) => {
+                let error = match error {
+                    Rejected::TooLarge(bytes) => ProposeError::TooLarge(bytes),
+                    _ => ProposeError::NotLeader(self.log.node().leader()),
+                };
+                self.held.drain(..).for_each(|proposal| (proposal.done)(Err(error)));
+            }
+        }
+    }
+
+    fn read(&mut self, read: Read, now: Now) {
+        let Read { level, at_least, done } = read;
+        match self.log.read(level, at_least, now) {
+            Ok(id) => drop(self.reads.insert(id, done)),
+            Err(_) => done(Err(ReadError::Busy)),
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        match request {
+            Request::Change(changes, done) => match self.log.change_membership(&changes) {
+                Ok(Proposed { term, first, .. }) => {
+                    self.in_flight.push_back(InFlight { index: first, term, bytes: 0, done: Done::Change(done) });
+                }
+                Err(error) => done(Err(error.into())),
+            },
+            Request::Transfer(to, done) => done(self.log.transfer_leader(to).map_err(Into::into)),
+            Request::Watch(mut watcher) => {
+                if let Some(leadership) = self.leadership {
+                    watcher(leadership);
+                }
+                self.watchers.push(watcher);
+            }
+        }
+    }
+
+    /// Does what the log wants done, until it wants nothing more.
+    fn settle(&mut self, now: Now) -> Result<(), MemberError> {
+        loop {
+            let effects = self.log.take(now)?;
+            // Before anything leaves: what is sent may end a lease.
+            self.shared.published.store(self.log.node().standing(now));
+            if effects.is_empty() {
+                break;
+            }
+            self.carry_out(effects)?;
+        }
+        self.lose_leadership();
+        self.show();
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effects: Effects<S::Reply>) -> Result<(), MemberError> {
+        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot } = effects;
+        if let Some(batch) = batch {
+            self.write(batch)?;
+        }
+        if !messages.is_empty() {
+            self.transport.send(messages);
+        }
+        if let Some(index) = installed {
+            // They were decided elsewhere, one way or the other.
+            while let Some(lost) = self.in_flight.pop_front_if(|waiting| waiting.index <= index) {
+                self.in_flight_bytes -= lost.bytes;
+                lost.done.fail_unknown();
+            }
+        }
+        for entry in applied {
+            self.tell(entry);
+        }
+        for permit in reads {
+            let Some(done) = self.reads.remove(&permit.id) else { continue };
+            done(Ok(permit.into()));
+        }
+        for id in failed_reads {
+            let Some(done) = self.reads.remove(&id) else { continue };
+            done(Err(ReadError::NoQuorum));
+        }
+        if let Some(job) = snapshot {
+            self.begin_snapshot(job)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a batch to the disk.
+    fn write(&mut self, batch: Batch) -> Result<(), MemberError> {
+        let Batch { token, records } = batch;
+        let bytes = records.iter().map(|record| record.payload.len()).sum();
+        self.unsafe_batches.push_back(Unsafe { token, bytes });
+        self.unsafe_bytes += bytes;
+        let shared = Arc::clone(&self.shared);
+        let done = Box::new(move |result| shared.inbox.committed(token, result));
+        self.writer.submit(records, done).map_err(MemberError::Refused)
+    }
+
+    /// Tells who proposed an entry what came of it.
+    fn tell(&mut self, entry: Applied<S::Reply>) {
+        let Some(waiting) = self.in_flight.pop_front_if(|waiting| waiting.index <= entry.index) else { return };
+        self.in_flight_bytes -= waiting.bytes;
+        let is_same = waiting.index == entry.index && waiting.term == entry.term;
+        match (waiting.done, entry.reply) {
+            (Done::Command(done), Some(reply)) if is_same => {
+                done(Ok(Committed { index: entry.index, term: entry.term, reply }));
+            }
+            (Done::Change(done), None) if is_same => done(Ok(entry.index)),
+            // Another leader's entry took its place.
+            (Done::Command(done), _) => done(Err(ProposeError::NotLeader(self.log.node().leader()))),
+            (Done::Change(done), _) => done(Err(Rejected::NotLeader(self.log.node().leader()).into())),
+        }
+    }
+
+    /// Who waits for something that this node proposed and no longer decides is told so.
+    fn lose_leadership(&mut self) {
+        let node = self.log.node();
+        let term = (node.role() == Role::Leader).then(|| node.term());
+        while let Some(lost) = self.in_flight.pop_front_if(|waiting| Some(waiting.term) != term) {
+            self.in_flight_bytes -= lost.bytes;
+            lost.done.fail_unknown();
+        }
+    }
+
+    /// Makes a snapshot beside everything else.
+    fn begin_snapshot(&mut self, job: SnapshotJob) -> Result<(), MemberError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || shared.inbox.snapshot_written(job.run());
+        let thread = thread::Builder::new().name("snapshot".into()).spawn(work);
+        self.snapshot = Some(thread.map_err(MemberError::Thread)?);
+        Ok(())
+    }
+
+    fn join_snapshot(&mut self) {
+        if let Some(thread) = self.snapshot.take() {
+            // Its result has come; what it could still say was said by its panic.
+            drop(thread.join());
+        }
+    }
+
+    /// Shows what this member is now.
+    fn show(&mut self) {
+        let node = self.log.node();
+        let leadership = Leadership {
+            leader: node.leader(),
+            term: node.term(),
+            is_ready_leader: node.role() == Role::Leader && node.has_applied_own_entry(),
+        };
+        let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
+        self.shared.board.update(|status| {
+            status.id = node.id();
+            status.role = node.role();
+            status.term = node.term();
+            status.leader = node.leader();
+            status.commit = node.commit_index();
+            status.applied = node.applied_index();
+            status.last = node.last_index();
+            status.snapshot = node.snapshot_index();
+            if *status.membership != *node.membership() {
+                status.membership = Arc::new(node.membership().clone());
+            }
+            let progress: Vec<(u64, u64)> = node.progress().into_iter().collect();
+            if *status.progress != progress {
+                status.progress = Arc::new(progress);
+            }
+            status.in_flight = in_flight;
+            status.unsafe_bytes = unsafe_bytes;
+            status.wal_bytes = wal_bytes;
+        });
+        if self.leadership != Some(leadership) {
+            self.leadership = Some(leadership);
+            self.watchers.iter_mut().for_each(|watcher| watcher(leadership));
+        }
+    }
+
+    /// Nothing is acknowledged any more; everybody who waits is told so. The directories are free when this returns.
+    pub(crate) fn end(mut self) {
+        self.shared.published.store(Default::default());
+        let Inputs { proposals, reads, requests, .. } = self.shared.inbox.close();
+        self.transport.stop();
+        for proposal in self.held.drain(..).chain(proposals) {
+            (proposal.done)(Err(ProposeError::Stopped));
+        }
+        self.in_flight.drain(..).for_each(|waiting| waiting.done.fail_unknown());
+        let waiting = self.reads.drain().map(|(_, done)| done);
+        waiting.chain(reads.into_iter().map(|read| read.done)).for_each(|done| done(Err(ReadError::Stopped)));
+        for request in requests {
+            match request {
+                Request::Change(_, done) => done(Err(RequestError::Stopped)),
+                Request::Transfer(_, done) => done(Err(RequestError::Stopped)),
+                Request::Watch(_) => {}
+            }
+        }
+        self.join_snapshot();
+    }
+}
+
+impl<R> Done<R> {
+    fn fail_unknown(self) {
+        match self {
+            Self::Command(done) => done(Err(ProposeError::Unknown)),
+            Self::Change(done) => done(Err(RequestError::Unknown)),
+        }
+    }
+}

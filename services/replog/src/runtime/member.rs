@@ -1,0 +1,231 @@
+//! A member of a group, running: how it starts, how it ends.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use wal::files::Directory;
+use wal::{CommitError, Log, OpenError, Writer, WriterOptions};
+
+use super::clock;
+use super::core::Core;
+use super::handle::{Handle, Shared};
+use super::inbox::{Inbox, Limits};
+use super::published::Published;
+use super::status::Board;
+use super::transport::Transport;
+use crate::consensus::Role;
+use crate::machine::StateMachine;
+use crate::membership::Membership;
+use crate::recovery::{Recovered, Recovery, RecoveryError};
+use crate::replica::{Fatal, ReplicatedLog};
+use crate::settings::Settings;
+
+/// What an empty directory means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This member founds a group with these, all of whom say the same.
+    Found(Membership),
+    /// This member was, or will be, added to a group that exists; it waits to hear from it.
+    Join,
+}
+
+/// What a member starts with.
+pub struct Start<S, D> {
+    /// Its number in the group, never used before by another; not 0.
+    pub id: u64,
+    /// What the whole group has agreed on.
+    pub settings: Settings,
+    /// What may wait.
+    pub limits: Limits,
+    /// Of the write-ahead log.
+    pub wal_options: wal::Options,
+    /// As before any entry.
+    pub machine: S,
+    /// Of the write-ahead log alone.
+    pub wal: D,
+    /// Of snapshots alone.
+    pub snapshots: D,
+    /// Looked at only where there is no log yet.
+    pub origin: Origin,
+    /// Its side of the network.
+    pub transport: Box<dyn Transport>,
+}
+
+/// Why a member cannot start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum MemberError {
+    /// The write-ahead log cannot be opened.
+    #[error("write-ahead log: {0}")]
+    Open(#[from] OpenError),
+    /// The write-ahead log holds something else than this group's log.
+    #[error("write-ahead log: {0}")]
+    Recovery(#[from] RecoveryError),
+    /// The write-ahead log cannot be written.
+    #[error("write-ahead log: {0}")]
+    Commit(#[from] CommitError),
+    /// The write-ahead log takes no more.
+    #[error("write-ahead log: {0}")]
+    Refused(wal::Rejected),
+    /// Snapshots or the consensus.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// The first snapshot cannot be written.
+    #[error("the founding snapshot cannot be written: {0}; correct the cause and start again")]
+    Found(io::Error),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+    /// The transport cannot start.
+    #[error("the transport cannot start: {0}")]
+    Transport(io::Error),
+    /// An assertion failed. This is a bug.
+    #[error("an assertion failed, please report it: {0}")]
+    Panicked(String),
+}
+
+type Outcome = Result<(), Arc<MemberError>>;
+
+#[derive(Default)]
+struct End {
+    outcome: Mutex<Option<Outcome>>,
+    came: Condvar,
+}
+
+/// A member that runs until it is stopped or cannot go on. Dropping it stops it.
+pub struct Member<R: Send + 'static> {
+    handle: Handle<R>,
+    end: Arc<End>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<R: Send + 'static> Member<R> {
+    /// Opens the log, recovers the state or founds the group, and runs.
+    pub fn start<S, D>(start: Start<S, D>) -> Result<Self, MemberError>
+    where
+        S: StateMachine<Reply = R> + Send + 'static,
+        D: Directory,
+    {
+        let Start { id, settings, limits, wal_options, machine, wal, snapshots, origin, mut transport } = start;
+        let (wal, recovered) = open(wal, wal_options, &settings, &machine, &snapshots, origin)?;
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(limits, settings.reads_max),
+            published: Published::default(),
+            board: Board::default(),
+            command_bytes_max: settings.command_bytes_max,
+        });
+        // More than may be unsafe never waits: see `Core::room` and what a follower is sent at most.
+        let queue_bytes_max = limits.unsafe_bytes_max.saturating_mul(8);
+        let seed = rand::random();
+        let log = ReplicatedLog::new(id, settings, machine, recovered, snapshots, seed, clock::now())?;
+        let writer_options = WriterOptions { queue_bytes_max, ..WriterOptions::default() };
+        let writer = Writer::start(wal, writer_options).map_err(MemberError::Thread)?;
+        let of_transport = Arc::clone(&shared);
+        transport
+            .start(Arc::new(move |message| of_transport.inbox.deliver(message)))
+            .map_err(MemberError::Transport)?;
+        let core = Core::new(log, writer, transport, Arc::clone(&shared), limits);
+        let end = Arc::new(End::default());
+        let (of_thread, shown) = (Arc::clone(&end), Arc::clone(&shared));
+        let name = format!("member-{id}");
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let outcome = run(core);
+            shown.board.update(|status| status.has_ended = true);
+            *of_thread.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.map_err(Arc::new));
+            of_thread.came.notify_all();
+        });
+        Ok(Self { handle: Handle { shared }, end, thread: Some(thread.map_err(MemberError::Thread)?) })
+    }
+
+    /// To ask it something.
+    pub fn handle(&self) -> Handle<R> {
+        self.handle.clone()
+    }
+
+    /// Waits until it has ended. An error says why it could not go on; nothing was acknowledged after that.
+    pub fn wait(&self) -> Result<(), Arc<MemberError>> {
+        let mut outcome = self.end.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(outcome) = &*outcome {
+                return outcome.clone();
+            }
+            outcome = self.end.came.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Hands leadership to whom has most of the log, if this member leads and is not alone, and waits for that, at most so long.
+    pub fn resign(&self, timeout: Duration) {
+        let status = self.handle.status();
+        let voters = status.progress.iter().filter(|(id, _)| *id != status.id && status.membership.voters.contains(id));
+        if let Some((heir, _)) = voters.max_by_key(|(_, matched)| *matched)
+            && block_on(self.handle.transfer_leader(*heir)).is_ok()
+        {
+            // Whether it worked or not, the member will be stopped next, and another one elected.
+            let _ = self.handle.wait_for(|status| status.role != Role::Leader, timeout);
+        }
+    }
+
+    /// Stops it, and waits until its threads have ended and its directories are free.
+    pub fn stop(mut self) -> Result<(), Arc<MemberError>> {
+        self.shut_down();
+        self.wait()
+    }
+
+    fn shut_down(&mut self) {
+        self.handle.shared.inbox.stop();
+        if let Some(thread) = self.thread.take() {
+            // Panics were caught in it.
+            drop(thread.join());
+        }
+    }
+}
+
+impl<R: Send + 'static> Drop for Member<R> {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+fn run<S, D>(mut core: Core<S, D>) -> Result<(), MemberError>
+where
+    S: StateMachine + Send + 'static,
+    S::Reply: Send + 'static,
+    D: Directory,
+{
+    // Without this, who waits would wait for ever where panics unwind.
+    let outcome = catch_unwind(AssertUnwindSafe(|| core.run()));
+    core.end();
+    outcome.unwrap_or_else(|panic| Err(MemberError::Panicked(text_of(&*panic))))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// The write-ahead log, and the state in which the member goes on.
+fn open<S: StateMachine, D: Directory>(
+    directory: D,
+    options: wal::Options,
+    settings: &Settings,
+    machine: &S,
+    snapshots: &D,
+    origin: Origin,
+) -> Result<(Log<D>, Recovered), MemberError> {
+    let mut recovery = Recovery::new(settings.group);
+    let mut wal = Log::open(directory, options, |record| recovery.visit(record))?;
+    let recovered = recovery.finish()?;
+    match origin {
+        Origin::Found(membership) if recovered.is_empty() => {
+            let founded = ReplicatedLog::found(settings, machine, membership, snapshots.clone());
+            let (recovered, records) = founded.map_err(MemberError::Found)?;
+            wal.commit(&records)?;
+            Ok((wal, recovered))
+        }
+        Origin::Found(_) | Origin::Join => Ok((wal, recovered)),
+    }
+}

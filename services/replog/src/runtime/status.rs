@@ -1,0 +1,108 @@
+//! What a member is at the moment, for whoever wants to look: a copy, never more than a turn of the core thread old.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::consensus::Role;
+use crate::membership::Membership;
+
+/// What a member is at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Its number.
+    pub id: u64,
+    /// Whether it leads, follows or asks for votes.
+    pub role: Role,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// The last entry that it knows to be committed.
+    pub commit: u64,
+    /// The last entry that its state machine has.
+    pub applied: u64,
+    /// The last entry of its log.
+    pub last: u64,
+    /// The newest snapshot that its log begins with.
+    pub snapshot: u64,
+    /// Who belongs to the group, as of the last committed change.
+    pub membership: Arc<Membership>,
+    /// If it leads: up to which entry each member has the log; as of the last tick.
+    pub progress: Arc<Vec<(u64, u64)>>,
+    /// Commands in its log whose proposers wait.
+    pub in_flight: usize,
+    /// Bytes that wait for its disk.
+    pub unsafe_bytes: usize,
+    /// Bytes of its write-ahead log's files.
+    pub wal_bytes: u64,
+    /// It has ended: nothing above changes any more.
+    pub has_ended: bool,
+}
+
+/// Who leads, as seen by one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leadership {
+    /// Who, if that is known.
+    pub leader: Option<u64>,
+    /// In which term.
+    pub term: u64,
+    /// This member leads, and has applied an entry of its term: its state has everything that was ever acknowledged.
+    pub is_ready_leader: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    status: Status,
+    waiters: usize,
+}
+
+/// The place where it is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    shown: Mutex<Shown>,
+    changed: Condvar,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn update(&self, update: impl FnOnce(&mut Status)) {
+        let mut shown = self.lock();
+        update(&mut shown.status);
+        if shown.waiters > 0 {
+            drop(shown);
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.lock().status.clone()
+    }
+
+    /// Who leads, and whether this member does.
+    pub(crate) fn leader(&self) -> (Option<u64>, bool) {
+        let shown = self.lock();
+        (shown.status.leader, shown.status.role == Role::Leader)
+    }
+
+    /// Waits until the status is as wanted, at most so long; the last one that was seen if it never was.
+    pub(crate) fn wait_for(&self, is_wanted: impl Fn(&Status) -> bool, timeout: Duration) -> Result<Status, Status> {
+        let deadline = Instant::now() + timeout;
+        let mut shown = self.lock();
+        shown.waiters += 1;
+        let found = loop {
+            if is_wanted(&shown.status) {
+                break Ok(shown.status.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(shown.status.clone());
+            }
+            shown = self.changed.wait_timeout(shown, left).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        shown.waiters -= 1;
+        found
+    }
+}

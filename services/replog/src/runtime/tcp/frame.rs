@@ -1,0 +1,183 @@
+//! What goes over a connection between members. Pure.
+//!
+//! A connection carries messages one way: from who opened it to who accepted it. Everything on it is a frame:
+//!
+//! | bytes | field | |
+//! | --- | --- | --- |
+//! | 4 | length | of the payload, little-endian |
+//! | 4 | checksum | CRC-32C of the length and the payload |
+//! | length | payload | |
+//!
+//! The first frame, from who opens: magic `storebench-peer1` (16), group (8), from (8), to (8). The answer, one frame: 0, or 1 and
+//! why not. Then messages, as [`crate::Message`] has them, until the connection ends.
+
+use crate::codec::{Malformed, Reader, put};
+use crate::message::Message;
+
+const MAGIC: &[u8; 16] = b"storebench-peer1";
+pub(super) const HEAD_BYTES: usize = 8;
+/// The largest first frame or answer.
+pub(super) const HELLO_BYTES_MAX: usize = 256;
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// Which group: members of different ones must not talk.
+    pub(super) group: u64,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+impl Hello {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        frame(out, |out| {
+            out.extend_from_slice(MAGIC);
+            [self.group, self.from, self.to].into_iter().for_each(|number| put(out, number));
+        });
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let what = "the hello of a member of this version";
+        let rest = payload.strip_prefix(MAGIC).ok_or(Malformed(what))?;
+        let mut reader = Reader::new(rest, what);
+        let hello = Self { group: reader.number()?, from: reader.number()?, to: reader.number()? };
+        reader.end()?;
+        Ok(hello)
+    }
+
+    /// Why this cannot be for a member of that number in that group.
+    pub(super) fn objection(&self, group: u64, own: u64) -> Option<String> {
+        if self.group != group {
+            return Some(format!("it belongs to group {:016x}, this member to {group:016x}", self.group));
+        }
+        if self.to != own {
+            return Some(format!("it wants member {}, this is {own}: check the addresses of members", self.to));
+        }
+        (self.from == own).then(|| format!("it says that it is member {own} itself: every member needs its own number"))
+    }
+}
+
+/// The answer to a hello.
+pub(super) fn encode_answer(objection: Option<&str>, out: &mut Vec<u8>) {
+    frame(out, |out| {
+        out.push(u8::from(objection.is_some()));
+        let text = objection.unwrap_or_default().as_bytes();
+        out.extend_from_slice(&text[..text.len().min(HELLO_BYTES_MAX - 1)]);
+    });
+}
+
+/// `Err`: why the other does not want to talk.
+pub(super) fn decode_answer(payload: &[u8]) -> Result<(), String> {
+    match payload {
+        [0] => Ok(()),
+        [1, text @ ..] => Err(String::from_utf8_lossy(text).into_owned()),
+        _ => Err("its answer is not one of a member".into()),
+    }
+}
+
+/// Appends a message.
+pub(super) fn encode_message(message: &Message, out: &mut Vec<u8>) {
+    frame(out, |out| message.encode_into(out));
+}
+
+/// Appends a frame whose payload `write` appends.
+fn frame(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD_BYTES]);
+    write(out);
+    let payload = start + HEAD_BYTES;
+    let length = ((out.len() - payload) as u32).to_le_bytes();
+    let checksum = checksum(length, &out[payload..]);
+    out[start..start + 4].copy_from_slice(&length);
+    out[start + 4..payload].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    length: [u8; 4],
+    checksum: u32,
+}
+
+impl Head {
+    /// The head, unless the payload would be larger than it may be.
+    pub(super) fn decode(head: [u8; HEAD_BYTES], payload_bytes_max: usize) -> Result<Self, Malformed> {
+        let [l0, l1, l2, l3, c0, c1, c2, c3] = head;
+        let head = Self { length: [l0, l1, l2, l3], checksum: u32::from_le_bytes([c0, c1, c2, c3]) };
+        if head.payload_bytes() > payload_bytes_max { Err(Malformed("a frame of allowed size")) } else { Ok(head) }
+    }
+
+    pub(super) fn payload_bytes(&self) -> usize {
+        u32::from_le_bytes(self.length) as usize
+    }
+
+    /// Whether this is the payload.
+    pub(super) fn check(&self, payload: &[u8]) -> Result<(), Malformed> {
+        let is_same = checksum(self.length, payload) == self.checksum;
+        if is_same { Ok(()) } else { Err(Malformed("a frame: its checksum is wrong")) }
+    }
+}
+
+fn checksum(length: [u8; 4], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&length), payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(bytes: &[u8], max: usize) -> Option<Vec<u8>> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let head = Head::decode(*head, max).ok()?;
+        let payload = rest.get(..head.payload_bytes())?;
+        head.check(payload).ok()?;
+        Some(payload.to_vec())
+    }
+
+    #[test]
+    fn a_hello_says_who_wants_whom() {
+        let hello = Hello { group: 7, from: 1, to: 2 };
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        assert_eq!(Hello::decode(&parse(&bytes, HELLO_BYTES_MAX).unwrap()), Ok(hello));
+        assert_eq!(hello.objection(7, 2), None);
+        assert!(hello.objection(8, 2).unwrap().contains("group"));
+        assert!(hello.objection(7, 3).unwrap().contains("wants member 2"));
+        assert!(Hello { from: 2, ..hello }.objection(7, 2).unwrap().contains("own number"));
+    }
+
+    #[test]
+    fn an_answer_is_told() {
+        for objection in [None, Some("no"), Some("x".repeat(1000).as_str())] {
+            let mut bytes = Vec::new();
+            encode_answer(objection, &mut bytes);
+            let answer = decode_answer(&parse(&bytes, HELLO_BYTES_MAX).unwrap());
+            assert_eq!(answer.is_err(), objection.is_some());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_framed_is_read(payload: Vec<u8>) {
+            let mut bytes = vec![1, 2, 3];
+            frame(&mut bytes, |out| out.extend_from_slice(&payload));
+            prop_assert_eq!(parse(&bytes[3..], payload.len()), Some(payload));
+        }
+
+        /// Whatever comes: no panic, no more than what is there, and no damage that goes unnoticed.
+        #[test]
+        fn garbage_is_refused(mut bytes: Vec<u8>, payload: Vec<u8>, at: usize, bit in 0u8..8) {
+            let _ = parse(&bytes, 1000);
+            let _ = Hello::decode(&bytes);
+            let _ = decode_answer(&bytes);
+            let _ = Message::decode(&bytes);
+            bytes.clear();
+            frame(&mut bytes, |out| out.extend_from_slice(&payload));
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            prop_assert_eq!(parse(&bytes, usize::MAX), None);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Connections that come in: one thread that accepts, one for each member that sends. Who does not begin as a member of this
+//! group does is refused with a line in the log, and gets no memory to fill.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::frame::{self, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello};
+use super::tls::{self, Tls};
+use crate::message::Message;
+use crate::runtime::transport::Deliver;
+
+/// Who opens a connection says who it is within this time.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at the same time, of members and of strangers.
+const CONNECTIONS_MAX: usize = 256;
+const BUFFER_BYTES: usize = 128 << 10;
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    sockets: BTreeMap<u64, TcpStream>,
+    /// The connection of each member; a newer one replaces it.
+    members: BTreeMap<u64, u64>,
+    threads: BTreeMap<u64, JoinHandle<()>>,
+    is_closed: bool,
+}
+
+/// What the threads share.
+pub(super) struct Receiver {
+    pub(super) group: u64,
+    pub(super) id: u64,
+    pub(super) tls: Option<Tls>,
+    pub(super) frame_bytes_max: usize,
+    pub(super) deliver: Deliver,
+    open: Mutex<Open>,
+}
+
+impl Receiver {
+    pub(super) fn new(
+        (group, id): (u64, u64),
+        tls: Option<Tls>,
+        frame_bytes_max: usize,
+        deliver: Deliver,
+    ) -> Arc<Self> {
+        Arc::new(Self { group, id, tls, frame_bytes_max, deliver, open: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts until the listener is shut down.
+    pub(super) fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        loop {
+            match listener.accept() {
+                Ok((socket, from)) => self.begin(socket, from),
+                Err(_) if self.lock().is_closed => return,
+                Err(problem) => {
+                    // Too many open files, for example: it may pass.
+                    warn!(member = self.id, %problem, "a connection cannot be accepted");
+                    thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    /// A thread for a connection.
+    fn begin(self: &Arc<Self>, socket: TcpStream, from: SocketAddr) {
+        let mut open = self.lock();
+        if open.is_closed || open.sockets.len() >= CONNECTIONS_MAX {
+            warn!(member = self.id, %from, "a connection is refused: there are too many");
+            return;
+        }
+        let Ok(clone) = socket.try_clone() else { return };
+        open.next += 1;
+        let number = open.next;
+        let receiver = Arc::clone(self);
+        let thread = thread::Builder::new().name(format!("from-{from}")).spawn(move || {
+            let ended = receiver.serve(socket, number);
+            let mut open = receiver.lock();
+            if let Err(problem) = ended
+                && !open.is_closed
+                && open.sockets.contains_key(&number)
+            {
+                warn!(member = receiver.id, %from, %problem, "a connection ends");
+            }
+            open.sockets.remove(&number);
+            open.members.retain(|_, of| *of != number);
+            open.threads.remove(&number);
+        });
+        match thread {
+            Ok(thread) => {
+                open.sockets.insert(number, clone);
+                open.threads.insert(number, thread);
+            }
+            Err(problem) => warn!(member = self.id, %from, %problem, "a thread cannot be started"),
+        }
+    }
+
+    /// A connection from its hello to its end.
+    fn serve(&self, socket: TcpStream, number: u64) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(HELLO_PATIENCE))?;
+        socket.set_write_timeout(Some(HELLO_PATIENCE))?;
+        let mut stream = tls::accept(socket.try_clone()?, self.tls.as_ref())?;
+        let mut payload = Vec::new();
+        read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload)?;
+        let hello = Hello::decode(&payload).map_err(malformed)?;
+        let objection = hello.objection(self.group, self.id);
+        payload.clear();
+        frame::encode_answer(objection.as_deref(), &mut payload);
+        stream.write_all(&payload)?;
+        stream.flush()?;
+        if let Some(objection) = objection {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {objection}")));
+        }
+        self.replace(hello.from, number);
+        info!(member = self.id, from = hello.from, "a member has connected");
+        // A member that follows says nothing for long.
+        socket.set_read_timeout(None)?;
+        let mut stream = BufReader::with_capacity(BUFFER_BYTES, stream);
+        loop {
+            if !read_frame(&mut stream, self.frame_bytes_max, &mut payload)? {
+                return Ok(());
+            }
+            let message = Message::decode(&payload).map_err(malformed)?;
+            if message.from != hello.from || message.to != self.id {
+                let text = format!("a message from {} to {}", message.from, message.to);
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
+            (self.deliver)(message);
+            payload.shrink_to(BUFFER_BYTES);
+        }
+    }
+
+    /// A member has a new connection: the old one is of no use, whether that is known here or not.
+    fn replace(&self, member: u64, number: u64) {
+        let mut open = self.lock();
+        if let Some(old) = open.members.insert(member, number)
+            && let Some(socket) = open.sockets.remove(&old)
+        {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Ends all connections. Nothing is delivered when this has returned.
+    pub(super) fn close(&self) {
+        let threads = {
+            let mut open = self.lock();
+            open.is_closed = true;
+            for socket in open.sockets.values() {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
+            std::mem::take(&mut open.threads)
+        };
+        // Those that ended by themselves are gone from the map.
+        threads.into_values().for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn malformed(error: crate::codec::Malformed) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// Reads a frame's payload; `false` at the end of the connection. Memory grows with what comes, not with what was announced.
+fn read_frame(stream: &mut (impl io::Read + ?Sized), bytes_max: usize, payload: &mut Vec<u8>) -> io::Result<bool> {
+    let mut head = [0; HEAD_BYTES];
+    if stream.read(&mut head[..1])? == 0 {
+        return Ok(false);
+    }
+    stream.read_exact(&mut head[1..])?;
+    let head = Head::decode(head, bytes_max).map_err(malformed)?;
+    payload.clear();
+    let read = stream.take(head.payload_bytes() as u64).read_to_end(payload)?;
+    if read < head.payload_bytes() {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    head.check(payload).map_err(malformed)?;
+    Ok(true)
+}

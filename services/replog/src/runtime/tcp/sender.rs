@@ -1,0 +1,236 @@
+//! A thread for each member that is sent to: connects, sends all that waits in one write, and connects again when that fails.
+//! Messages are lost meanwhile, which consensus expects; it is said so once for each connection.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::frame::{self, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello};
+use super::tls::{self, Stream, Tls};
+use crate::message::Message;
+
+/// Waiting for a connection, for an answer, or for a write that does not move.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BACKOFF_MILLIS_MIN: u64 = 50;
+const BACKOFF_MILLIS_MAX: u64 = 2_000;
+/// Beside its payload a message takes about this much.
+const MESSAGE_BYTES: usize = 256;
+/// What goes out in one write, bytes; a larger message goes alone.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    address: String,
+    /// Counts changes of the address.
+    generation: u64,
+    is_closed: bool,
+    /// The connection of the moment, to be cut from outside.
+    socket: Option<TcpStream>,
+}
+
+/// What the transport and the thread share.
+pub(super) struct Sender {
+    hello: Hello,
+    tls: Option<Tls>,
+    queue_bytes_max: usize,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Sender {
+    pub(super) fn new(hello: Hello, tls: Option<Tls>, queue_bytes_max: usize, address: String) -> Arc<Self> {
+        let waiting = Mutex::new(Waiting { address, ..Waiting::default() });
+        Arc::new(Self { hello, tls, queue_bytes_max, waiting, changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts messages in the queue, or loses them.
+    pub(super) fn send(&self, messages: impl Iterator<Item = Message>) {
+        let mut waiting = self.lock();
+        let was_empty = waiting.messages.is_empty();
+        for message in messages {
+            let bytes = message.payload_bytes() + MESSAGE_BYTES;
+            if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
+                waiting.bytes += bytes;
+                waiting.messages.push_back(message);
+            }
+        }
+        drop(waiting);
+        if was_empty {
+            self.changed.notify_one();
+        }
+    }
+
+    /// From now on the member is there.
+    pub(super) fn move_to(&self, address: &str) {
+        let mut waiting = self.lock();
+        if waiting.address != address {
+            waiting.address = address.to_owned();
+            waiting.generation += 1;
+            cut(&waiting);
+            drop(waiting);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The thread ends soon.
+    pub(super) fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.is_closed = true;
+        waiting.messages.clear();
+        cut(&waiting);
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// What the thread does.
+    pub(super) fn run(&self) {
+        let mut backoff_millis = BACKOFF_MILLIS_MIN;
+        let mut last_problem = String::new();
+        while let Some((address, generation)) = self.wait_for_messages() {
+            let Hello { from, to, .. } = self.hello;
+            let problem = match self.connect(&address) {
+                Ok(stream) => {
+                    info!(from, to, %address, "connected to a member");
+                    backoff_millis = BACKOFF_MILLIS_MIN;
+                    last_problem.clear();
+                    self.write_all(stream, generation)
+                }
+                Err(problem) => problem,
+            };
+            // Once for each kind of problem: it may last for long.
+            let text = problem.to_string();
+            if text != last_problem && !self.lock().is_closed {
+                warn!(from, to, %address, problem = %text, "no connection to a member; it is tried again");
+                last_problem = text;
+            }
+            self.rest(backoff_millis + rand::random_range(0..=backoff_millis / 2), generation);
+            backoff_millis = (backoff_millis * 2).min(BACKOFF_MILLIS_MAX);
+        }
+    }
+
+    /// Where to connect to, when there is something to be sent. `None`: never again.
+    fn wait_for_messages(&self) -> Option<(String, u64)> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.is_closed {
+                return None;
+            }
+            if !waiting.messages.is_empty() {
+                return Some((waiting.address.clone(), waiting.generation));
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits before the next attempt, shorter if the address changes. What waits is old by then.
+    fn rest(&self, millis: u64, generation: u64) {
+        let waiting = self.lock();
+        let must_wait = |waiting: &mut Waiting| !waiting.is_closed && waiting.generation == generation;
+        let rested = self.changed.wait_timeout_while(waiting, Duration::from_millis(millis), must_wait);
+        let (mut waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        waiting.messages.clear();
+        waiting.bytes = 0;
+    }
+
+    fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
+        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(socket) => {
+                    last = match self.greet(socket) {
+                        Ok(stream) => return Ok(stream),
+                        Err(error) => error,
+                    };
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn greet(&self, socket: TcpStream) -> io::Result<Box<dyn Stream>> {
+        socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let address = {
+            let mut waiting = self.lock();
+            waiting.socket = Some(socket.try_clone()?);
+            waiting.address.clone()
+        };
+        let mut stream = tls::connect(socket, self.tls.as_ref(), &address)?;
+        let mut bytes = Vec::new();
+        self.hello.encode(&mut bytes);
+        stream.write_all(&bytes)?;
+        stream.flush()?;
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head)?;
+        let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
+        let head = Head::decode(head, HELLO_BYTES_MAX).map_err(malformed)?;
+        let mut answer = vec![0; head.payload_bytes()];
+        stream.read_exact(&mut answer)?;
+        head.check(&answer).map_err(malformed)?;
+        let refused = |why| io::Error::new(ErrorKind::ConnectionRefused, format!("the member refuses: {why}"));
+        frame::decode_answer(&answer).map_err(refused)?;
+        Ok(stream)
+    }
+
+    /// Sends what waits, until the connection ends. Says why.
+    fn write_all(&self, mut stream: Box<dyn Stream>, generation: u64) -> io::Error {
+        let mut bytes = Vec::new();
+        let mut batch = Vec::new();
+        loop {
+            if !self.next_batch(&mut batch, generation) {
+                return ErrorKind::ConnectionAborted.into();
+            }
+            bytes.clear();
+            for message in batch.drain(..) {
+                frame::encode_message(&message, &mut bytes);
+            }
+            if let Err(error) = stream.write_all(&bytes).and_then(|()| stream.flush()) {
+                return error;
+            }
+            // One large message shall not cost its size for ever.
+            bytes.shrink_to(2 * WRITE_BYTES_MAX);
+        }
+    }
+
+    /// Waits for messages. `false`: the connection is not wanted any more.
+    fn next_batch(&self, batch: &mut Vec<Message>, generation: u64) -> bool {
+        let waiting = self.lock();
+        let is_idle = |waiting: &mut Waiting| {
+            waiting.messages.is_empty() && !waiting.is_closed && waiting.generation == generation
+        };
+        let mut waiting = self.changed.wait_while(waiting, is_idle).unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_closed || waiting.generation != generation {
+            return false;
+        }
+        let mut taken = 0;
+        while let Some(message) = waiting.messages.front() {
+            let bytes = message.payload_bytes() + MESSAGE_BYTES;
+            if taken > 0 && taken + bytes > WRITE_BYTES_MAX {
+                break;
+            }
+            taken += bytes;
+            batch.extend(waiting.messages.pop_front());
+        }
+        waiting.bytes = waiting.bytes.saturating_sub(taken);
+        true
+    }
+}
+
+fn cut(waiting: &Waiting) {
+    if let Some(socket) = &waiting.socket {
+        // It may have ended by itself.
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,44 @@
+//! TLS between members, if it is wanted: both sides show certificates. The configurations come from suppliers that are asked for
+//! every new connection, so that a server can renew certificates without a restart.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+
+/// Gives the newest configuration.
+pub type Supplier<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
+
+/// How members authenticate each other.
+#[derive(Clone)]
+pub struct Tls {
+    /// For connections that come in. It should demand a certificate.
+    pub server: Supplier<ServerConfig>,
+    /// For connections that go out. It should show a certificate.
+    pub client: Supplier<ClientConfig>,
+    /// The name that all members' certificates carry; `None`: the host in a member's address.
+    pub server_name: Option<String>,
+}
+
+/// A connection, with or without TLS.
+pub(super) trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// For a connection that goes out. The handshake happens with the first bytes.
+pub(super) fn connect(socket: TcpStream, tls: Option<&Tls>, address: &str) -> io::Result<Box<dyn Stream>> {
+    let Some(tls) = tls else { return Ok(Box::new(socket)) };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
+    let name = ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let connection = ClientConnection::new((tls.client)(), name).map_err(io::Error::other)?;
+    Ok(Box::new(StreamOwned::new(connection, socket)))
+}
+
+/// For a connection that came in.
+pub(super) fn accept(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Box<dyn Stream>> {
+    let Some(tls) = tls else { return Ok(Box::new(socket)) };
+    let connection = ServerConnection::new((tls.server)()).map_err(io::Error::other)?;
+    Ok(Box::new(StreamOwned::new(connection, socket)))
+}

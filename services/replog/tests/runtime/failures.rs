@@ -1,0 +1,146 @@
+//! Disks that fail, logs that are lost, queues that are full: nothing is acknowledged that is not safe, and everybody who waits is
+//! told.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::{fs, thread};
+
+use futures::executor::block_on;
+use replog::Membership;
+use replog::runtime::{Limits, LocalNetwork, Origin, ProposeError, ReadError, RequestError};
+use replog::{Change, ReadLevel};
+use wal::files::{Fault, SimulatedDirectory};
+
+use crate::group::{Group, LONG, Running, settings, start_in};
+
+fn alone(wal: &SimulatedDirectory, limits: Limits) -> Running {
+    let directories = (wal.clone(), SimulatedDirectory::default());
+    let origin = Origin::Found(Membership::of([1]));
+    start_in(1, settings(), limits, directories, origin, LocalNetwork::default().join(1)).unwrap()
+}
+
+#[test]
+fn a_failed_sync_ends_the_member_and_nobody_waits_for_ever() {
+    let wal = SimulatedDirectory::default();
+    let running = alone(&wal, Limits::default());
+    running.propose("first").unwrap();
+    wal.fail(Fault::DataSync, 0);
+    assert_eq!(running.propose("second"), Err(ProposeError::Unknown));
+    let error = running.member.wait().unwrap_err().to_string();
+    assert!(error.contains("out of service since a sync failed"), "{error}");
+    assert_eq!(running.propose("third"), Err(ProposeError::Stopped));
+    assert_eq!(running.handle.read_blocking(ReadLevel::Linearizable, 0), Err(ReadError::Stopped));
+    assert_eq!(running.handle.try_read(ReadLevel::Lease, 0), None);
+    let change = running.handle.change_membership(vec![Change::AddLearner(2)]);
+    assert_eq!(block_on(change), Err(RequestError::Stopped));
+}
+
+#[test]
+fn a_full_disk_ends_the_member_and_the_next_start_finds_what_was_acknowledged() {
+    let wal = SimulatedDirectory::default();
+    let snapshots = SimulatedDirectory::default();
+    let start = || {
+        let origin = Origin::Found(Membership::of([1]));
+        let directories = (wal.clone(), snapshots.clone());
+        start_in(1, settings(), Limits::default(), directories, origin, LocalNetwork::default().join(1)).unwrap()
+    };
+    let running = start();
+    running.propose("first").unwrap();
+    let mut acknowledged = vec!["first".to_owned()];
+    // Whoever makes the next segment, ahead or when it is needed, finds no room.
+    (0..64).for_each(|attempt| wal.fail(Fault::Create, attempt));
+    let large = "x".repeat(50_000);
+    let end = (0..1_000).find_map(|number| {
+        let command = format!("{number} {large}");
+        let outcome = running.propose(&command);
+        if outcome.is_ok() {
+            acknowledged.push(command);
+        }
+        outcome.err()
+    });
+    assert_eq!(end, Some(ProposeError::Unknown));
+    let error = running.member.wait().unwrap_err().to_string();
+    assert!(error.contains("no new segment can be made") && error.contains("free some space"), "{error}");
+    running.member.stop().unwrap_err();
+    let rest = wal.copy();
+    let running = start_in(
+        1,
+        settings(),
+        Limits::default(),
+        (rest, snapshots.clone()),
+        Origin::Join,
+        LocalNetwork::default().join(1),
+    )
+    .unwrap();
+    running.propose("last").unwrap();
+    assert_eq!(running.commands()[..acknowledged.len()], acknowledged[..]);
+}
+
+/// Deletes a follower's log behind its back and starts it under its old number: the leader knows that it once had more.
+#[test]
+fn a_member_that_lost_its_log_ends_and_says_so() {
+    let mut group = Group::of(3, settings());
+    let (leader, committed) = group.propose("first");
+    group.wait_until_all_have(committed.index);
+    let follower = if leader == 1 { 2 } else { 1 };
+    // The leader must still lead, and remember what the follower had.
+    group.stop(follower);
+    fs::remove_dir_all(group.path(follower)).unwrap();
+    let running = group.start_as(follower, Origin::Join).unwrap();
+    let error = running.member.wait().unwrap_err().to_string();
+    assert!(error.contains("has lost what it had on disk") && error.contains("under a new id"), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_busy_and_what_was_taken_succeeds() {
+    let wal = SimulatedDirectory::default();
+    let limits = Limits { proposals_max: 3, ..Limits::default() };
+    let running = alone(&wal, limits);
+    running.wait_until_it_leads();
+    // A watcher that waits holds the core thread, so that nothing leaves the queue.
+    let (go_on, wait) = channel::<()>();
+    let (is_held, held) = channel();
+    let wait = Mutex::new(Some((is_held, wait)));
+    running
+        .handle
+        .watch_leader(move |_| {
+            if let Some((is_held, wait)) = wait.lock().unwrap().take() {
+                is_held.send(()).unwrap();
+                let _ = wait.recv();
+            }
+        })
+        .unwrap();
+    held.recv().unwrap();
+    let waiting: Vec<_> = (0..10).map(|number| running.handle.propose_async(format!("{number}").into())).collect();
+    drop(go_on);
+    let outcomes: Vec<_> = waiting.into_iter().map(block_on).collect();
+    assert!(outcomes[..3].iter().all(Result::is_ok), "{outcomes:?}");
+    assert!(outcomes[3..].iter().all(|outcome| *outcome == Err(ProposeError::Busy)), "{outcomes:?}");
+}
+
+#[test]
+fn who_waits_while_leadership_is_lost_does_not_learn_what_nobody_knows() {
+    let group = Group::of(3, settings());
+    let (leader, _) = group.propose("first");
+    for other in group.running().filter(|other| other.id != leader) {
+        group.network.cut(leader, other.id, true);
+        group.network.cut(other.id, leader, true);
+    }
+    let outcome = group.member(leader).propose("second");
+    assert!(matches!(outcome, Err(ProposeError::Unknown | ProposeError::NotLeader(_))), "{outcome:?}");
+    // The others go on.
+    let others: Vec<&Running> = group.running().filter(|other| other.id != leader).collect();
+    let third = loop {
+        if let Some(committed) = others.iter().find_map(|other| other.propose("third").ok()) {
+            break committed;
+        }
+        thread::yield_now();
+    };
+    for other in &others {
+        group.network.cut(leader, other.id, false);
+        group.network.cut(other.id, leader, false);
+    }
+    group.member(leader).wait_until_applied(third.index);
+    assert_eq!(group.member(leader).commands(), ["first", "third"]);
+    assert!(group.member(leader).handle.wait_for(|status| status.leader.is_some(), LONG).is_ok());
+}

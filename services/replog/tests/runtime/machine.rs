@@ -1,0 +1,51 @@
+//! The state machine of these tests: the commands that were applied, and how many.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use replog::{Entry, RestoreError, SnapshotView, StateMachine};
+
+/// What is seen by readers: published once for each batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub index: u64,
+    pub commands: Arc<Vec<String>>,
+}
+
+/// A list of everything.
+#[derive(Debug, Default)]
+pub struct List {
+    commands: Arc<Vec<String>>,
+    pub seen: Arc<Mutex<Seen>>,
+}
+
+impl List {
+    pub fn new(seen: &Arc<Mutex<Seen>>) -> Self {
+        Self { commands: Arc::default(), seen: Arc::clone(seen) }
+    }
+}
+
+impl StateMachine for List {
+    type Reply = usize;
+
+    fn apply(&mut self, entry: &Entry) -> usize {
+        let commands = Arc::make_mut(&mut self.commands);
+        commands.push(String::from_utf8(entry.data.to_vec()).unwrap());
+        commands.len()
+    }
+
+    fn applied(&mut self, index: u64) {
+        *self.seen.lock().unwrap() = Seen { index, commands: Arc::clone(&self.commands) };
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        let commands = Arc::clone(&self.commands);
+        Box::new(move || Bytes::from(commands.join("\n")))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        let text = std::str::from_utf8(snapshot).map_err(|error| RestoreError(error.to_string()))?;
+        self.commands = Arc::new(text.lines().map(str::to_owned).collect());
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! Members with real threads, on real files or on simulated ones that fail. Nothing here depends on how fast the machine is:
+//! what is waited for comes sooner or later.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests: a failure is a failure")]
+
+mod failures;
+mod group;
+mod machine;
+mod members;
+mod reads;
+mod tcp;

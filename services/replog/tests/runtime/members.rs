@@ -1,0 +1,137 @@
+//! What a group does when nothing fails.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use replog::runtime::{Origin, ProposeError};
+use replog::{Change, Role, Settings};
+
+use crate::group::{Group, LONG, settings};
+
+#[test]
+fn one_member_is_a_group() {
+    let mut group = Group::of(1, settings());
+    for number in 1..=10 {
+        assert_eq!(group.propose(&format!("command {number}")).1.reply, number);
+    }
+    let before = group.member(1).commands();
+    group.stop(1);
+    group.start(1);
+    assert_eq!(group.propose("after").1.reply, 11);
+    let after = group.member(1).commands();
+    assert_eq!((&after[..10], after[10].as_str()), (&before[..], "after"));
+}
+
+#[test]
+fn what_is_proposed_at_once_is_applied_in_order() {
+    let group = Group::of(1, settings());
+    let one = group.member(1);
+    one.wait_until_it_leads();
+    let waiting: Vec<_> = (0..5_000).map(|number| one.handle.propose_async(number.to_string().into())).collect();
+    let committed: Vec<_> = waiting.into_iter().map(|outcome| block_on(outcome).unwrap()).collect();
+    assert!(committed.windows(2).all(|pair| pair[0].index + 1 == pair[1].index && pair[0].reply + 1 == pair[1].reply));
+    assert_eq!(one.commands(), (0..5_000).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn three_members_apply_the_same() {
+    let group = Group::of(3, settings());
+    let mut last = 0;
+    for number in 0..100 {
+        last = group.propose(&format!("command {number}")).1.index;
+    }
+    group.wait_until_all_have(last);
+    let all: Vec<_> = group.running().map(|running| running.commands()).collect();
+    assert!(all.iter().all(|commands| *commands == all[0]), "{all:?}");
+    assert!((0..100).all(|number| all[0].contains(&format!("command {number}"))));
+}
+
+#[test]
+fn who_follows_says_who_leads() {
+    let group = Group::of(3, settings());
+    let (leader, _) = group.propose("first");
+    let follower = group.running().find(|running| running.id != leader).unwrap();
+    follower.handle.wait_for(|status| status.leader == Some(leader), LONG).unwrap();
+    assert_eq!(follower.propose("second"), Err(ProposeError::NotLeader(Some(leader))));
+}
+
+#[test]
+fn a_command_that_is_too_large_is_refused_at_once() {
+    let group = Group::of(1, Settings { command_bytes_max: 10, ..settings() });
+    assert_eq!(group.member(1).propose("12345678901"), Err(ProposeError::TooLarge(11)));
+}
+
+#[test]
+fn the_last_two_of_three_go_on() {
+    let mut group = Group::of(3, settings());
+    let (leader, _) = group.propose("first");
+    group.stop(leader);
+    let (second, committed) = group.propose("second");
+    assert_ne!(second, leader);
+    group.start(leader);
+    group.member(leader).wait_until_applied(committed.index);
+    assert!(group.member(leader).commands().contains(&"second".to_owned()));
+}
+
+#[test]
+fn a_new_member_gets_a_snapshot_and_may_vote_then() {
+    let settings = Settings { snapshot_entries: 20, snapshot_keep_entries: 3, snapshot_chunk_bytes: 100, ..settings() };
+    let mut group = Group::of(1, settings);
+    for number in 0..100 {
+        group.propose(&format!("command {number}"));
+    }
+    group.member(1).handle.wait_for(|status| status.snapshot > 50, LONG).expect("a snapshot is made");
+    group.start(2);
+    block_on(group.member(1).handle.change_membership(vec![Change::AddLearner(2)])).unwrap();
+    let (_, committed) = group.propose("with a learner");
+    group.member(2).wait_until_applied(committed.index);
+    assert_eq!(group.member(2).commands(), group.member(1).commands());
+    group
+        .member(1)
+        .handle
+        .wait_for(|status| status.progress.iter().any(|(id, has)| *id == 2 && *has > 50), LONG)
+        .unwrap();
+    block_on(group.member(1).handle.change_membership(vec![Change::Promote(2)])).unwrap();
+    // An offer that comes before the other knows that it may vote is of no use, and is withdrawn after a while.
+    let attempts = LONG.as_secs() / 2;
+    let leads = (0..attempts).any(|_| {
+        let _ = block_on(group.member(1).handle.transfer_leader(2));
+        group.member(2).handle.wait_for(|status| status.role == Role::Leader, Duration::from_secs(2)).is_ok()
+    });
+    assert!(leads);
+    let (_, committed) = group.propose("under a new leader");
+    group.member(2).wait_until_applied(committed.index);
+    assert_eq!(group.member(2).handle.status().membership.voters, [1, 2]);
+}
+
+#[test]
+fn leadership_is_watched() {
+    let group = Group::of(1, settings());
+    let (sender, changes) = std::sync::mpsc::channel();
+    group.member(1).handle.watch_leader(move |leadership| sender.send(leadership).unwrap_or_default()).unwrap();
+    let leads = changes.iter().find(|leadership| leadership.is_ready_leader).unwrap();
+    assert_eq!(leads.leader, Some(1));
+}
+
+#[test]
+fn who_resigns_hands_over() {
+    let group = Group::of(3, settings());
+    let (leader, _) = group.propose("first");
+    let running = group.member(leader);
+    let term = running.handle.status().term;
+    running.member.resign(LONG);
+    assert_ne!(running.handle.status().role, Role::Leader);
+    let (_, committed) = group.propose("second");
+    assert!(committed.term > term);
+}
+
+#[test]
+fn a_member_that_ended_says_so() {
+    let mut group = Group::of(1, settings());
+    group.propose("first");
+    let handle = group.member(1).handle.clone();
+    group.stop(1);
+    assert_eq!(handle.propose_blocking("second".into()), Err(ProposeError::Stopped));
+    assert!(handle.status().has_ended);
+    assert!(group.start_as(1, Origin::Join).is_ok(), "its directories are free");
+}

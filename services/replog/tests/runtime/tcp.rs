@@ -1,0 +1,229 @@
+//! Members over real sockets on loopback, with and without TLS.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use replog::runtime::tcp::{Peers, Tcp, TcpOptions, Tls};
+use replog::runtime::{Limits, Origin};
+use replog::{Membership, Role};
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::group::{LONG, Running, directories, settings, start_in};
+
+const GROUP: u64 = 0x7070;
+
+fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Who signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A member that shows a certificate of this authority and trusts another one.
+    fn tls(&self, trusted: &Self) -> Tls {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["member.test".to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        let chain = vec![certificate.der().clone()];
+        let key = || PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.0.der().clone()).unwrap();
+        let (roots, provider) = (Arc::new(roots), Arc::new(ring::default_provider()));
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider)).build().unwrap();
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key())
+            .unwrap();
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key())
+            .unwrap();
+        let (server, client) = (Arc::new(server), Arc::new(client));
+        Tls {
+            server: Arc::new(move || Arc::clone(&server)),
+            client: Arc::new(move || Arc::clone(&client)),
+            server_name: Some("member.test".into()),
+        }
+    }
+}
+
+/// Three members that know one another's addresses; each with a group and TLS of its own choice.
+struct Three {
+    members: Vec<(Running, Peers)>,
+    addresses: BTreeMap<u64, String>,
+    scratch: tempfile::TempDir,
+}
+
+impl Three {
+    fn start(how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
+        let listeners: Vec<_> = (0..3).map(|_| listen()).collect();
+        let addresses = (1..).zip(&listeners).map(|(id, (_, address))| (id, address.to_string())).collect();
+        let mut three = Self { members: Vec::new(), addresses, scratch: tempfile::tempdir().unwrap() };
+        for (id, (listener, _)) in (1..).zip(listeners) {
+            let (group, tls) = how(id);
+            let member = three.member(id, listener, group, tls);
+            three.members.push(member);
+        }
+        three
+    }
+
+    fn member(&self, id: u64, listener: TcpListener, group: u64, tls: Option<Tls>) -> (Running, Peers) {
+        let tcp = Tcp::new(TcpOptions { tls, ..TcpOptions::new(id, group, listener, self.addresses.clone()) });
+        let peers = tcp.peers();
+        let path = self.scratch.path().join(id.to_string());
+        let origin = Origin::Found(Membership::of([1, 2, 3]));
+        (start_in(id, settings(), Limits::default(), directories(&path), origin, Box::new(tcp)).unwrap(), peers)
+    }
+
+    /// Proposes at whoever leads.
+    fn propose(&self, command: &str) -> (u64, u64) {
+        let deadline = std::time::Instant::now() + LONG;
+        loop {
+            assert!(std::time::Instant::now() < deadline, "nobody leads");
+            for (running, _) in self.members.iter().filter(|(running, _)| running.handle.leader().1) {
+                if let Ok(committed) = running.propose(command) {
+                    return (running.id, committed.index);
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn all_apply(&self, command: &str) {
+        let (_, index) = self.propose(command);
+        for (running, _) in &self.members {
+            running.wait_until_applied(index);
+            assert!(running.commands().contains(&command.to_owned()));
+        }
+    }
+
+    /// Member 3 hears nobody: its own requests for votes go nowhere either.
+    fn third_is_alone(&self) {
+        let others = [0, 1].map(|at: usize| &self.members[at].0);
+        for (number, running) in (0..3).zip(others.iter().cycle()) {
+            running
+                .handle
+                .wait_for(|status| status.leader.is_some_and(|leader| leader < 3), LONG)
+                .expect("two can elect");
+            self.propose(&format!("without it {number}"));
+        }
+        let status = self.members[2].0.handle.status();
+        assert_eq!((status.leader, status.applied), (None, 1), "{status:?}");
+    }
+}
+
+#[test]
+fn three_members_over_tcp() {
+    let three = Three::start(|_| (GROUP, None));
+    (0..50).for_each(|number| three.all_apply(&format!("command {number}")));
+}
+
+#[test]
+fn three_members_over_mutual_tls() {
+    let authority = Authority::new();
+    let three = Three::start(|_| (GROUP, Some(authority.tls(&authority))));
+    (0..20).for_each(|number| three.all_apply(&format!("command {number}")));
+    // More than a record of TLS holds.
+    three.all_apply(&"x".repeat(300_000));
+}
+
+#[test]
+fn a_member_of_another_group_is_refused() {
+    let three = Three::start(|id| (GROUP + u64::from(id == 3), None));
+    three.third_is_alone();
+}
+
+#[test]
+fn a_member_with_a_certificate_of_another_authority_is_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    // It trusts the others; they do not trust it.
+    let three = Three::start(|id| {
+        let tls = if id == 3 { other.tls(&authority) } else { authority.tls(&authority) };
+        (GROUP, Some(tls))
+    });
+    three.third_is_alone();
+}
+
+#[test]
+fn a_member_without_tls_is_refused() {
+    let authority = Authority::new();
+    let three = Three::start(|id| (GROUP, (id != 3).then(|| authority.tls(&authority))));
+    three.third_is_alone();
+}
+
+#[test]
+fn a_member_that_comes_back_is_connected_again_also_elsewhere() {
+    let mut three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    let (running, _) = three.members.remove(2);
+    running.member.stop().unwrap();
+    three.propose("without it");
+    let (listener, address) = listen();
+    for (_, peers) in &three.members {
+        peers.set(3, Some(&address.to_string())).unwrap();
+    }
+    let back = three.member(3, listener, GROUP, None);
+    three.members.push(back);
+    three.all_apply("together again");
+    assert!(three.members[2].0.commands().contains(&"without it".to_owned()));
+}
+
+#[test]
+fn a_member_that_is_no_longer_told_of_is_not_reached() {
+    let three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    for (running, peers) in &three.members {
+        for other in (1..=3).filter(|other| (*other == 3) != (running.id == 3)) {
+            peers.set(other, None).unwrap();
+        }
+    }
+    let alone = &three.members[2].0;
+    alone.handle.wait_for(|status| status.leader.is_none() && status.role != Role::Leader, LONG).unwrap();
+    let (_, index) = three.propose("without it");
+    three.members[..2].iter().for_each(|(running, _)| running.wait_until_applied(index));
+    assert!(!alone.commands().contains(&"without it".to_owned()));
+}
+
+/// Strangers say all sorts of things: the member goes on, and who says nothing sensible is hung up on.
+#[test]
+fn garbage_on_the_port_harms_nobody() {
+    let three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    let garbage: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\nhost: member\r\n\r\n".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+        [&32_u32.to_le_bytes()[..], &[0; 36]].concat(),
+    ];
+    for (bytes, address) in garbage.iter().zip(three.addresses.values().cycle()) {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.write_all(bytes).unwrap();
+        let mut rest = Vec::new();
+        // Reset or closed: both are an end.
+        let _ = socket.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+    three.all_apply("second");
+}

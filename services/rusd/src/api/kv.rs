@@ -1,0 +1,165 @@
+//! Keys and values. Order of checks and words of errors are those of etcd's `server/etcdserver/api/v3rpc/{key,quota}.go`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryFutureExt;
+
+use crate::api::{Answer, Api, decode};
+use crate::grpc::{self, Requests, Responses, Status, Unary};
+use crate::node::{Done, Node};
+use crate::proto::etcdserverpb as pb;
+use crate::store::command::Kind;
+use crate::store::{Access, Caller, Error, Keys, Response, View, check, quota};
+
+/// Keys of the first message of a stream of ranges, as in etcd.
+const FIRST_CHUNK_KEYS: usize = 10;
+
+impl Api {
+    pub(super) fn range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::RangeRequest = decode(message)?;
+        check::range(&request)?;
+        self.look(request.serializable, call, move |node, caller, view, term| {
+            view.check(caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
+            let found = view.range(&request)?;
+            let header = node.header(found.revision, term);
+            Ok(grpc::encode_with(|out| found.encode(&header, out), found.encoded_len_about()))
+        })
+    }
+
+    /// Looks at the state: at once if that is possible, else when a quorum has said that nothing is missing.
+    pub(super) fn look(
+        &self,
+        is_serializable: bool,
+        call: &grpc::Caller,
+        look: impl Fn(&Node, &Caller, &View, u64) -> Answer + 'static,
+    ) -> Result<Unary, Status> {
+        let seen = self
+            .node
+            .look_now(is_serializable, |view, term| look(&self.node, &self.node.caller(call, view)?, view, term));
+        if let Some(answer) = seen {
+            return Ok(Unary::Now(answer));
+        }
+        let (node, call) = (Arc::clone(&self.node), call.clone());
+        Ok(Unary::Later(Box::pin(async move {
+            let (view, ticket) = node.view().await?;
+            look(&node, &node.caller(&call, &view)?, &view, ticket.term)
+        })))
+    }
+
+    pub(super) fn put(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::PutRequest = decode(message.clone())?;
+        check::put(&request)?;
+        self.node.check_quota(quota::cost_of_put(&request))?;
+        Ok(self.propose(call, Access::Put(&request), Kind::Put, &message, |node, done| match done.response {
+            Response::Put(mut response) => {
+                fill(node, &mut response.header, done.term);
+                response
+            }
+            _ => pb::PutResponse::default(),
+        }))
+    }
+
+    pub(super) fn delete_range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::DeleteRangeRequest = decode(message.clone())?;
+        check::delete_range(&request)?;
+        let access = Access::Delete(&request);
+        Ok(self.propose(call, access, Kind::DeleteRange, &message, |node, done| match done.response {
+            Response::DeleteRange(mut response) => {
+                fill(node, &mut response.header, done.term);
+                response
+            }
+            _ => pb::DeleteRangeResponse::default(),
+        }))
+    }
+
+    pub(super) fn txn(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::TxnRequest = decode(message.clone())?;
+        check::txn(&request, self.node.settings.transaction_operations_max)?;
+        if check::is_read_only(&request) {
+            return self.look(check::is_serializable(&request), call, move |node, caller, view, term| {
+                view.check(caller, Access::Txn(&request))?;
+                let mut response = view.read_only_txn(&request)?;
+                fill(node, &mut response.header, term);
+                Ok(grpc::encode(&response))
+            });
+        }
+        let cost = quota::cost_of_txn(&request);
+        if cost > 0 {
+            self.node.check_quota(cost)?;
+        }
+        Ok(self.propose(call, Access::Txn(&request), Kind::Txn, &message, |node, done| match done.response {
+            Response::Txn(mut response) => {
+                fill(node, &mut response.header, done.term);
+                response
+            }
+            _ => pb::TxnResponse::default(),
+        }))
+    }
+
+    pub(super) fn compact(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        Ok(self.propose(call, Access::Administrate, Kind::Compaction, &message, |node, done| pb::CompactionResponse {
+            header: Some(header_of(node, &done)),
+        }))
+    }
+
+    /// A range in many messages, all of one state. The first is small, so that it comes soon; the others are about as large as
+    /// a request may be.
+    pub(super) fn range_stream(
+        &self,
+        call: grpc::Caller,
+        mut requests: Requests,
+        responses: Responses,
+    ) -> impl Future<Output = Result<(), Status>> + 'static {
+        let node = Arc::clone(&self.node);
+        async move {
+            let Some(message) = requests.next().await? else { return Ok(()) };
+            let request: pb::RangeRequest = decode(message)?;
+            check::range_stream(&request)?;
+            let now = node.look_now(request.serializable, |view, term| (view.clone(), term));
+            let (view, term) = match now {
+                Some(seen) => seen,
+                None => node.view().map_ok(|(view, ticket)| (view, ticket.term)).await?,
+            };
+            let caller = node.caller(&call, &view)?;
+            view.check(&caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
+            let begun_at = view.revision().max(request.revision);
+            let at = if request.revision > 0 { request.revision } else { begun_at };
+            let mut chunks = view.chunks(request)?;
+            let mut keys = FIRST_CHUNK_KEYS;
+            while let Some(mut chunk) = chunks.next_chunk(keys) {
+                if node.reader.view().keyspace.compacted() > at {
+                    return Err(Error::Compacted.into());
+                }
+                if chunk.header.is_some() {
+                    fill(&node, &mut chunk.header, term);
+                }
+                let message = grpc::encode(&pb::RangeStreamResponse { range_response: Some(chunk) });
+                keys = match message.len() {
+                    small if small < node.settings.request_bytes_max / 2 => keys * 2,
+                    large if large > node.settings.request_bytes_max * 2 => (keys / 2).max(1),
+                    _ => keys,
+                };
+                if responses.send(message).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Says who answers in a header that the store began.
+pub(super) fn fill(node: &Node, header: &mut Option<pb::ResponseHeader>, term: u64) {
+    let revision = header.map_or(0, |header| header.revision);
+    *header = Some(node.header(revision, term));
+}
+
+/// The header of an answer that has nothing else to say.
+pub(super) fn header_of(node: &Node, done: &Done) -> pb::ResponseHeader {
+    let revision = match done.response {
+        Response::Done(revision) => revision,
+        _ => node.reader.view().revision(),
+    };
+    node.header(revision, done.term)
+}

@@ -1,0 +1,132 @@
+//! What operators ask for. From etcd's `server/etcdserver/api/v3rpc/maintenance.go`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::api::kv::fill;
+use crate::api::{Api, decode, refuse};
+use crate::grpc::{self, Code, Status, Unary};
+use crate::node::ETCD_VERSION;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::alarm_request::AlarmAction;
+use crate::store::command::Kind;
+use crate::store::{Access, Error, KeyValueHash, Response};
+
+/// The layout of data that this release of etcd writes; tools ask for it.
+const STORAGE_VERSION: &str = "3.7.0";
+
+impl Api {
+    pub(super) fn alarm(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::AlarmRequest = decode(message.clone())?;
+        let asks = request.action == AlarmAction::Get as i32;
+        let access = if asks { Access::Authenticated } else { Access::Administrate };
+        if asks {
+            return self.look(false, call, move |node, caller, view, term| {
+                view.check(caller, access)?;
+                let header = Some(node.header(view.revision(), term));
+                Ok(grpc::encode(&pb::AlarmResponse { header, alarms: view.cluster.alarms(request.alarm) }))
+            });
+        }
+        Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| match done.response {
+            Response::Alarm(mut response) => {
+                fill(node, &mut response.header, done.term);
+                response
+            }
+            _ => pb::AlarmResponse::default(),
+        }))
+    }
+
+    pub(super) fn status(&self, call: &grpc::Caller, _: Bytes) -> Result<Unary, Status> {
+        self.permit(call, Access::Authenticated)?;
+        let (node, view, status) = (&self.node, self.node.reader.view(), self.node.handle.status());
+        let mut errors = view.cluster.alarms(pb::AlarmType::None as i32).iter().map(describe).collect::<Vec<_>>();
+        if status.leader.is_none() {
+            errors.insert(0, "etcdserver: no leader".to_owned());
+        }
+        let response = pb::StatusResponse {
+            header: Some(node.header(view.revision(), status.term)),
+            version: ETCD_VERSION.to_owned(),
+            db_size: view.bytes() as i64,
+            leader: status.leader.unwrap_or_default(),
+            raft_index: status.commit,
+            raft_term: status.term,
+            raft_applied_index: status.applied,
+            errors,
+            db_size_in_use: view.bytes() as i64,
+            is_learner: status.membership.learners.contains(&node.member_id),
+            storage_version: STORAGE_VERSION.to_owned(),
+            db_size_quota: node.settings.quota_bytes.unwrap_or_default() as i64,
+            downgrade_info: Some(view.cluster.downgrade.clone()),
+        };
+        Ok(Unary::Now(Ok(grpc::encode(&response))))
+    }
+
+    /// Succeeds, and has nothing to do: there is no file with holes in it.
+    pub(super) fn defragment(&self, call: &grpc::Caller, _: Bytes) -> Result<Unary, Status> {
+        self.permit(call, Access::Administrate)?;
+        Ok(Unary::Now(Ok(grpc::encode(&pb::DefragmentResponse::default()))))
+    }
+
+    pub(super) fn hash(&self, call: &grpc::Caller, _: Bytes) -> Result<Unary, Status> {
+        self.hashed(call, 0, |node, hash| {
+            let header = node.header(hash.hash_revision, node.term());
+            grpc::encode(&pb::HashResponse { header: Some(header), hash: hash.hash })
+        })
+    }
+
+    pub(super) fn hash_kv(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::HashKvRequest = decode(message)?;
+        self.hashed(call, request.revision, |node, hash| {
+            grpc::encode(&pb::HashKvResponse {
+                header: Some(node.header(node.reader.view().revision(), node.term())),
+                hash: hash.hash,
+                compact_revision: hash.compact_revision,
+                hash_revision: hash.hash_revision,
+            })
+        })
+    }
+
+    /// Hashes everything on a thread of its own: connections go on meanwhile.
+    fn hashed(
+        &self,
+        call: &grpc::Caller,
+        revision: i64,
+        answer: impl FnOnce(&crate::node::Node, KeyValueHash) -> Bytes + 'static,
+    ) -> Result<Unary, Status> {
+        self.permit(call, Access::Administrate)?;
+        let node = Arc::clone(&self.node);
+        Ok(Unary::Later(Box::pin(async move {
+            let view = node.reader.view();
+            let hash = tokio::task::spawn_blocking(move || view.hash_key_values(revision));
+            let hash = hash.await.map_err(|_| Status::new(Code::Internal, "rusd: hashing was interrupted"))??;
+            Ok(answer(&node, hash))
+        })))
+    }
+
+    pub(super) fn move_leader(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::MoveLeaderRequest = decode(message)?;
+        self.permit(call, Access::Administrate)?;
+        let status = self.node.handle.status();
+        if status.leader != Some(self.node.member_id) {
+            return Ok(refuse(Error::NotLeader));
+        }
+        if !status.membership.voters.contains(&request.target_id) {
+            return Ok(refuse(Error::BadLeaderTransferee));
+        }
+        if request.target_id == self.node.member_id {
+            return Ok(Unary::Now(Ok(grpc::encode(&pb::MoveLeaderResponse::default()))));
+        }
+        let moved = self.node.handle.transfer_leader(request.target_id);
+        Ok(Unary::Later(Box::pin(async move {
+            moved.await.map_err(|_| Error::Timeout)?;
+            Ok(grpc::encode(&pb::MoveLeaderResponse::default()))
+        })))
+    }
+}
+
+/// As Go prints the message: `memberID:1 alarm:NOSPACE `.
+fn describe(alarm: &pb::AlarmMember) -> String {
+    let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |kind| kind.as_str_name());
+    format!("memberID:{} alarm:{kind} ", alarm.member_id)
+}

@@ -1,0 +1,119 @@
+//! Watches. From etcd's `server/etcdserver/api/v3rpc/watch.go`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::api::{Api, decode};
+use crate::grpc::{self, Requests, Responses, Status};
+use crate::node::Node;
+use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::watch_request::RequestUnion;
+use crate::store::{Access, Error, Keys};
+use crate::watches::Watching;
+
+/// Messages after which other streams of the thread have their turn.
+const MESSAGES_A_TURN: usize = 32;
+
+impl Api {
+    pub(super) fn watch(
+        &self,
+        call: grpc::Caller,
+        mut requests: Requests,
+        responses: Responses,
+    ) -> impl Future<Output = Result<(), Status>> + 'static {
+        let node = Arc::clone(&self.node);
+        let watching = self.watches.open();
+        async move {
+            if wants_leader(&call) && node.handle.leader().0.is_none() {
+                return Err(Error::NoLeader.into());
+            }
+            // Clients wait for the head of the answer before they go on.
+            if responses.open().is_err() {
+                return Ok(());
+            }
+            let mut has_ended = false;
+            let mut progress = Progress::new(node.settings.watch_progress_interval);
+            loop {
+                let mut said = 0;
+                while let Some(response) = watching.next() {
+                    let header = node.header(response.revision, node.term());
+                    let message = grpc::encode_with(|out| response.encode(&header, out), response.encoded_len_about());
+                    if responses.send(message).await.is_err() {
+                        return Ok(());
+                    }
+                    said += 1;
+                    if said % MESSAGES_A_TURN == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                let may_ask = !has_ended && watching.wants_requests();
+                tokio::select! {
+                    biased;
+                    request = requests.next(), if may_ask => match request? {
+                        Some(message) => act(&node, &call, &watching, &mut progress, decode(message)?),
+                        // The client has said everything, and goes on listening.
+                        None => has_ended = true,
+                    },
+                    () = watching.ready() => {}
+                    () = progress.tick() => watching.ask(|hub, id| hub.notify_progress(id)),
+                }
+            }
+        }
+    }
+}
+
+fn act(node: &Node, call: &grpc::Caller, watching: &Watching, progress: &mut Progress, request: pb::WatchRequest) {
+    match request.request_union {
+        Some(RequestUnion::CreateRequest(request)) => {
+            let view = node.reader.view();
+            let key: &[u8] = if request.key.is_empty() { &[0] } else { &request.key };
+            let access = Access::Read(Keys::new(key, &request.range_end));
+            let permitted = node.caller(call, &view).and_then(|caller| view.check(&caller, access));
+            if request.progress_notify && permitted.is_ok() {
+                progress.begin();
+            }
+            watching.ask(|hub, id| match permitted {
+                Ok(()) => hub.create(id, &request),
+                Err(error) => hub.refuse(id, error.message()),
+            });
+        }
+        Some(RequestUnion::CancelRequest(request)) => watching.ask(|hub, id| hub.cancel(id, request.watch_id)),
+        Some(RequestUnion::ProgressRequest(_)) => watching.ask(|hub, id| hub.request_progress(id)),
+        None => {}
+    }
+}
+
+/// Whether the client wants to know that there is no leader, instead of waiting for one.
+fn wants_leader(call: &grpc::Caller) -> bool {
+    call.headers.get("hasleader").is_some_and(|value| value == "true")
+}
+
+/// The clock of periodic progress; most streams need none.
+struct Progress {
+    every: Duration,
+    interval: Option<Interval>,
+}
+
+impl Progress {
+    fn new(every: Duration) -> Self {
+        // As in etcd: not more often.
+        Self { every: every.max(Duration::from_millis(100)), interval: None }
+    }
+
+    fn begin(&mut self) {
+        self.interval.get_or_insert_with(|| {
+            let mut interval = interval_at(Instant::now() + self.every, self.every);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        });
+    }
+
+    async fn tick(&mut self) {
+        match &mut self.interval {
+            Some(interval) => drop(interval.tick().await),
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! etcd's command line: every flag of etcd 3.7, from arguments, `ETCD_*` variables or a configuration file.
+//!
+//! An argument overrules a variable; a configuration file overrules both, as in etcd. A flag that is not etcd's is an error, and so
+//! is one that asks for what rusd does not do; one that tunes what rusd does not have is taken and has no effect.
+
+mod table;
+mod values;
+
+pub use values::{Mistake, Url};
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use table::{Effect, Flag, Kind};
+
+/// What was given, by name of the flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags(BTreeMap<&'static str, String>);
+
+impl Flags {
+    /// Reads arguments (without the program's name), variables and the configuration file, if one is named. `read` reads it.
+    pub fn parse(
+        arguments: impl IntoIterator<Item = String>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        read: impl FnOnce(&Path) -> std::io::Result<String>,
+    ) -> Result<Self, Mistake> {
+        let mut flags = Self::default();
+        flags.take_variables(variables)?;
+        flags.take_arguments(arguments)?;
+        if let Some(path) = flags.given("config-file") {
+            let text =
+                read(Path::new(path)).map_err(|error| Mistake::new("config-file", format!("{path}: {error}")))?;
+            flags = Self::from_file(&text)?;
+        }
+        Ok(flags)
+    }
+
+    fn take_variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(), Mistake> {
+        for (name, value) in variables {
+            let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
+            let Some(name) = name.strip_prefix("ETCD_") else { continue };
+            let name = name.to_ascii_lowercase().replace('_', "-");
+            // Others use the prefix as well: ETCD_UNSUPPORTED_ARCH, ETCD_VERIFY.
+            if let Some(flag) = table::find(&name) {
+                self.set(flag, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_arguments(&mut self, arguments: impl IntoIterator<Item = String>) -> Result<(), Mistake> {
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let Some(text) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
+                return Err(Mistake::of_argument(&argument, "is not a flag"));
+            };
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (text, None),
+            };
+            let flag = table::find(name).ok_or_else(|| Mistake::of_argument(&argument, "is not a flag of etcd 3.7"))?;
+            let value = match (value, flag.kind) {
+                (Some(value), _) => value,
+                (None, Kind::Bool) => "true".into(),
+                (None, _) => arguments.next().ok_or_else(|| Mistake::new(flag.name, "needs a value"))?,
+            };
+            self.set(flag, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Keys of the file are names of flags, but for those of TLS, which stand in two sections.
+    fn from_file(text: &str) -> Result<Self, Mistake> {
+        let wrong = |error: &dyn std::fmt::Display| Mistake::new("config-file", values::one_line(&error.to_string()));
+        let file: BTreeMap<String, Value> = serde_yaml::from_str(text).map_err(|error| wrong(&error))?;
+        let mut flags = Self::default();
+        for (key, value) in file {
+            let prefix = match key.as_str() {
+                "client-transport-security" => "",
+                "peer-transport-security" => "peer-",
+                key => {
+                    flags.set_from_file(key, &value)?;
+                    continue;
+                }
+            };
+            let section = BTreeMap::<String, Value>::deserialize(&value).map_err(|error| wrong(&error))?;
+            for (key, value) in section {
+                flags.set_from_file(&format!("{prefix}{key}"), &value)?;
+            }
+        }
+        Ok(flags)
+    }
+
+    fn set_from_file(&mut self, key: &str, value: &Value) -> Result<(), Mistake> {
+        let unknown = || Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7"));
+        let flag = table::find(key).ok_or_else(unknown)?;
+        match value {
+            Value::Null => Ok(()),
+            Value::String(text) => self.set(flag, text),
+            Value::Number(number) if flag.kind == Kind::Duration => self.set(flag, &format!("{number}ns")),
+            other => self.set(flag, &other.to_string()),
+        }
+    }
+
+    fn set(&mut self, flag: &'static Flag, value: &str) -> Result<(), Mistake> {
+        match flag.kind {
+            Kind::Bool => drop(values::boolean(flag.name, value)?),
+            Kind::Number => drop(values::number(flag.name, value)?),
+            Kind::Duration => drop(values::duration(flag.name, value)?),
+            Kind::Text => {}
+        }
+        let is_idle = value.is_empty() || matches!((flag.kind, value), (Kind::Bool, "false") | (Kind::Number, "0"));
+        if flag.effect == Effect::Refused && !is_idle {
+            return Err(Mistake::new(flag.name, "is not supported by rusd; leave it out"));
+        }
+        self.0.insert(flag.name, value.to_owned());
+        Ok(())
+    }
+
+    /// What was given, if anything.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A flag that is on or off.
+    pub fn boolean(&self, name: &'static str, default: bool) -> Result<bool, Mistake> {
+        self.given(name).map_or(Ok(default), |value| values::boolean(name, value))
+    }
+
+    /// A number that is not negative.
+    pub fn number(&self, name: &'static str, default: u64) -> Result<u64, Mistake> {
+        self.given(name).map_or(Ok(default), |value| values::number(name, value))
+    }
+
+    /// A duration.
+    pub fn duration(&self, name: &'static str, default: std::time::Duration) -> Result<std::time::Duration, Mistake> {
+        self.given(name).map_or(Ok(default), |value| values::duration(name, value))
+    }
+
+    /// URLs, with commas between them.
+    pub fn urls(&self, name: &'static str, default: &str) -> Result<Vec<Url>, Mistake> {
+        values::urls(name, self.given(name).unwrap_or(default))
+    }
+
+    /// Flags that were given and have no effect.
+    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+        let idle = |name: &&&'static str| table::find(name).is_some_and(|flag| flag.effect == Effect::None);
+        self.0.keys().filter(idle).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Flags, String> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Flags::parse(arguments, variables, |_| Ok(file.to_owned())).map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn flags_come_in_the_forms_that_go_programs_take() {
+        let flags = parse(&["--name", "a", "-data-dir=/b", "--client-cert-auth", "--pre-vote=false"], &[], "").unwrap();
+        assert_eq!(flags.given("name"), Some("a"));
+        assert_eq!(flags.given("data-dir"), Some("/b"));
+        assert_eq!(flags.boolean("client-cert-auth", false), Ok(true));
+        assert_eq!(flags.boolean("pre-vote", true), Ok(false));
+    }
+
+    #[test]
+    fn an_argument_overrules_a_variable_and_a_file_overrules_both() {
+        let variables = [("ETCD_NAME", "variable"), ("ETCD_UNSUPPORTED_ARCH", "amd64"), ("PATH", "/bin")];
+        assert_eq!(parse(&[], &variables, "").unwrap().given("name"), Some("variable"));
+        assert_eq!(parse(&["--name=argument"], &variables, "").unwrap().given("name"), Some("argument"));
+        let file = "name: file\nheartbeat-interval: 100\nclient-transport-security:\n  cert-file: /c\n  client-cert-auth: true\n\
+                    grpc-keepalive-timeout: 5s\n";
+        let flags = parse(&["--name=argument", "--config-file=f"], &variables, file).unwrap();
+        assert_eq!((flags.given("name"), flags.given("cert-file")), (Some("file"), Some("/c")));
+        assert_eq!(flags.number("heartbeat-interval", 0), Ok(100));
+        assert_eq!(flags.boolean("client-cert-auth", false), Ok(true));
+    }
+
+    #[test]
+    fn mistakes_name_the_flag() {
+        let mistakes = [
+            (&["--no-such-flag=1"][..], "--no-such-flag=1 is not a flag of etcd 3.7"),
+            (&["stray"], "stray is not a flag"),
+            (&["--name"], "--name: needs a value"),
+            (&["--pre-vote=maybe"], "--pre-vote: expected true or false, found \"maybe\""),
+            (&["--snapshot-count=-1"], "--snapshot-count: expected a number from 0, found \"-1\""),
+            (
+                &["--grpc-keepalive-timeout=5"],
+                "--grpc-keepalive-timeout: expected a duration such as 300ms, 5s or 2h, found \"5\"",
+            ),
+            (&["--discovery-srv=example.org"], "--discovery-srv: is not supported by rusd; leave it out"),
+        ];
+        for (arguments, expected) in mistakes {
+            assert_eq!(parse(arguments, &[], "").unwrap_err(), expected);
+        }
+        assert!(parse(&["--config-file=f"], &[], "nmae: x").unwrap_err().contains("nmae is not a setting of etcd 3.7"));
+        assert!(parse(&["--config-file=f"], &[], ": : :").unwrap_err().starts_with("--config-file: "));
+    }
+
+    #[test]
+    fn a_flag_that_asks_for_nothing_is_not_refused() {
+        assert!(parse(&["--discovery-srv=", "--enable-distributed-tracing=false"], &[], "").is_ok());
+    }
+}

@@ -1,0 +1,149 @@
+//! Values of flags, and what is wrong with them.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A mistake on the command line, in one line that names the flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Mistake(String);
+
+impl Mistake {
+    /// About a flag.
+    pub fn new(flag: &str, what: impl fmt::Display) -> Self {
+        Self(format!("--{flag}: {what}"))
+    }
+
+    pub(super) fn of_argument(argument: &str, what: &str) -> Self {
+        Self(format!("{argument} {what}"))
+    }
+}
+
+/// Where to listen, or where others find us.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Url {
+    /// `https`.
+    pub is_tls: bool,
+    /// A name, an IPv4 address or an IPv6 address in brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+impl Url {
+    /// One URL, given with this flag.
+    pub fn parse(flag: &str, text: &str) -> Result<Self, Mistake> {
+        url(flag, text)
+    }
+}
+
+pub(super) fn boolean(flag: &str, text: &str) -> Result<bool, Mistake> {
+    match text {
+        "true" | "TRUE" | "True" | "1" | "t" | "T" => Ok(true),
+        "false" | "FALSE" | "False" | "0" | "f" | "F" => Ok(false),
+        _ => Err(expected(flag, "true or false", text)),
+    }
+}
+
+pub(super) fn number(flag: &str, text: &str) -> Result<u64, Mistake> {
+    text.parse().map_err(|_| expected(flag, "a number from 0", text))
+}
+
+/// A duration as Go writes it: `1h30m`, `1.5s`, `300ms`.
+pub(super) fn duration(flag: &str, text: &str) -> Result<Duration, Mistake> {
+    let wrong = || expected(flag, "a duration such as 300ms, 5s or 2h", text);
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let seconds = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return Err(wrong()),
+        };
+        let number = number.parse::<f64>().map_err(|_| wrong())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = tail;
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+}
+
+pub(super) fn urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
+    text.split(',').filter(|part| !part.trim().is_empty()).map(|part| url(flag, part.trim())).collect()
+}
+
+pub(super) fn url(flag: &str, text: &str) -> Result<Url, Mistake> {
+    let wrong = || expected(flag, "URLs such as http://127.0.0.1:2379, with commas between them", text);
+    let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+    let is_tls = match scheme {
+        "http" => false,
+        "https" => true,
+        _ => return Err(wrong()),
+    };
+    let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.contains(['/', '?', '#', '@']) || (host.contains(':') && !is_bracketed) {
+        return Err(wrong());
+    }
+    Ok(Url { is_tls, host: host.to_owned(), port })
+}
+
+fn expected(flag: &str, what: &str, found: &str) -> Mistake {
+    Mistake::new(flag, format!("expected {what}, found {found:?}"))
+}
+
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_are_those_of_go() {
+        for (text, millis) in [("1h30m", 5_400_000), ("1.5s", 1500), ("300ms", 300), ("0", 0), ("0s", 0), ("2000us", 2)]
+        {
+            assert_eq!(duration("f", text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for wrong in ["", "5", "s", "1x", "-1s", "1.2.3s", "99999999999999999999h"] {
+            assert!(duration("f", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn urls_have_a_scheme_a_host_and_a_port() {
+        let urls = urls("f", "http://a:1, https://[::1]:2/").unwrap();
+        assert_eq!(urls.iter().map(Url::to_string).collect::<Vec<_>>(), ["http://a:1", "https://[::1]:2"]);
+        for wrong in ["a:1", "ftp://a:1", "http://a", "http://a:99999", "http://a/b:1", "http://::1:2", "unix://a:1"] {
+            assert!(url("f", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_value_or_a_mistake(text in any::<String>()) {
+            let _ = (duration("f", &text), url("f", &text), number("f", &text), boolean("f", &text));
+        }
+    }
+}

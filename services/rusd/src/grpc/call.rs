@@ -1,0 +1,226 @@
+//! What a service sees of a call, and what it answers.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+
+use crate::grpc::frame::Deframer;
+use crate::grpc::status::{Code, Status, success};
+
+/// Answers calls. One lives on each worker thread; what threads share, it holds itself.
+pub trait Service: 'static {
+    /// Names a method.
+    type Method: Copy + 'static;
+
+    /// The method with this path, and whether requests or answers are a stream.
+    fn method(&self, path: &str) -> Option<(Self::Method, bool)>;
+
+    /// Answers a unary call, at once if nothing must be waited for.
+    fn unary(&self, method: Self::Method, caller: Caller, message: Bytes) -> Unary;
+
+    /// Answers a streaming call. The future is dropped when the client has gone, or waits no longer.
+    fn stream(&self, method: Self::Method, caller: Caller, requests: Requests, responses: Responses) -> Stream;
+}
+
+/// The answer to a unary call: a message that [`crate::grpc::encode`] has framed, or an error.
+pub enum Unary {
+    /// It is here.
+    Now(Result<Bytes, Status>),
+    /// It comes. Dropped when the client has gone, or waits no longer.
+    Later(Pin<Box<dyn Future<Output = Result<Bytes, Status>>>>),
+}
+
+/// A streaming call under way.
+pub type Stream = Pin<Box<dyn Future<Output = Result<(), Status>>>>;
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// The common name of its certificate, if it showed one that was verified.
+    pub common_name: Option<String>,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The metadata.
+    pub headers: HeaderMap,
+    /// The other end.
+    pub peer: Rc<Peer>,
+}
+
+/// The client has gone; nobody waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// The requests of a call, one by one.
+pub struct Requests {
+    body: RecvStream,
+    deframer: Deframer,
+    is_over: bool,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Requests").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    pub(crate) fn new(body: RecvStream, message_bytes_max: usize) -> Self {
+        Self { body, deframer: Deframer::new(message_bytes_max), is_over: false }
+    }
+
+    /// The next request; `None`: the client has sent its last. Errors: what the call must end with.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// As [`Requests::next`].
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
+        loop {
+            if let Some(message) = self.deframer.next()? {
+                return Poll::Ready(Ok(Some(message)));
+            }
+            if self.is_over {
+                self.deframer.finish()?;
+                return Poll::Ready(Ok(None));
+            }
+            match ready!(self.body.poll_data(context)) {
+                Some(Ok(chunk)) => {
+                    // What is in the deframer is bounded by the longest message.
+                    let _ = self.body.flow_control().release_capacity(chunk.len());
+                    self.is_over = self.body.is_end_stream();
+                    self.deframer.push(chunk);
+                }
+                Some(Err(error)) => return Poll::Ready(Err(Status::new(Code::Canceled, error.to_string()))),
+                None => self.is_over = true,
+            }
+        }
+    }
+
+    /// The only request of a unary call.
+    pub(crate) fn poll_only(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
+        match ready!(self.poll_next(context))? {
+            Some(message) => Poll::Ready(Ok(message)),
+            None => Poll::Ready(Err(Status::new(Code::Internal, "grpc: a request without a message"))),
+        }
+    }
+}
+
+/// The way back of a call.
+pub(crate) struct Sender {
+    respond: SendResponse<Bytes>,
+    stream: Option<SendStream<Bytes>>,
+}
+
+impl Sender {
+    pub(crate) fn new(respond: SendResponse<Bytes>) -> Self {
+        Self { respond, stream: None }
+    }
+
+    /// Begins the answer, once.
+    fn open(&mut self) -> Result<&mut SendStream<Bytes>, Gone> {
+        if self.stream.is_none() {
+            self.stream = Some(self.respond.send_response(head(), false).map_err(|_| Gone)?);
+        }
+        self.stream.as_mut().ok_or(Gone)
+    }
+
+    /// Hands over as much as the client has room for, until all is handed over.
+    pub(crate) fn poll_send(&mut self, message: &mut Bytes, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let stream = self.open()?;
+        while !message.is_empty() {
+            stream.reserve_capacity(message.len());
+            let room = match stream.capacity() {
+                0 => match ready!(stream.poll_capacity(context)) {
+                    Some(Ok(room)) => room,
+                    Some(Err(_)) | None => return Poll::Ready(Err(Gone)),
+                },
+                room => room,
+            };
+            let part = message.split_to(room.min(message.len()));
+            stream.send_data(part, false).map_err(|_| Gone)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Answers a unary call whose message is small: what has no room yet waits in the connection.
+    pub(crate) fn answer(&mut self, message: Bytes) -> Result<(), Gone> {
+        let stream = self.open()?;
+        stream.send_data(message, false).map_err(|_| Gone)?;
+        stream.send_trailers(success()).map_err(|_| Gone)
+    }
+
+    /// Ends the call.
+    pub(crate) fn finish(&mut self, result: Result<(), Status>) {
+        let trailers = result.map_or_else(|status| status.trailers(), |()| success());
+        // An error here says that the client has gone.
+        if let Some(stream) = &mut self.stream {
+            let _ = stream.send_trailers(trailers);
+            return;
+        }
+        let mut head = head();
+        head.headers_mut().extend(trailers);
+        let _ = self.respond.send_response(head, true);
+    }
+
+    /// Answers a request that is not gRPC.
+    pub(crate) fn refuse(&mut self, status: StatusCode) {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        let _ = self.respond.send_response(response, true);
+    }
+
+    /// The client has given the call up.
+    pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let reset: Poll<Result<Reason, h2::Error>> = match &mut self.stream {
+            Some(stream) => stream.poll_reset(context),
+            None => self.respond.poll_reset(context),
+        };
+        reset.map(|_| ())
+    }
+}
+
+fn head() -> Response<()> {
+    let mut response = Response::new(());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+/// The answers of a call.
+#[derive(Clone)]
+pub struct Responses(Rc<RefCell<Sender>>);
+
+impl fmt::Debug for Responses {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Responses")
+    }
+}
+
+impl Responses {
+    pub(crate) fn new(sender: &Rc<RefCell<Sender>>) -> Self {
+        Self(Rc::clone(sender))
+    }
+
+    /// Lets the client know that the call has begun, before there is anything to say.
+    pub fn open(&self) -> Result<(), Gone> {
+        self.0.borrow_mut().open().map(|_| ())
+    }
+
+    /// Sends a message that [`crate::grpc::encode`] has framed; ends when the client has room for the last byte.
+    pub async fn send(&self, mut message: Bytes) -> Result<(), Gone> {
+        poll_fn(|context| self.0.borrow_mut().poll_send(&mut message, context)).await
+    }
+}

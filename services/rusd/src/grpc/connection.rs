@@ -1,0 +1,326 @@
+//! One HTTP/2 connection: its streams become calls of a service.
+//!
+//! All calls of a connection run in its task. What came with one read is answered with one write: all requests that are
+//! there are taken first, then answered, and then what they said is flushed.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use h2::server::{Connection, SendResponse};
+use h2::{Ping, RecvStream};
+use http::{Method, Request, StatusCode, header};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+
+use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unary};
+use crate::grpc::cork::cork;
+use crate::grpc::status::{Code, Status};
+use crate::grpc::timeout;
+
+/// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
+const SMALL_ANSWER_BYTES: usize = 32 << 10;
+
+/// What a connection may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest request, bytes.
+    pub message_bytes_max: usize,
+    /// What a client may send ahead, bytes; of a stream and of the connection.
+    pub window_bytes: u32,
+    /// Calls of a connection at a time.
+    pub streams_max: u32,
+    /// How often a silent client is asked whether it is there; `None`: never.
+    pub ping_interval: Option<Duration>,
+    /// How long it may take to answer.
+    pub ping_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 2 << 20,
+            window_bytes: 1 << 20,
+            streams_max: u32::MAX,
+            ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
+            ping_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Speaks HTTP/2 until the client or `stop` ends it: then no call is accepted any more, streams are ended, and unary calls are
+/// still answered.
+pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, limits: Limits, stop: watch::Receiver<bool>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(limits.window_bytes)
+        .initial_connection_window_size(limits.window_bytes)
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(64 << 10);
+    let (io, cork) = cork(io);
+    let mut handshake = pin!(builder.handshake::<_, Bytes>(io));
+    let handshake = poll_fn(|context| {
+        let result = handshake.as_mut().poll(context).map(Result::ok);
+        match cork.poll_release(context) {
+            Poll::Ready(Err(_)) => Poll::Ready(None),
+            Poll::Ready(Ok(())) | Poll::Pending => result,
+        }
+    });
+    // An error is the client's: it spoke no HTTP/2, or went away.
+    let Some(mut connection) = handshake.await else { return };
+    let mut pulse = Pulse::new(&mut connection, &limits);
+    let mut calls = Calls { service, peer, limits, stop: stop.clone(), running: FuturesUnordered::new() };
+    let mut stop = pin!(stopped(stop));
+    let mut is_stopping = false;
+    let mut accepted = Vec::new();
+    poll_fn(|context| {
+        if !is_stopping && stop.as_mut().poll(context).is_ready() {
+            is_stopping = true;
+            connection.graceful_shutdown();
+        }
+        if pulse.as_mut().is_some_and(|pulse| pulse.poll_dead(context).is_ready()) {
+            return Poll::Ready(());
+        }
+        loop {
+            let mut is_over = false;
+            while let Poll::Ready(next) = connection.poll_accept(context) {
+                match next {
+                    Some(Ok(request)) => accepted.push(request),
+                    Some(Err(_)) | None => {
+                        is_over = true;
+                        break;
+                    }
+                }
+            }
+            if is_over {
+                return Poll::Ready(());
+            }
+            let mut has_worked = !accepted.is_empty();
+            for (request, respond) in accepted.drain(..) {
+                calls.begin(request, respond, context);
+            }
+            while let Poll::Ready(Some(())) = calls.running.poll_next_unpin(context) {
+                has_worked = true;
+            }
+            if !has_worked {
+                return match cork.poll_release(context) {
+                    Poll::Ready(Err(_)) => Poll::Ready(()),
+                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                };
+            }
+        }
+    })
+    .await;
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // Without a sender nobody will ask to stop gently.
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The calls of a connection.
+struct Calls<S> {
+    service: Rc<S>,
+    peer: Rc<Peer>,
+    limits: Limits,
+    stop: watch::Receiver<bool>,
+    running: FuturesUnordered<Running>,
+}
+
+impl<S: Service> Calls<S> {
+    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>, context: &mut Context<'_>) {
+        let mut sender = Sender::new(respond);
+        if let Err(refusal) = is_grpc(&request) {
+            sender.refuse(refusal);
+            return;
+        }
+        let (head, body) = request.into_parts();
+        let Some((method, is_stream)) = self.service.method(head.uri.path()) else {
+            let (service, method) = head.uri.path().trim_start_matches('/').rsplit_once('/').unwrap_or_default();
+            let message = format!("unknown method {method} for service {service}");
+            sender.finish(Err(Status::new(Code::Unimplemented, message)));
+            return;
+        };
+        let deadline = timeout::of(&head.headers).map(|timeout| Instant::now() + timeout);
+        let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
+        let requests = Requests::new(body, self.limits.message_bytes_max);
+        if is_stream {
+            self.running.push(Box::pin(self.stream(method, caller, requests, sender, deadline)));
+        } else {
+            self.unary(method, caller, requests, sender, deadline, context);
+        }
+    }
+
+    fn stream(
+        &self,
+        method: S::Method,
+        caller: Caller,
+        requests: Requests,
+        sender: Sender,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = ()> + 'static {
+        let sender = Rc::new(RefCell::new(sender));
+        let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
+        let stop = stopped(self.stop.clone());
+        async move {
+            let stopped = async {
+                stop.await;
+                Err(Status::new(Code::Unavailable, "etcdserver: server stopped"))
+            };
+            let answer = async {
+                tokio::select! { biased; result = answer => result, result = stopped => result }
+            };
+            let result = run(answer, &sender, deadline).await;
+            if let Some(result) = result {
+                sender.borrow_mut().finish(result);
+            }
+        }
+    }
+
+    /// Answers at once where that is possible: most requests are there in full, and most reads wait for nothing.
+    fn unary(
+        &mut self,
+        method: S::Method,
+        caller: Caller,
+        mut requests: Requests,
+        mut sender: Sender,
+        deadline: Option<Instant>,
+        context: &mut Context<'_>,
+    ) {
+        let message = match requests.poll_only(context) {
+            Poll::Ready(Ok(message)) => message,
+            Poll::Ready(Err(status)) => {
+                sender.finish(Err(status));
+                return;
+            }
+            Poll::Pending => {
+                let service = Rc::clone(&self.service);
+                self.running.push(Box::pin(async move {
+                    let answer = async {
+                        let message = poll_fn(|context| requests.poll_only(context)).await?;
+                        match service.unary(method, caller, message) {
+                            Unary::Now(result) => result,
+                            Unary::Later(answer) => answer.await,
+                        }
+                    };
+                    answer_later(answer, sender, deadline).await;
+                }));
+                return;
+            }
+        };
+        match self.service.unary(method, caller, message) {
+            Unary::Now(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES => {
+                // An error says that the client has gone.
+                let _ = sender.answer(message);
+            }
+            Unary::Now(Err(status)) => sender.finish(Err(status)),
+            Unary::Now(result) => {
+                self.running.push(Box::pin(answer_later(std::future::ready(result), sender, deadline)))
+            }
+            Unary::Later(answer) => self.running.push(Box::pin(answer_later(answer, sender, deadline))),
+        }
+    }
+}
+
+async fn answer_later(answer: impl Future<Output = Result<Bytes, Status>>, sender: Sender, deadline: Option<Instant>) {
+    let sender = RefCell::new(sender);
+    let result = match run(answer, &sender, deadline).await {
+        Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES => {
+            let _ = sender.borrow_mut().answer(message);
+            return;
+        }
+        Some(Ok(mut message)) => {
+            let send = poll_fn(|context| sender.borrow_mut().poll_send(&mut message, context).map(|_| Ok(())));
+            run(send, &sender, deadline).await
+        }
+        Some(Err(status)) => Some(Err(status)),
+        None => None,
+    };
+    if let Some(result) = result {
+        sender.borrow_mut().finish(result);
+    }
+}
+
+/// Runs what answers until the client waits no longer; `None`: it has gone.
+async fn run<T>(
+    answer: impl Future<Output = Result<T, Status>>,
+    sender: &RefCell<Sender>,
+    deadline: Option<Instant>,
+) -> Option<Result<T, Status>> {
+    let answer = async {
+        match deadline {
+            None => answer.await,
+            Some(deadline) => tokio::select! {
+                biased;
+                result = answer => result,
+                () = sleep_until(deadline) => Err(Status::deadline()),
+            },
+        }
+    };
+    let mut answer = pin!(answer);
+    poll_fn(|context| {
+        if let Poll::Ready(result) = answer.as_mut().poll(context) {
+            return Poll::Ready(Some(result));
+        }
+        sender.borrow_mut().poll_gone(context).map(|()| None)
+    })
+    .await
+}
+
+/// What to say to a request that is no gRPC.
+fn is_grpc(request: &Request<RecvStream>) -> Result<(), StatusCode> {
+    let content_type = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+    if request.method() != Method::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    match content_type.starts_with(b"application/grpc") {
+        true => Ok(()),
+        false => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    }
+}
+
+/// Asks a silent client now and then whether it is there.
+struct Pulse {
+    pings: h2::PingPong,
+    interval: Interval,
+    timeout: Duration,
+    dead_at: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Pulse {
+    fn new<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection<T, Bytes>, limits: &Limits) -> Option<Self> {
+        let every = limits.ping_interval?;
+        let mut interval = interval_at(Instant::now() + every, every);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Some(Self { pings: connection.ping_pong()?, interval, timeout: limits.ping_timeout, dead_at: None })
+    }
+
+    /// Ready when a ping was not answered in time.
+    fn poll_dead(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.interval.poll_tick(context).is_ready() {
+            if self.dead_at.is_none() && self.pings.send_ping(Ping::opaque()).is_ok() {
+                self.dead_at = Some(Box::pin(tokio::time::sleep(self.timeout)));
+            }
+        }
+        let Some(dead_at) = &mut self.dead_at else { return Poll::Pending };
+        if self.pings.poll_pong(context).is_ready() {
+            self.dead_at = None;
+            return Poll::Pending;
+        }
+        dead_at.as_mut().poll(context)
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes what a turn of the connection's task produced with one system call.
+//!
+//! HTTP/2 flushes whenever it is asked whether there is something to do: once for the answer to a ping, once for the window,
+//! once for the answers. A write to a socket costs more than all else that an answer costs.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is held back at most, bytes. Beyond, writes go through.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// The half that HTTP/2 writes to.
+pub(crate) struct Corked<T>(Rc<RefCell<Held<T>>>);
+
+/// The half that lets go.
+pub(crate) struct Cork<T>(Rc<RefCell<Held<T>>>);
+
+struct Held<T> {
+    io: T,
+    buffer: BytesMut,
+}
+
+/// Both halves.
+pub(crate) fn cork<T>(io: T) -> (Corked<T>, Cork<T>) {
+    let held = Rc::new(RefCell::new(Held { io, buffer: BytesMut::new() }));
+    (Corked(Rc::clone(&held)), Cork(held))
+}
+
+impl<T: AsyncWrite + Unpin> Cork<T> {
+    /// Writes what was held back. Pending: the socket is full; the task will be woken.
+    pub(crate) fn poll_release(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_release(context)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Held<T> {
+    fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.buffer.is_empty() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(context, &self.buffer))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.buffer.advance(written);
+        }
+        // An idle connection keeps no buffer.
+        self.buffer = BytesMut::new();
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Corked<T> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut held = self.0.borrow_mut();
+        let held = &mut *held;
+        let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if held.buffer.len() + bytes > HELD_BYTES_MAX {
+            ready!(held.poll_release(context))?;
+            if bytes > HELD_BYTES_MAX {
+                return Pin::new(&mut held.io).poll_write_vectored(context, slices);
+            }
+        }
+        for slice in slices {
+            held.buffer.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut held = self.0.borrow_mut();
+        ready!(held.poll_release(context))?;
+        Pin::new(&mut held.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn what_is_held_back_comes_in_order_and_a_large_write_does_not_overtake() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::io::duplex(16 << 20);
+            let (mut corked, cork) = cork(near);
+            corked.write_all(b"first ").await.unwrap();
+            corked.flush().await.unwrap();
+            assert_eq!(cork.0.borrow().buffer.len(), 6);
+            corked.write_all(&vec![b'x'; HELD_BYTES_MAX + 1]).await.unwrap();
+            corked.write_all(b" last").await.unwrap();
+            poll_fn(|context| cork.poll_release(context)).await.unwrap();
+            let mut seen = vec![0; 6 + HELD_BYTES_MAX + 1 + 5];
+            far.read_exact(&mut seen).await.unwrap();
+            assert!(seen.starts_with(b"first x") && seen.ends_with(b"x last"));
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! The frame around each gRPC message.
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 1 | compressed: 0; nobody was told that anything else is understood |
+//! | 1 | 4 | length, big endian |
+//! | 5 | | the message |
+//!
+//! Source: grpc/grpc `doc/PROTOCOL-HTTP2.md`, "Length-Prefixed-Message". Memory grows only with bytes that really came.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+
+use crate::grpc::status::{Code, Status};
+
+/// Length of the frame's head, bytes.
+pub(crate) const HEAD_BYTES: usize = 5;
+
+/// Bytes that are not a frame that is accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The flag is set, or is none.
+    #[error("grpc: Decompressor is not installed for grpc-encoding \"\" (compressed flag {0})")]
+    Compressed(u8),
+    /// The message claims to be longer than is accepted.
+    #[error("grpc: received message larger than max ({length} vs. {length_max})")]
+    TooLong {
+        /// As claimed.
+        length: usize,
+        /// As accepted.
+        length_max: usize,
+    },
+    /// The request ended within a frame.
+    #[error("unexpected EOF")]
+    Truncated,
+}
+
+impl From<FrameError> for Status {
+    fn from(error: FrameError) -> Self {
+        let code = match error {
+            FrameError::Compressed(_) => Code::Unimplemented,
+            FrameError::TooLong { .. } => Code::ResourceExhausted,
+            FrameError::Truncated => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// A message in its frame, in one allocation.
+pub fn encode(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(HEAD_BYTES + length);
+    bytes.put_u8(0);
+    bytes.put_u32(length as u32);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// What `write` writes, in a frame; about so many bytes.
+pub fn encode_with(write: impl FnOnce(&mut BytesMut), bytes_about: usize) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(HEAD_BYTES + bytes_about);
+    bytes.put_bytes(0, HEAD_BYTES);
+    write(&mut bytes);
+    let length = (bytes.len() - HEAD_BYTES) as u32;
+    bytes[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+    bytes.freeze()
+}
+
+/// Takes frames off what was received. A message that came in one piece is not copied.
+#[derive(Debug)]
+pub(crate) struct Deframer {
+    length_max: usize,
+    partial: BytesMut,
+    chunk: Bytes,
+}
+
+impl Deframer {
+    /// For messages up to so many bytes.
+    pub(crate) fn new(length_max: usize) -> Self {
+        Self { length_max, partial: BytesMut::new(), chunk: Bytes::new() }
+    }
+
+    /// Takes what was received. [`Deframer::next`] must have been asked until it had no more.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.chunk.is_empty());
+        self.chunk = chunk;
+    }
+
+    /// The next whole message; `None` until more is received.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
+        if self.partial.is_empty() {
+            if let Some(length) = self.length_in(&self.chunk)?
+                && self.chunk.len() - HEAD_BYTES >= length
+            {
+                self.chunk.advance(HEAD_BYTES);
+                return Ok(Some(self.chunk.split_to(length)));
+            }
+            self.fill(usize::MAX);
+            return Ok(None);
+        }
+        self.fill(HEAD_BYTES);
+        let Some(length) = self.length_in(&self.partial)? else { return Ok(None) };
+        self.fill(HEAD_BYTES + length);
+        if self.partial.len() < HEAD_BYTES + length {
+            return Ok(None);
+        }
+        let mut frame = self.partial.split_to(HEAD_BYTES + length);
+        frame.advance(HEAD_BYTES);
+        Ok(Some(frame.freeze()))
+    }
+
+    /// The request has ended.
+    pub(crate) fn finish(&self) -> Result<(), FrameError> {
+        match self.partial.is_empty() && self.chunk.is_empty() {
+            true => Ok(()),
+            false => Err(FrameError::Truncated),
+        }
+    }
+
+    /// Moves what was received into `partial` until that has `target` bytes.
+    fn fill(&mut self, target: usize) {
+        let wanted = target.saturating_sub(self.partial.len()).min(self.chunk.len());
+        self.partial.extend_from_slice(&self.chunk[..wanted]);
+        self.chunk.advance(wanted);
+    }
+
+    fn length_in(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+        let Some((&flag, rest)) = bytes.split_first() else { return Ok(None) };
+        if flag != 0 {
+            return Err(FrameError::Compressed(flag));
+        }
+        let Some(length) = rest.first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length) as usize;
+        match length > self.length_max {
+            true => Err(FrameError::TooLong { length, length_max: self.length_max }),
+            false => Ok(Some(length)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+        let frame = |message: &Vec<u8>| [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat();
+        messages.iter().flat_map(frame).collect()
+    }
+
+    /// Feeds the bytes in chunks that end at the given places.
+    fn deframe(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Vec<u8>>, FrameError> {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let mut deframer = Deframer::new(1000);
+        let mut messages = Vec::new();
+        for pair in cuts.windows(2) {
+            deframer.push(Bytes::copy_from_slice(&bytes[pair[0]..pair[1]]));
+            while let Some(message) = deframer.next()? {
+                messages.push(message.to_vec());
+            }
+        }
+        deframer.finish()?;
+        Ok(messages)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_framed_comes_back_however_it_is_cut(
+            messages in vec(vec(any::<u8>(), 0..40), 0..6),
+            cuts in vec(any::<usize>(), 0..12),
+        ) {
+            prop_assert_eq!(deframe(&framed(&messages), &cuts), Ok(messages));
+        }
+
+        #[test]
+        fn a_shortened_request_is_an_error(messages in vec(vec(any::<u8>(), 0..40), 1..4), lost in 1_usize..5) {
+            let bytes = framed(&messages);
+            prop_assert_eq!(deframe(&bytes[..bytes.len() - lost], &[]), Err(FrameError::Truncated));
+        }
+
+        #[test]
+        fn any_bytes_give_messages_or_an_error(bytes in vec(any::<u8>(), 0..200), cuts in vec(any::<usize>(), 0..8)) {
+            if let Ok(messages) = deframe(&bytes, &cuts) {
+                prop_assert_eq!(framed(&messages), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn both_ways_to_encode_give_the_same() {
+        let message = crate::proto::etcdserverpb::PutRequest { key: "k".into(), ..Default::default() };
+        assert_eq!(encode_with(|out| message.encode_raw(out), 0), encode(&message));
+        assert_eq!(&encode(&message)[..], b"\0\0\0\0\x03\x0a\x01k");
+    }
+
+    #[test]
+    fn hostile_heads_are_refused_before_anything_is_allocated() {
+        assert_eq!(deframe(&[1, 0, 0, 0, 1, 9], &[]), Err(FrameError::Compressed(1)));
+        let oversize = [0, 0xff, 0xff, 0xff, 0xff];
+        let error = deframe(&oversize, &[2]).unwrap_err();
+        assert_eq!(error.to_string(), "grpc: received message larger than max (4294967295 vs. 1000)");
+        assert_eq!(Status::from(error).code, Code::ResourceExhausted);
+    }
+}

@@ -1,0 +1,191 @@
+//! A client of `h2` against a service of the tests.
+
+use std::cell::Cell;
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::{HeaderMap, Request};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use super::frame::HEAD_BYTES;
+use super::*;
+
+/// Says what it was told; `Flood` sends without end and counts; `Never` does not answer.
+struct Told {
+    sent: Cell<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Method {
+    Say,
+    Never,
+    Flood,
+    Repeat,
+}
+
+fn framed(message: &[u8]) -> Bytes {
+    [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat().into()
+}
+
+#[derive(Clone)]
+struct Shared(Rc<Told>);
+
+impl Service for Shared {
+    type Method = Method;
+
+    fn method(&self, path: &str) -> Option<(Method, bool)> {
+        match path {
+            "/test.Test/Say" => Some((Method::Say, false)),
+            "/test.Test/Never" => Some((Method::Never, false)),
+            "/test.Test/Flood" => Some((Method::Flood, true)),
+            "/test.Test/Repeat" => Some((Method::Repeat, true)),
+            _ => None,
+        }
+    }
+
+    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
+        match method {
+            Method::Say => Unary::Now(Ok(framed(&message))),
+            _ => Unary::Later(Box::pin(pending())),
+        }
+    }
+
+    fn stream(&self, method: Method, _: Caller, mut requests: Requests, responses: Responses) -> Stream {
+        let told = Rc::clone(&self.0);
+        Box::pin(async move {
+            match method {
+                Method::Flood => {
+                    let megabyte = framed(&vec![7; 1 << 20]);
+                    while responses.send(megabyte.clone()).await.is_ok() {
+                        told.sent.set(told.sent.get() + 1);
+                    }
+                }
+                _ => {
+                    while let Some(message) = requests.next().await? {
+                        let _ = responses.send(framed(&message)).await;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+struct Client {
+    send: SendRequest<Bytes>,
+    told: Rc<Told>,
+    stop: watch::Sender<bool>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+/// Runs a client against a server in one thread.
+fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOnce(Client) -> F + 'static) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let told = Rc::new(Told { sent: Cell::new(0) });
+        let (stop, stopped) = watch::channel(false);
+        let peer = Rc::new(Peer { address: ([127, 0, 0, 1], 1).into(), common_name: None });
+        let service = Rc::new(Shared(Rc::clone(&told)));
+        let server = tokio::task::spawn_local(serve(near, service, peer, limits, stopped));
+        let (send, connection) = h2::client::handshake(far).await.unwrap();
+        tokio::task::spawn_local(connection);
+        timeout(Duration::from_secs(60), test(Client { send, told, stop, server })).await.unwrap();
+    });
+}
+
+fn request(method: &str, wait: Option<&str>) -> Request<()> {
+    let mut request = Request::post(format!("http://test/test.Test/{method}"));
+    request = request.header("content-type", "application/grpc").header("te", "trailers");
+    if let Some(wait) = wait {
+        request = request.header("grpc-timeout", wait);
+    }
+    request.body(()).unwrap()
+}
+
+impl Client {
+    async fn call(&mut self, request: Request<()>, body: Bytes) -> (Bytes, HeaderMap) {
+        let (answer, mut stream) = self.send.clone().ready().await.unwrap().send_request(request, false).unwrap();
+        stream.send_data(body, true).unwrap();
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/grpc");
+        let (head, mut body) = answer.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = body.data().await {
+            bytes.extend_from_slice(&chunk.unwrap());
+        }
+        let trailers = body.trailers().await.unwrap().unwrap_or(head.headers);
+        (bytes.into(), trailers)
+    }
+}
+
+#[test]
+fn a_unary_call_is_answered() {
+    with_client(Limits::default(), |mut client| async move {
+        let (body, trailers) = client.call(request("Say", None), framed(b"hello")).await;
+        assert_eq!((&body[HEAD_BYTES..], &trailers["grpc-status"]), (&b"hello"[..], &"0".parse().unwrap()));
+    });
+}
+
+#[test]
+fn a_large_answer_arrives_in_full() {
+    with_client(Limits { message_bytes_max: 1 << 20, ..Limits::default() }, |mut client| async move {
+        let large = framed(&vec![9; 60_000]);
+        let (body, _) = client.call(request("Say", None), large.clone()).await;
+        assert_eq!(body, large);
+    });
+}
+
+#[test]
+fn errors_are_those_that_grpc_clients_know() {
+    with_client(Limits { message_bytes_max: 10, ..Limits::default() }, |mut client| async move {
+        let (_, trailers) = client.call(request("Shout", None), framed(b"")).await;
+        assert_eq!(trailers["grpc-status"], "12");
+        assert_eq!(trailers["grpc-message"], "unknown method Shout for service test.Test");
+        let (_, trailers) = client.call(request("Say", None), framed(b"hello world")).await;
+        assert_eq!(trailers["grpc-status"], "8");
+        assert_eq!(trailers["grpc-message"], "grpc: received message larger than max (11 vs. 10)");
+        let (_, trailers) = client.call(request("Say", None), Bytes::new()).await;
+        assert_eq!(trailers["grpc-status"], "13");
+        let (_, trailers) = client.call(request("Never", Some("20m")), framed(b"")).await;
+        assert_eq!(trailers["grpc-status"], "4");
+        assert_eq!(trailers["grpc-message"], "context deadline exceeded");
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_written_to() {
+    with_client(Limits::default(), |client| async move {
+        let told = Rc::clone(&client.told);
+        let ready = client.send.clone().ready().await;
+        let (answer, mut stream) = ready.unwrap().send_request(request("Flood", None), false).unwrap();
+        stream.send_data(framed(b""), true).unwrap();
+        let answer = answer.await.unwrap();
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(told.sent.get() <= 1, "{} MiB were handed over to a client with a window of 64 KiB", told.sent.get());
+        drop((answer, stream));
+    });
+}
+
+#[test]
+fn a_stop_ends_streams_and_then_the_connection() {
+    with_client(Limits::default(), |client| async move {
+        let ready = client.send.clone().ready().await;
+        let (answer, mut stream) = ready.unwrap().send_request(request("Repeat", None), false).unwrap();
+        stream.send_data(framed(b"one"), false).unwrap();
+        let mut body = answer.await.unwrap().into_body();
+        assert_eq!(body.data().await.unwrap().unwrap(), framed(b"one"));
+        client.stop.send_replace(true);
+        assert!(body.data().await.is_none());
+        assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "14");
+        drop((client.send, stream, body));
+        client.server.await.unwrap();
+    });
+}

@@ -1,0 +1,167 @@
+//! What is served to people, probes and monitoring over HTTP/1.1: version, health, metrics.
+//! From etcd's `server/etcdserver/api/etcdhttp/{version,health}.go`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use crate::metrics;
+use crate::node::{ETCD_VERSION, Node};
+use crate::proto::etcdserverpb::AlarmType;
+
+type Reply = Response<Full<Bytes>>;
+
+/// Speaks HTTP/1.1 until the client or `stop` ends it.
+pub async fn serve<T>(io: T, node: Arc<Node>, mut stop: watch::Receiver<bool>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let node = Arc::clone(&node);
+        async move { Ok::<_, Infallible>(answer(&node, &request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(std::time::Duration::from_secs(30))
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection);
+    // Errors are the client's.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = stop.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}
+
+async fn answer<B>(node: &Node, request: &Request<B>) -> Reply {
+    let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
+    let is_known = matches!(path, "/version" | "/health" | "/metrics")
+        || ["/livez", "/readyz"]
+            .iter()
+            .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    if !is_known {
+        return text(StatusCode::NOT_FOUND, "404 page not found\n".into());
+    }
+    if request.method() != Method::GET {
+        let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n".into());
+        reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
+        return reply;
+    }
+    match path {
+        "/version" => version(node),
+        "/metrics" => text(StatusCode::OK, metrics::text(node)),
+        "/health" => health(node, query).await,
+        _ => probe(node, path, query).await,
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Reply {
+    let mut reply = Response::new(Full::from(body));
+    *reply.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, plain);
+    reply
+}
+
+fn version(node: &Node) -> Reply {
+    let view = node.reader.view();
+    let cluster = if view.cluster.version.is_empty() { "not_decided" } else { view.cluster.version.as_str() };
+    let body = serde_json::json!({ "etcdserver": ETCD_VERSION, "etcdcluster": cluster, "storage": cluster });
+    let mut reply = text(StatusCode::OK, body.to_string());
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// The values of a parameter of a query.
+fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .filter(move |(key, _)| *key == name)
+        .map(|(_, value)| value)
+}
+
+async fn health(node: &Node, query: &str) -> Reply {
+    let is_serializable = values(query, "serializable").any(|value| value == "true");
+    let alarms = node.reader.view().cluster.alarms(AlarmType::None as i32);
+    let names = alarms.iter().filter_map(|alarm| AlarmType::try_from(alarm.alarm).ok()).map(|kind| kind.as_str_name());
+    let alarm = names.into_iter().find(|name| !values(query, "exclude").any(|excluded| excluded == *name));
+    let reason = if let Some(name) = alarm {
+        format!("ALARM {name}")
+    } else if !is_serializable && node.handle.leader().0.is_none() {
+        "RAFT NO LEADER".to_owned()
+    } else if let Err(error) = read(node, is_serializable).await {
+        format!("RANGE ERROR:{error}")
+    } else {
+        String::new()
+    };
+    let is_healthy = reason.is_empty();
+    let body = serde_json::json!({ "health": is_healthy.to_string(), "reason": reason }).to_string();
+    match is_healthy {
+        true => text(StatusCode::OK, body),
+        false => text(StatusCode::SERVICE_UNAVAILABLE, body + "\n"),
+    }
+}
+
+async fn read(node: &Node, is_serializable: bool) -> Result<(), String> {
+    if is_serializable {
+        return Ok(());
+    }
+    node.view().await.map(|_| ()).map_err(|status| status.message.into_owned())
+}
+
+/// `/livez` and `/readyz`, and each of their checks by name.
+async fn probe(node: &Node, path: &str, query: &str) -> Reply {
+    let (root, name) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
+    let checks: &[&str] = match root {
+        "livez" => &["serializable_read"],
+        _ => &["data_corruption", "serializable_read", "linearizable_read", "non_learner"],
+    };
+    if !name.is_empty() && !checks.contains(&name) {
+        return text(StatusCode::NOT_FOUND, "404 page not found\n".into());
+    }
+    let mut failed = Vec::new();
+    let mut lines = String::new();
+    let is_wanted = |check: &&&str| {
+        if name.is_empty() { !values(query, "exclude").any(|excluded| excluded == **check) } else { **check == name }
+    };
+    for check in checks.iter().filter(is_wanted) {
+        match run(node, check).await {
+            Ok(()) => lines.push_str(&format!("[+]{check} ok\n")),
+            Err(error) => {
+                lines.push_str(&format!("[-]{check} failed: {error}\n"));
+                failed.push(*check);
+            }
+        }
+    }
+    let is_verbose = query.split('&').any(|part| part == "verbose" || part.starts_with("verbose="));
+    match (failed.is_empty(), is_verbose) {
+        (true, false) => text(StatusCode::OK, "ok\n".into()),
+        (true, true) => text(StatusCode::OK, lines + "ok\n"),
+        (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
+    }
+}
+
+async fn run(node: &Node, check: &str) -> Result<(), String> {
+    match check {
+        "data_corruption" if node.reader.view().cluster.has_alarm(AlarmType::Corrupt) => {
+            Err("alarm activated: CORRUPT".into())
+        }
+        "linearizable_read" => read(node, false).await,
+        "non_learner" if node.handle.status().membership.learners.contains(&node.member_id) => {
+            Err("not supported for learner".into())
+        }
+        _ => Ok(()),
+    }
+}

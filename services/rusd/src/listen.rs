@@ -1,0 +1,211 @@
+//! Sockets: where connections come from, and what is spoken on each.
+//!
+//! One port speaks everything: TLS where there are certificates, HTTP/2 for gRPC, HTTP/1.1 for the rest. The first bytes tell.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, ToSocketAddrs};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::Api;
+use crate::flags::Url;
+use crate::grpc::{self, Incoming, Limits, Peer};
+use crate::http;
+use crate::node::Node;
+use crate::tls::{self, Tls};
+
+/// How long a client may take to say what it speaks.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How every connection of HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first byte of TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// What is served on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// gRPC.
+    pub grpc: bool,
+    /// HTTP/1.1.
+    pub http: bool,
+    /// Connections without TLS are served.
+    pub plain: bool,
+    /// Connections with TLS are served.
+    pub tls: bool,
+}
+
+/// Binds a socket for each address; URLs that differ in nothing but the scheme share one.
+pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(TcpListener, Role)>> {
+    let mut bound: Vec<(&Url, TcpListener, Role)> = Vec::new();
+    for (urls, grpc, http) in groups {
+        for url in *urls {
+            let known = bound.iter_mut().find(|(other, ..)| (&other.host, other.port) == (&url.host, url.port));
+            if let Some((_, _, role)) = known {
+                role.plain |= !url.is_tls;
+                role.tls |= url.is_tls;
+                continue;
+            }
+            let listener = listen(url).map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
+            let role = Role { grpc: *grpc, http: *http, plain: !url.is_tls, tls: url.is_tls };
+            bound.push((url, listener, role));
+        }
+    }
+    Ok(bound.into_iter().map(|(_, listener, role)| (listener, role)).collect())
+}
+
+/// A name that has both kinds of addresses is bound by the older one, as Go does.
+fn listen(url: &Url) -> io::Result<TcpListener> {
+    let host = url.host.trim_start_matches('[').trim_end_matches(']');
+    let mut addresses = (host, url.port).to_socket_addrs()?.collect::<Vec<SocketAddr>>();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    TcpListener::bind(addresses.as_slice())
+}
+
+/// What serves the connections of one worker thread.
+pub struct Front {
+    /// The API.
+    pub api: Rc<Api>,
+    /// The member.
+    pub node: Arc<Node>,
+    /// Certificates.
+    pub tls: Option<Arc<Tls>>,
+    /// What each socket serves.
+    pub roles: Arc<Vec<Role>>,
+    /// What a connection may use.
+    pub limits: Limits,
+}
+
+impl Front {
+    /// Serves a connection to its end.
+    pub async fn serve(self: Rc<Self>, incoming: Incoming, stop: watch::Receiver<bool>) {
+        let Some(role) = self.roles.get(incoming.listener).copied() else { return };
+        // An error says that the client has gone again.
+        let Ok(socket) = TcpStream::from_std(incoming.socket) else { return };
+        let Ok(Ok(first)) = timeout(GREETING_TIMEOUT, peek(&socket)).await else { return };
+        let mut peer = Peer { address: incoming.address, common_name: None };
+        if first != TLS_HANDSHAKE {
+            if role.plain {
+                self.speak(socket, peer, role, stop).await;
+            } else {
+                refuse_plain(socket);
+            }
+            return;
+        }
+        let (true, Some(tls)) = (role.tls, &self.tls) else { return };
+        let handshake = TlsAcceptor::from(tls.config()).accept(socket);
+        match timeout(GREETING_TIMEOUT, handshake).await {
+            Ok(Ok(stream)) => {
+                let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                peer.common_name = certificates.first().and_then(|certificate| tls::common_name(certificate));
+                self.speak(stream, peer, role, stop).await;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, address = %incoming.address, "rejected connection on client endpoint")
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn speak<T>(&self, mut io: T, peer: Peer, role: Role, stop: watch::Receiver<bool>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let Ok(Ok(greeting)) = timeout(GREETING_TIMEOUT, greeting(&mut io)).await else { return };
+        let is_http2 = greeting == PREFACE;
+        let io = Rewound { greeting, read: 0, io };
+        if is_http2 && role.grpc {
+            grpc::serve(io, Rc::clone(&self.api), Rc::new(peer), self.limits.clone(), stop).await;
+        } else if !is_http2 && role.http {
+            http::serve(io, Arc::clone(&self.node), stop).await;
+        }
+    }
+}
+
+/// The first byte, which stays to be read.
+async fn peek(socket: &TcpStream) -> io::Result<u8> {
+    let mut first = [0];
+    match socket.peek(&mut first).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(first[0]),
+    }
+}
+
+/// Somebody forgot the `s` of `https`.
+fn refuse_plain(socket: TcpStream) {
+    if let Ok(socket) = socket.into_std() {
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads as much as is needed to tell HTTP/2 from HTTP/1.1.
+async fn greeting<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<Vec<u8>> {
+    let mut greeting = Vec::with_capacity(PREFACE.len());
+    while greeting.len() < PREFACE.len() && PREFACE.starts_with(&greeting) {
+        let mut left = [0; PREFACE.len()];
+        let wanted = PREFACE.len() - greeting.len();
+        let count = io.read(&mut left[..wanted]).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        greeting.extend_from_slice(&left[..count]);
+    }
+    Ok(greeting)
+}
+
+/// A connection whose first bytes were read, and are read again.
+struct Rewound<T> {
+    greeting: Vec<u8>,
+    read: usize,
+    io: T,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read < self.greeting.len() {
+            let count = buffer.remaining().min(self.greeting.len() - self.read);
+            buffer.put_slice(&self.greeting[self.read..self.read + count]);
+            self.read += count;
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,72 @@
+//! `rusd`: an etcd v3 server.
+
+use std::process::ExitCode;
+
+use rusd::flags::Flags;
+use rusd::node::ETCD_VERSION;
+use rusd::server::Server;
+use rusd::settings::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    let flags = Flags::parse(std::env::args().skip(1), std::env::vars_os(), |path| std::fs::read_to_string(path));
+    let flags = match flags {
+        Ok(flags) => flags,
+        Err(mistake) => return usage(&mistake),
+    };
+    if flags.boolean("version", false).unwrap_or(false) {
+        // What tools that look for etcd's version parse.
+        println!(
+            "etcd Version: {ETCD_VERSION}\nrusd Version: {}\nGit SHA: none\nGo Version: none\nGo OS/Arch: linux/{}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::ARCH
+        );
+        return ExitCode::SUCCESS;
+    }
+    let settings = match Settings::of(&flags) {
+        Ok(settings) => settings,
+        Err(mistake) => return usage(&mistake),
+    };
+    log(&settings.log_level);
+    for flag in flags.without_effect() {
+        tracing::warn!("--{flag} has no effect in rusd");
+    }
+    match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rusd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(mistake: &dyn std::error::Error) -> ExitCode {
+    eprintln!("rusd: {mistake}");
+    ExitCode::from(2)
+}
+
+/// Lines of JSON on stderr, as etcd's.
+fn log(level: &str) {
+    let level = match level {
+        "debug" => tracing::Level::DEBUG,
+        "info" => tracing::Level::INFO,
+        "warn" => tracing::Level::WARN,
+        _ => tracing::Level::ERROR,
+    };
+    tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
+}
+
+fn serve(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server = Server::start(settings)?;
+        server
+            .run(async {
+                tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+            })
+            .await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,89 @@
+//! `/metrics`: the names that dashboards for etcd use, of what rusd has.
+
+use std::fmt::Write;
+
+use crate::node::{ETCD_VERSION, Node};
+use crate::proto::etcdserverpb::AlarmType;
+
+/// All of them, in Prometheus's text format.
+pub fn text(node: &Node) -> String {
+    let (view, status) = (node.reader.view(), node.handle.status());
+    let leads = status.leader == Some(node.member_id);
+    let mut out = String::new();
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        // A String takes everything.
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+    };
+    gauge(
+        "etcd_server_has_leader",
+        "Whether or not a leader exists. 1 is existence, 0 is not.",
+        truth(status.leader.is_some()),
+    );
+    gauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", truth(leads));
+    gauge(
+        "etcd_server_is_learner",
+        "Whether or not this member is a learner. 1 if is, 0 otherwise.",
+        truth(status.membership.learners.contains(&node.member_id)),
+    );
+    gauge(
+        "etcd_server_proposals_committed_total",
+        "The total number of consensus proposals committed.",
+        status.commit as f64,
+    );
+    gauge(
+        "etcd_server_proposals_applied_total",
+        "The total number of consensus proposals applied.",
+        status.applied as f64,
+    );
+    gauge(
+        "etcd_server_proposals_pending",
+        "The current number of pending proposals to commit.",
+        status.in_flight as f64,
+    );
+    gauge(
+        "etcd_server_quota_backend_bytes",
+        "Current backend storage quota size in bytes.",
+        node.settings.quota_bytes.unwrap_or_default() as f64,
+    );
+    gauge("etcd_debugging_mvcc_keys_total", "Total number of keys.", view.keyspace.len() as f64);
+    gauge("etcd_debugging_mvcc_current_revision", "The current revision of store.", view.revision() as f64);
+    gauge(
+        "etcd_debugging_mvcc_compact_revision",
+        "The revision of the last compaction in store.",
+        view.keyspace.compacted() as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Total size of the underlying database physically allocated in bytes.",
+        view.bytes() as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Total size of the underlying database logically in use in bytes.",
+        view.bytes() as f64,
+    );
+    gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes());
+    let _ = writeln!(
+        out,
+        "# HELP etcd_server_version Which version is running. 1 for 'server_version' label with current version.\n\
+         # TYPE etcd_server_version gauge\netcd_server_version{{server_version=\"{ETCD_VERSION}\"}} 1"
+    );
+    let alarms = view.cluster.alarms(AlarmType::None as i32);
+    let _ = writeln!(
+        out,
+        "# HELP etcd_server_alarms Alarms that are raised.\n# TYPE etcd_server_alarms gauge\netcd_server_alarms {}",
+        alarms.len()
+    );
+    out
+}
+
+fn truth(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// 0 if the kernel does not tell.
+fn resident_bytes() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or_default();
+    pages * rustix::param::page_size() as f64
+}

@@ -1,0 +1,166 @@
+//! One member of a group, as its API sees it: who it is, where commands go, what may be read.
+
+use std::future::Future;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use replog::ReadLevel;
+use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
+use tokio::time::timeout;
+
+use crate::grpc::{self, Status};
+use crate::lessor::Lessor;
+use crate::proto::etcdserverpb as pb;
+use crate::settings::Settings;
+use crate::store::command::{self, Kind};
+use crate::store::{Caller, Error, Outcome, Reader, Response, View};
+
+/// The release of etcd whose API this is.
+pub const ETCD_VERSION: &str = "3.7.3";
+
+/// A member.
+pub struct Node {
+    /// What it runs with.
+    pub settings: Settings,
+    /// The group's number.
+    pub cluster_id: u64,
+    /// Its own.
+    pub member_id: u64,
+    /// Its place in the group.
+    pub handle: Handle<Outcome>,
+    /// What is published.
+    pub reader: Reader,
+    /// When leases end.
+    pub lessor: Lessor,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Done {
+    /// The store's answer.
+    pub response: Response,
+    /// The term in which it was committed.
+    pub term: u64,
+}
+
+impl Node {
+    /// A response's header.
+    pub fn header(&self, revision: i64, raft_term: u64) -> pb::ResponseHeader {
+        pb::ResponseHeader { cluster_id: self.cluster_id, member_id: self.member_id, revision, raft_term }
+    }
+
+    /// A header of what this member knows at the moment.
+    pub fn header_now(&self) -> pb::ResponseHeader {
+        self.header(self.reader.view().revision(), self.term())
+    }
+
+    /// The term, as far as this member knows.
+    pub fn term(&self) -> u64 {
+        self.handle.try_read(ReadLevel::Eventual, 0).map_or_else(|| self.handle.status().term, |ticket| ticket.term)
+    }
+
+    /// How long an answer may take: as in etcd, an election and a slow disk.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(5) + 2 * self.settings.election
+    }
+
+    /// Puts a command into the log, and waits until it was applied here.
+    pub fn propose(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        request: &[u8],
+    ) -> impl Future<Output = Result<Done, Status>> + 'static {
+        let is_too_large = request.len() > self.settings.request_bytes_max;
+        let proposed = (!is_too_large).then(|| self.handle.propose_async(command::encode(caller, kind, request)));
+        let patience = self.patience();
+        async move {
+            let Some(proposed) = proposed else { return Err(Error::RequestTooLarge.into()) };
+            let Committed { term, reply, .. } =
+                timeout(patience, proposed).await.map_err(|_| Error::Timeout)?.map_err(refused)?;
+            Ok(Done { response: reply?, term })
+        }
+    }
+
+    /// Looks at the newest state if no acknowledged write can be missing from it, without waiting: the common case.
+    pub fn look_now<T>(&self, is_serializable: bool, look: impl FnOnce(&View, u64) -> T) -> Option<T> {
+        let level = if is_serializable { ReadLevel::Eventual } else { ReadLevel::Lease };
+        let ticket = self.handle.try_read(level, 0)?;
+        let seen = look(&self.reader.view(), ticket.term);
+        self.handle.confirm(&ticket).then_some(seen)
+    }
+
+    /// A view that no write is missing from which was acknowledged before; waits for a quorum where it must.
+    pub fn view(&self) -> impl Future<Output = Result<(View, Ticket), Status>> + 'static {
+        let (handle, reader, patience) = (self.handle.clone(), self.reader.clone(), self.patience());
+        async move {
+            let read = handle.read_async(ReadLevel::Linearizable, 0);
+            let ticket = timeout(patience, read).await.map_err(|_| Error::Timeout)?.map_err(unread)?;
+            Ok((reader.view(), ticket))
+        }
+    }
+
+    /// On whose behalf a call is made: of whom its token or its certificate names. From etcd's `AuthInfoFromCtx`.
+    pub fn caller(&self, call: &grpc::Caller, view: &View) -> Result<Caller, Error> {
+        if !view.auth.is_enabled() {
+            return Ok(Caller::NOBODY);
+        }
+        let token = call.headers.get("token").or_else(|| call.headers.get("authorization"));
+        let user = match (token.and_then(|token| token.to_str().ok()), &call.peer.common_name) {
+            (Some(token), _) => view.auth.token(token, now_millis()).ok_or(Error::InvalidAuthToken)?.to_owned(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => String::new(),
+        };
+        Ok(Caller::Client { user, auth_revision: view.auth.revision() })
+    }
+
+    /// Raises the alarm and refuses if there is no room for so many bytes more.
+    pub fn check_quota(&self, cost: u64) -> Result<(), Error> {
+        let Some(quota) = self.settings.quota_bytes else { return Ok(()) };
+        let view = self.reader.view();
+        if view.bytes() + cost < quota {
+            return Ok(());
+        }
+        if !view.cluster.has_alarm(pb::AlarmType::Nospace) {
+            let alarm = pb::AlarmRequest {
+                action: pb::alarm_request::AlarmAction::Activate as i32,
+                member_id: self.member_id,
+                alarm: pb::AlarmType::Nospace as i32,
+            };
+            let command = command::encode(&Caller::Server, Kind::Alarm, &prost::Message::encode_to_vec(&alarm));
+            // If it fails, the next request raises it.
+            self.handle.propose(command, |_| {});
+        }
+        Err(Error::NoSpace)
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+fn refused(error: ProposeError) -> Error {
+    match error {
+        ProposeError::NotLeader(None) => Error::NoLeader,
+        ProposeError::NotLeader(Some(_)) => Error::NotLeader,
+        ProposeError::Busy => Error::TooManyRequests,
+        ProposeError::TooLarge(_) => Error::RequestTooLarge,
+        ProposeError::Unknown => Error::TimeoutDueToLeaderFail,
+        ProposeError::Stopped => Error::Stopped,
+    }
+}
+
+fn unread(error: ReadError) -> Error {
+    match error {
+        ReadError::Busy => Error::TooManyRequests,
+        ReadError::NoQuorum => Error::Timeout,
+        ReadError::Stopped => Error::Stopped,
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let code = grpc::Code::of(error.code() as u8);
+        Self::new(code, error.message())
+    }
+}

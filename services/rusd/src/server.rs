@@ -1,0 +1,286 @@
+//! A server, put together: log, store, worker threads, sockets; and how it stops.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use replog::Membership;
+use replog::runtime::{Limits, LocalNetwork, Member, MemberError, Origin, Start};
+use tokio::time::sleep;
+use wal::files::RealDirectory;
+
+use crate::api::Api;
+use crate::grpc::{self, Incoming, Workers};
+use crate::lessor::Lessor;
+use crate::listen::{self, Front, Role};
+use crate::node::Node;
+use crate::proto::etcdserverpb as pb;
+use crate::settings::{Settings, cluster_id};
+use crate::store::command::{self, Kind};
+use crate::store::{Caller, Outcome, Store, watch};
+use crate::tls::{Tls, TlsError};
+use crate::watches::{Signal, Watches};
+
+/// How long connections may go on after they were asked to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the leader looks for leases that have ended, and how many it revokes then: 1,000 a second, as etcd.
+const LEASE_ROUND: Duration = Duration::from_millis(500);
+const LEASES_A_ROUND: usize = 500;
+
+/// Why a server cannot start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The data directory.
+    #[error("--data-dir: {0}")]
+    Data(io::Error),
+    /// The log.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    /// The log, later.
+    #[error("{0}")]
+    Ended(Arc<MemberError>),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A socket.
+    #[error("cannot listen on {0}; is another server running there?")]
+    Listen(io::Error),
+    /// A thread.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// A running server.
+pub struct Server {
+    member: Member<Outcome>,
+    node: Arc<Node>,
+    workers: Workers,
+    sockets: Vec<TcpListener>,
+}
+
+impl Server {
+    /// Opens the data, founds a group where there are none, and listens; nothing is accepted before [`Server::run`].
+    pub fn start(settings: Settings) -> Result<Self, ServerError> {
+        let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+        let grpc_and_http = settings.listen_client_http.is_empty();
+        let bound = listen::bind(&[
+            (&settings.listen_client, true, grpc_and_http),
+            (&settings.listen_client_http, false, true),
+            (&settings.listen_metrics, false, true),
+        ]);
+        let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
+        let Joined { member, node, signals } = join(settings)?;
+        let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
+        Ok(Self { member, node, workers, sockets })
+    }
+
+    /// The member.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Where it listens, in the order of the flags.
+    pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
+        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    }
+
+    /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let Self { member, node, workers, sockets } = self;
+        {
+            let workers = &workers;
+            let mut accepting = Vec::new();
+            for (listener, socket) in sockets.into_iter().enumerate() {
+                socket.set_nonblocking(true).map_err(ServerError::Listen)?;
+                let socket = tokio::net::TcpListener::from_std(socket).map_err(ServerError::Listen)?;
+                accepting.push(Box::pin(accept(socket, listener, workers)));
+            }
+            tracing::info!(cluster_id = %format_args!("{:x}", node.cluster_id), "ready to serve client requests");
+            tokio::select! {
+                () = stop => {}
+                () = ended(&node) => {}
+                _ = futures::future::join_all(accepting) => {}
+                () = announce(&node) => {}
+                () = revoke_ended_leases(&node) => {}
+            }
+        }
+        tracing::info!("stopping: connections have {} s", PATIENCE.as_secs());
+        workers.stop();
+        member.stop().map_err(ServerError::Ended)
+    }
+}
+
+/// A member that has opened its log, and what wakes its worker threads.
+struct Joined {
+    member: Member<Outcome>,
+    node: Arc<Node>,
+    signals: Vec<Arc<Signal>>,
+}
+
+/// Opens the log and the store of a member.
+fn join(settings: Settings) -> Result<Joined, ServerError> {
+    let cluster_id = cluster_id(&settings.founders, &settings.token);
+    let own = settings.founders.iter().find(|founder| founder.name == settings.name);
+    let member_id = own.map_or(0, |founder| founder.id(&settings.token));
+    let voters = settings.founders.iter().map(|founder| founder.id(&settings.token));
+    let origin = Origin::Found(Membership::of(voters));
+    let open = |name: &str| open(&settings.data_directory.join("member").join(name)).map_err(ServerError::Data);
+    let tick_micros = 20_000;
+    let ticks = |duration: Duration| (duration.as_micros() as u64 / tick_micros).max(1) as u32;
+    let group = replog::Settings {
+        tick_micros,
+        heartbeat_ticks: ticks(settings.heartbeat),
+        election_ticks: ticks(settings.election),
+        snapshot_entries: settings.snapshot_entries.max(SNAPSHOT_ENTRIES_MIN),
+        snapshot_keep_entries: settings.snapshot_keep_entries,
+        ..replog::Settings::default()
+    };
+    let mut store = Store::default();
+    let reader = store.reader();
+    let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
+    let raised = signals.clone();
+    store.on_publish(move || raised.iter().for_each(|signal| signal.raise()));
+    let member = Member::start(Start {
+        id: member_id,
+        settings: group,
+        limits: Limits::default(),
+        wal_options: wal::Options::default(),
+        machine: store,
+        wal: open("wal")?,
+        snapshots: open("snap")?,
+        origin,
+        transport: LocalNetwork::default().join(member_id),
+    })?;
+    let lessor = Lessor::new(settings.election);
+    let node = Node { cluster_id, member_id, handle: member.handle(), reader, lessor, settings };
+    Ok(Joined { member, node: Arc::new(node), signals })
+}
+
+/// A snapshot writes everything; etcd's default of 10,000 is for snapshots that write nearly nothing.
+const SNAPSHOT_ENTRIES_MIN: u64 = 100_000;
+
+fn open(path: &Path) -> io::Result<RealDirectory> {
+    std::fs::create_dir_all(path)?;
+    RealDirectory::open(path)
+}
+
+/// Threads that connections live on.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn workers(
+    node: &Arc<Node>,
+    signals: Vec<Arc<Signal>>,
+    tls: Option<Arc<Tls>>,
+    roles: Vec<Role>,
+) -> io::Result<Workers> {
+    let settings = &node.settings;
+    let limits = grpc::Limits {
+        // As etcd: what a request costs besides its content.
+        message_bytes_max: settings.request_bytes_max + (512 << 10),
+        streams_max: settings.streams_max,
+        ping_interval: settings.ping_interval,
+        ping_timeout: settings.ping_timeout,
+        ..grpc::Limits::default()
+    };
+    let (node, roles) = (Arc::clone(node), Arc::new(roles));
+    let fragment_bytes = limits.message_bytes_max;
+    Workers::start(signals.len(), PATIENCE, move |number| {
+        let watch_limits = watch::Limits { fragment_bytes, ..watch::Limits::default() };
+        let watches = Watches::new(node.reader.clone(), watch_limits, Arc::clone(&signals[number]));
+        let front = Rc::new(Front {
+            api: Rc::new(Api::new(Arc::clone(&node), watches)),
+            node: Arc::clone(&node),
+            tls: tls.clone(),
+            roles: Arc::clone(&roles),
+            limits: limits.clone(),
+        });
+        move |incoming, stop| Rc::clone(&front).serve(incoming, stop)
+    })
+}
+
+async fn accept(socket: tokio::net::TcpListener, listener: usize, workers: &Workers) {
+    loop {
+        match socket.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
+            Ok((stream, address)) => {
+                // Answers are written whole: waiting for more would only delay them.
+                let _ = stream.set_nodelay(true);
+                workers.give(Incoming { socket: stream, address, listener });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                // Too many open files: others must end first.
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Waits until the log cannot go on.
+async fn ended(node: &Node) {
+    while !node.handle.status().has_ended {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Tells the group who this member is, until it knows.
+async fn announce(node: &Node) {
+    let own = node.settings.founders.iter().find(|founder| founder.name == node.settings.name);
+    let member = pb::Member {
+        id: node.member_id,
+        name: node.settings.name.clone(),
+        peer_ur_ls: own.map(|founder| founder.peer_urls.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+        client_ur_ls: node.settings.advertise_client.iter().map(ToString::to_string).collect(),
+        is_learner: false,
+    };
+    loop {
+        let view = node.reader.view();
+        let known = view.cluster.members.get(&node.member_id);
+        // Where others find it may have been changed since it was founded.
+        let member = match known {
+            Some(known) => pb::Member { peer_ur_ls: known.peer_ur_ls.clone(), ..member.clone() },
+            None => member.clone(),
+        };
+        let has_version = view.cluster.version == CLUSTER_VERSION;
+        if known == Some(&member) && has_version {
+            std::future::pending::<()>().await;
+        }
+        let version = pb::DowngradeVersionTestRequest { ver: CLUSTER_VERSION.to_owned() };
+        let commands = [(Kind::MemberSet, member.encode_to_vec()), (Kind::ClusterVersion, version.encode_to_vec())];
+        for (kind, request) in commands {
+            // Without a leader there is none to tell yet.
+            let _ = node.propose(&Caller::Server, kind, &request).await;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What members of this release speak.
+const CLUSTER_VERSION: &str = "3.7.0";
+
+async fn revoke_ended_leases(node: &Node) {
+    let mut led_in = None;
+    loop {
+        let term = node.handle.leader().1.then(|| node.term());
+        let view = node.reader.view();
+        if term != led_in {
+            led_in = term;
+            match term {
+                Some(_) => node.lessor.promote(&view.leases),
+                None => node.lessor.demote(),
+            }
+        }
+        for id in node.lessor.expired(&view, LEASES_A_ROUND) {
+            let request = pb::LeaseRevokeRequest { id }.encode_to_vec();
+            // If it fails, a later round tries again.
+            node.handle.propose(command::encode(&Caller::Server, Kind::LeaseRevoke, &request), |_| {});
+        }
+        // The first leadership is noticed soon, so that clients need not wait for it.
+        sleep(if led_in.is_some() { LEASE_ROUND } else { Duration::from_millis(5) }).await;
+    }
+}

@@ -1,0 +1,291 @@
+//! What a server runs with: the flags, understood and checked against each other.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::flags::{Flags, Mistake, Url};
+
+/// Certificates of the client port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Our certificates, PEM.
+    pub certificate: PathBuf,
+    /// Their key, PEM.
+    pub key: PathBuf,
+    /// Who signs clients' certificates; `None`: clients need none.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// A member that a group is founded with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founder {
+    /// Its name.
+    pub name: String,
+    /// Where other members find it.
+    pub peer_urls: Vec<Url>,
+}
+
+impl Founder {
+    /// Its number, made of what all founders know: as etcd, but with another hash.
+    pub fn id(&self, token: &str) -> u64 {
+        let mut urls = self.peer_urls.iter().map(Url::to_string).collect::<Vec<_>>();
+        urls.sort_unstable();
+        hash(urls.concat().as_bytes(), token.as_bytes())
+    }
+}
+
+/// The number of a group with these founders.
+pub fn cluster_id(founders: &[Founder], token: &str) -> u64 {
+    let mut ids = founders.iter().map(|founder| founder.id(token)).collect::<Vec<_>>();
+    ids.sort_unstable();
+    hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>(), b"")
+}
+
+/// Never 0.
+fn hash(first: &[u8], second: &[u8]) -> u64 {
+    let digest = Sha256::new().chain_update(first).chain_update(second).finalize();
+    let first = digest.first_chunk::<8>().copied().unwrap_or_default();
+    u64::from_be_bytes(first).max(1)
+}
+
+/// What a server runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its name.
+    pub name: String,
+    /// Where its data are.
+    pub data_directory: PathBuf,
+    /// Where clients are served.
+    pub listen_client: Vec<Url>,
+    /// Where only HTTP is served to clients; if there is any, it is not served on the others.
+    pub listen_client_http: Vec<Url>,
+    /// Where health and metrics are served.
+    pub listen_metrics: Vec<Url>,
+    /// Where clients find it.
+    pub advertise_client: Vec<Url>,
+    /// Who founds the group.
+    pub founders: Vec<Founder>,
+    /// What distinguishes groups of the same members.
+    pub token: String,
+    /// Certificates, where a URL begins with `https`.
+    pub tls: Option<TlsFiles>,
+    /// A leader is heard at least this often.
+    pub heartbeat: Duration,
+    /// Without a leader for so long, a member asks for votes.
+    pub election: Duration,
+    /// A snapshot is made after so many entries.
+    pub snapshot_entries: u64,
+    /// Entries kept behind a snapshot.
+    pub snapshot_keep_entries: u64,
+    /// Above this, the store takes no more; `None`: it always does.
+    pub quota_bytes: Option<u64>,
+    /// Operations in a transaction.
+    pub transaction_operations_max: usize,
+    /// The longest request, bytes.
+    pub request_bytes_max: usize,
+    /// How often a silent client is asked whether it is there; `None`: never.
+    pub ping_interval: Option<Duration>,
+    /// How long it may take to answer.
+    pub ping_timeout: Duration,
+    /// Calls of a connection at a time.
+    pub streams_max: u32,
+    /// How often watches that asked for it are told that nothing happened.
+    pub watch_progress_interval: Duration,
+    /// What is logged: debug, info, warn or error.
+    pub log_level: String,
+}
+
+impl Settings {
+    /// Reads them from the flags.
+    pub fn of(flags: &Flags) -> Result<Self, Mistake> {
+        let name = flags.given("name").unwrap_or("default").to_owned();
+        let peer_default = "http://localhost:2380";
+        let advertise_peer = flags.urls("initial-advertise-peer-urls", peer_default)?;
+        let founders = founders(flags, &name, advertise_peer)?;
+        if flags.given("listen-client-urls").is_some() && flags.given("advertise-client-urls").is_none() {
+            return Err(Mistake::new("advertise-client-urls", "is required when --listen-client-urls is set"));
+        }
+        match flags.given("initial-cluster-state") {
+            None | Some("new") => {}
+            Some("existing") => {
+                return Err(Mistake::new(
+                    "initial-cluster-state",
+                    "existing is not supported by rusd yet; found with new",
+                ));
+            }
+            Some(other) => {
+                return Err(Mistake::new(
+                    "initial-cluster-state",
+                    format!("expected new or existing, found {other:?}"),
+                ));
+            }
+        }
+        if founders.len() != 1 {
+            let what = format!("names {} members; rusd serves groups of one so far", founders.len());
+            return Err(Mistake::new("initial-cluster", what));
+        }
+        let client_default = "http://localhost:2379";
+        let settings = Self {
+            data_directory: flags.given("data-dir").map_or_else(|| format!("{name}.etcd").into(), PathBuf::from),
+            name,
+            listen_client: flags.urls("listen-client-urls", client_default)?,
+            listen_client_http: flags.urls("listen-client-http-urls", "")?,
+            listen_metrics: flags.urls("listen-metrics-urls", "")?,
+            advertise_client: flags.urls("advertise-client-urls", client_default)?,
+            founders,
+            token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
+            tls: tls(flags)?,
+            heartbeat: Duration::from_millis(flags.number("heartbeat-interval", 100)?),
+            election: Duration::from_millis(flags.number("election-timeout", 1000)?),
+            snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
+            snapshot_keep_entries: flags.number("snapshot-catchup-entries", 5000)?,
+            quota_bytes: quota(flags)?,
+            transaction_operations_max: flags.number("max-txn-ops", 128)? as usize,
+            request_bytes_max: flags.number("max-request-bytes", 3 << 19)? as usize,
+            ping_interval: Some(flags.duration("grpc-keepalive-interval", Duration::from_secs(7200))?)
+                .filter(|interval| !interval.is_zero()),
+            ping_timeout: flags.duration("grpc-keepalive-timeout", Duration::from_secs(20))?,
+            streams_max: u32::try_from(flags.number("max-concurrent-streams", u64::from(u32::MAX))?)
+                .map_err(|_| Mistake::new("max-concurrent-streams", "is more than 4294967295"))?,
+            watch_progress_interval: flags.duration("watch-progress-notify-interval", Duration::from_secs(600))?,
+            log_level: flags.given("log-level").unwrap_or("info").to_owned(),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), Mistake> {
+        if self.heartbeat.is_zero() || self.election < 5 * self.heartbeat {
+            let what = "must be at least five times --heartbeat-interval, which must not be 0";
+            return Err(Mistake::new("election-timeout", what));
+        }
+        if self.request_bytes_max > 10 << 20 {
+            return Err(Mistake::new("max-request-bytes", "must be at most 10485760"));
+        }
+        let secured =
+            [("listen-client-urls", &self.listen_client), ("listen-client-http-urls", &self.listen_client_http)];
+        for (flag, urls) in secured {
+            if self.tls.is_none() && urls.iter().any(|url| url.is_tls) {
+                return Err(Mistake::new(flag, "has an https URL: give --cert-file and --key-file as well"));
+            }
+        }
+        match self.log_level.as_str() {
+            "debug" | "info" | "warn" | "error" | "panic" | "fatal" => Ok(()),
+            other => Err(Mistake::new(
+                "log-level",
+                format!("expected debug, info, warn, error, panic or fatal, found {other:?}"),
+            )),
+        }
+    }
+}
+
+/// Reads `NAME=URL,NAME=URL`: a name may stand several times.
+fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Founder>, Mistake> {
+    const FLAG: &str = "initial-cluster";
+    let Some(text) = flags.given(FLAG) else {
+        return Ok(vec![Founder { name: own_name.to_owned(), peer_urls: own_urls }]);
+    };
+    let mut founders: Vec<Founder> = Vec::new();
+    for part in text.split(',') {
+        let wrong = || Mistake::new(FLAG, format!("expected NAME=URL with commas between them, found {part:?}"));
+        let (name, url) = part.split_once('=').ok_or_else(wrong)?;
+        let url = crate::flags::Url::parse(FLAG, url)?;
+        match founders.iter_mut().find(|founder| founder.name == name) {
+            Some(founder) => founder.peer_urls.push(url),
+            None => founders.push(Founder { name: name.to_owned(), peer_urls: vec![url] }),
+        }
+    }
+    match founders.iter().any(|founder| founder.name == own_name) {
+        true => Ok(founders),
+        false => Err(Mistake::new(FLAG, format!("has no member {own_name:?}, which is the --name of this one"))),
+    }
+}
+
+fn tls(flags: &Flags) -> Result<Option<TlsFiles>, Mistake> {
+    let (certificate, key) = match (flags.given("cert-file"), flags.given("key-file")) {
+        (Some(certificate), Some(key)) => (certificate.into(), key.into()),
+        (None, None) => return Ok(None),
+        (Some(_), None) => return Err(Mistake::new("key-file", "is required with --cert-file")),
+        (None, Some(_)) => return Err(Mistake::new("cert-file", "is required with --key-file")),
+    };
+    let authority = flags.given("trusted-ca-file").map(PathBuf::from);
+    // As in etcd: clients are asked for certificates where somebody is named who signs them.
+    let client_authority = match (flags.boolean("client-cert-auth", false)?, authority) {
+        (true, None) => return Err(Mistake::new("trusted-ca-file", "is required with --client-cert-auth")),
+        (_, authority) => authority,
+    };
+    Ok(Some(TlsFiles { certificate, key, client_authority }))
+}
+
+/// 0 is etcd's default of 2 GiB, a negative number is no quota.
+fn quota(flags: &Flags) -> Result<Option<u64>, Mistake> {
+    const FLAG: &str = "quota-backend-bytes";
+    let text = flags.given(FLAG).unwrap_or("0");
+    match text.parse::<i64>() {
+        Ok(0) => Ok(Some(2 << 30)),
+        Ok(bytes) => Ok(u64::try_from(bytes).ok()),
+        Err(_) => Err(Mistake::new(FLAG, format!("expected a number, found {text:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        let flags = Flags::parse(arguments, [], |_| Ok(String::new())).unwrap();
+        Settings::of(&flags).map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_etcd() {
+        let settings = settings(&[]).unwrap();
+        assert_eq!(settings.data_directory, PathBuf::from("default.etcd"));
+        assert_eq!(settings.listen_client[0].to_string(), "http://localhost:2379");
+        assert_eq!(settings.founders[0].peer_urls[0].to_string(), "http://localhost:2380");
+        assert_eq!((settings.request_bytes_max, settings.transaction_operations_max), (1_572_864, 128));
+        assert_eq!(settings.quota_bytes, Some(2_147_483_648));
+    }
+
+    #[test]
+    fn numbers_of_members_follow_from_what_all_of_them_know() {
+        let founder = |name: &str, url: &str| Founder {
+            name: name.into(),
+            peer_urls: vec![Url { is_tls: false, host: url.into(), port: 1 }],
+        };
+        let (a, b) = (founder("a", "x"), founder("b", "y"));
+        assert_ne!(a.id("t"), b.id("t"));
+        assert_ne!(a.id("t"), a.id("u"));
+        assert_eq!(cluster_id(&[a.clone(), b.clone()], "t"), cluster_id(&[b, a], "t"));
+    }
+
+    #[test]
+    fn mistakes_name_the_flag() {
+        let mistakes = [
+            (
+                &["--listen-client-urls=http://a:1"][..],
+                "--advertise-client-urls: is required when --listen-client-urls is set",
+            ),
+            (
+                &["--initial-cluster=b=http://a:1"],
+                "--initial-cluster: has no member \"default\", which is the --name of this one",
+            ),
+            (&["--initial-cluster=b"], "--initial-cluster: expected NAME=URL with commas between them, found \"b\""),
+            (&["--cert-file=c"], "--key-file: is required with --cert-file"),
+            (
+                &["--election-timeout=300"],
+                "--election-timeout: must be at least five times --heartbeat-interval, which must not be 0",
+            ),
+            (&["--quota-backend-bytes=much"], "--quota-backend-bytes: expected a number, found \"much\""),
+            (&["--log-level=loud"], "--log-level: expected debug, info, warn, error, panic or fatal, found \"loud\""),
+        ];
+        for (arguments, expected) in mistakes {
+            assert_eq!(settings(arguments).unwrap_err(), expected);
+        }
+        let https = ["--listen-client-urls=https://a:1", "--advertise-client-urls=https://a:1"];
+        assert!(settings(&https).unwrap_err().contains("give --cert-file"));
+    }
+}

@@ -1,0 +1,190 @@
+//! TLS for clients: certificates from files, read again when they change, without a restart.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+use crate::settings::TlsFiles;
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is wrong with a certificate file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// It cannot be read.
+    #[error("{0}: {1}")]
+    Read(String, rustls::pki_types::pem::Error),
+    /// It holds nothing.
+    #[error("{0} has no certificate in PEM form")]
+    Empty(String),
+    /// It cannot be used.
+    #[error("certificates cannot be used: {0}")]
+    Refused(String),
+}
+
+/// The configuration of now.
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    looked_at: Instant,
+    changed_at: Vec<Option<SystemTime>>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let changed_at = changed_at(&files);
+        let config = Arc::new(read(&files)?);
+        Ok(Self { files, current: Mutex::new(Current { config, looked_at: Instant::now(), changed_at }) })
+    }
+
+    /// For the next connection. Files that have changed and cannot be used are left for what was there before, with a warning.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked_at.elapsed() >= LOOK_EVERY {
+            current.looked_at = Instant::now();
+            let changed_at = changed_at(&self.files);
+            if changed_at != current.changed_at {
+                current.changed_at = changed_at;
+                match read(&self.files) {
+                    Ok(config) => current.config = Arc::new(config),
+                    Err(error) => {
+                        tracing::warn!(%error, "certificates were changed and cannot be used; the old ones stay")
+                    }
+                }
+            }
+        }
+        Arc::clone(&current.config)
+    }
+}
+
+fn changed_at(files: &TlsFiles) -> Vec<Option<SystemTime>> {
+    let paths = [Some(&files.certificate), Some(&files.key), files.client_authority.as_ref()];
+    let time = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    paths.into_iter().flatten().map(|path| time(path)).collect()
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let name = path.display().to_string();
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found {
+        Ok(found) if found.is_empty() => Err(TlsError::Empty(name)),
+        Ok(found) => Ok(found),
+        Err(error) => Err(TlsError::Read(name, error)),
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| TlsError::Read(files.key.display().to_string(), error))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error))?;
+    let builder = match &files.client_authority {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| refused(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The common name of a certificate's subject: the last of several, as Go reads it.
+pub fn common_name(certificate: &[u8]) -> Option<String> {
+    let mut outer = Der(Der(certificate).enter(0x30)?);
+    let mut body = Der(outer.enter(0x30)?);
+    if body.0.first() == Some(&0xa0) {
+        body.enter(0xa0)?;
+    }
+    // Serial number, algorithm, issuer, validity; then the subject.
+    for tag in [0x02, 0x30, 0x30, 0x30] {
+        body.enter(tag)?;
+    }
+    let mut subject = Der(body.enter(0x30)?);
+    let mut name = None;
+    while let Some(set) = subject.enter(0x31) {
+        let mut pair = Der(Der(set).enter(0x30)?);
+        let is_common_name = pair.enter(0x06)? == [0x55, 0x04, 0x03];
+        let (_, value) = pair.any()?;
+        if is_common_name {
+            name = Some(String::from_utf8_lossy(value).into_owned());
+        }
+    }
+    name
+}
+
+/// Walks over DER: what is left to read.
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Der<'a> {
+    /// The content of the next value, which must have this tag.
+    fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
+        (self.0.first() == Some(&tag)).then(|| self.any()).flatten().map(|(_, content)| content)
+    }
+
+    fn any(&mut self) -> Option<(u8, &'a [u8])> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (length, rest) = match first {
+            short @ ..0x80 => (usize::from(short), rest),
+            long => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
+                if bytes.len() > 4 {
+                    return None;
+                }
+                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+            }
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((tag, content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_common_name_of_a_certificate_is_found() {
+        let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        parameters.distinguished_name.push(rcgen::DnType::OrganizationName, "somebody");
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, "alice");
+        let certificate = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        assert_eq!(common_name(certificate.der()), Some("alice".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_name_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = common_name(&bytes);
+            let nested = [&[0x30, bytes.len() as u8 + 2, 0x30, bytes.len() as u8], &bytes[..]].concat();
+            let _ = common_name(&nested);
+        }
+    }
+}
