@@ -354,6 +354,7 @@ mod tests {
             trial: 3,
             seed: 7,
             endpoints: Vec::new(),
+            kubeconfig: None,
             meters: Vec::new(),
             processes: 3,
             barrier: Some(format!("localhost:{port}")),

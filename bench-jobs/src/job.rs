@@ -7,7 +7,7 @@ use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 use crate::barrier::Passage;
 use crate::load::{Ending, Surroundings};
 use crate::share::Share;
-use crate::{etcd, redis, specification};
+use crate::{etcd, kubernetes, redis, specification};
 
 /// Runs this process's share of the workloads of a checked job. The first that does not complete ends it: its outcome
 /// decides about the whole trial, and what comes after could not be used. Errors are the loader's own.
@@ -44,6 +44,9 @@ fn run_workload(spec: &JobSpec, index: usize, share: Share, around: &Surrounding
     }
     if let Some(parameters) = &workload.etcd {
         return etcd::run(context, parameters, around);
+    }
+    if let Some(parameters) = &workload.kubernetes {
+        return kubernetes::run(context, spec, parameters, around);
     }
     Err(io::Error::other(format!("workloads[{index}]: this build has no such family")))
 }

@@ -1,10 +1,11 @@
 //! What makes load: one module per workload family, and what they share.
 //!
 //! `bench-job` reads a [`storebench_crds::job::JobSpec`], loads one arm, and reports as that module describes. It runs
-//! the same in a pod and under an embedded run; it has no Kubernetes permissions and needs none.
+//! the same in a pod and under an embedded run; it has no Kubernetes permissions but those that a job's kubeconfig gives it on
+//! the API server that it loads.
 //!
 //! From the outside in: [`command_line`] is the program, [`specification`] reads the job, [`job`] runs its workloads,
-//! [`load`] runs one of them on its threads, and a family ([`redis`], [`etcd`]) is what a client does. A client sees the
+//! [`load`] runs one of them on its threads, and a family ([`redis`], [`etcd`], [`kubernetes`]) is what a client does. A client sees the
 //! machinery through its [`session`]. What is written and what must come back is in [`keys`], [`values`] and
 //! [`expect`]; when it is sent in [`pace`]; what is observed in [`record`]; whether the loader can be believed in
 //! [`audit`]. Several load processes divide the load by [`share`] and begin together at a [`barrier`].
@@ -25,6 +26,7 @@ pub mod http_client;
 pub mod http_server;
 pub mod job;
 pub mod keys;
+pub mod kubernetes;
 pub mod load;
 pub mod machine;
 pub mod meter;

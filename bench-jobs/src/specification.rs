@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use storebench_crds::DurationText;
 use storebench_crds::job::JobSpec;
+use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload};
 use storebench_crds::workload::{
     EtcdOperation, EtcdWorkload, Load, LoadMode, RangeScope, RedisCommand, RedisWorkload, Workload,
 };
@@ -139,6 +140,9 @@ fn check(spec: &JobSpec) -> Checked {
         let at = format!("workloads[{index}]");
         check_workload(&at, workload)?;
         check_shares(&at, workload, spec.processes)?;
+        let is_kubernetes = workload.kubernetes.is_some();
+        ensure(!is_kubernetes || spec.kubeconfig.is_some(), "kubeconfig", "kubernetes workloads need it: give a path")?;
+        ensure(!is_kubernetes || spec.processes == 1, "processes", "must be 1 for kubernetes workloads")?;
     }
     Ok(())
 }
@@ -181,18 +185,19 @@ fn check_workload(at: &str, workload: &Workload) -> Checked {
     )?;
     check_load(&format!("{at}.load"), &workload.load)?;
     let load = &workload.load;
-    match (&workload.redis, &workload.etcd) {
-        (Some(redis), None) => {
+    match (&workload.redis, &workload.etcd, &workload.kubernetes) {
+        (Some(redis), None, None) => {
             let field = format!("{at}.load.clients");
             ensure(load.clients() == load.connections, &field, "must equal load.connections for redis")?;
             check_redis(&format!("{at}.redis"), redis)
         }
-        (None, Some(etcd)) => {
+        (None, Some(etcd), None) => {
             let field = format!("{at}.load.clients");
             ensure(load.clients() >= load.connections, &field, "must be at least load.connections")?;
             check_etcd(&format!("{at}.etcd"), etcd)
         }
-        _ => Err(SpecError(format!("{at}: give exactly one workload family: etcd or redis"))),
+        (None, None, Some(kubernetes)) => check_kubernetes(at, kubernetes, load),
+        _ => Err(SpecError(format!("{at}: give exactly one workload family: etcd, redis or kubernetes"))),
     }
 }
 
@@ -246,6 +251,30 @@ fn check_etcd(at: &str, etcd: &EtcdWorkload) -> Checked {
     ensure(is_range || !is_prefix, &field("scope"), "Prefix needs operation: Range")?;
     let is_mixed = etcd.operation == EtcdOperation::Mixed;
     check_read_percent(&field("readPercent"), etcd.read_percent, is_mixed, "operation: Mixed")
+}
+
+fn check_kubernetes(at: &str, kubernetes: &KubernetesWorkload, load: &Load) -> Checked {
+    use KubernetesOperation::{DeleteNamespaces, ListAndWatch, MixedChurn, NodeHeartbeats};
+    let field = |name: &str| format!("{at}.kubernetes.{name}");
+    let operation = kubernetes.operation;
+    ensure(
+        load.clients() == load.connections,
+        &format!("{at}.load.clients"),
+        "must equal load.connections for kubernetes",
+    )?;
+    range(&field("objectBytes"), kubernetes.object_bytes, 8, 500_000)?;
+    range(&field("replicas"), kubernetes.replicas(), 1, 5_000)?;
+    range(&field("watchers"), kubernetes.watchers(), 1, 10_000)?;
+    range(&field("objects"), kubernetes.objects(), 0, 100_000)?;
+    if matches!(operation, ListAndWatch | NodeHeartbeats | MixedChurn) {
+        ensure(kubernetes.objects() >= load.connections, &field("objects"), "must be at least load.connections")?;
+    }
+    let has_total = operation != DeleteNamespaces || load.total.is_some();
+    ensure(has_total, &format!("{at}.load.total"), "operation: DeleteNamespaces needs it")?;
+    let one_thread = operation != ListAndWatch || load.threads == 1;
+    ensure(one_thread, &format!("{at}.load.threads"), "must be 1 for operation: ListAndWatch")?;
+    let is_mixed = operation == MixedChurn;
+    check_read_percent(&field("readPercent"), kubernetes.read_percent, is_mixed, "operation: MixedChurn")
 }
 
 fn check_read_percent(at: &str, percent: Option<u32>, is_mixed: bool, mixed: &str) -> Checked {

@@ -52,11 +52,12 @@ use crate::workload::Workload;
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))").message("gates: workload must name one of spec.workloads").field_path(".gates"))]
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or atMost").field_path(".gates"))]
 #[x_kube(validation = Rule::new("!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3").message("gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates").field_path(".trials.min"))]
-#[x_kube(validation = Rule::new("!(self.workloads.exists(w, has(w.etcd) && !has(w.redis)) && self.workloads.exists(w, has(w.redis) && !has(w.etcd)))").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
+#[x_kube(validation = Rule::new("[self.workloads.exists(w, has(w.etcd) && !has(w.redis) && !has(w.kubernetes)), self.workloads.exists(w, has(w.redis) && !has(w.etcd) && !has(w.kubernetes)), self.workloads.exists(w, has(w.kubernetes) && !has(w.etcd) && !has(w.redis))].filter(spoken, spoken).size() <= 1").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
 #[x_kube(validation = Rule::new("self.workloads.all(w, w.load.connections >= self.parallelism)").message("parallelism must not exceed load.connections of any workload: a load pod without a connection would stay idle").field_path(".parallelism"))]
 #[x_kube(validation = Rule::new("self.workloads.all(w, (!has(w.load.total) || w.load.total >= self.parallelism) && (!has(w.etcd) || w.etcd.keySpace >= self.parallelism) && (!has(w.redis) || w.redis.keySpace >= self.parallelism))").message("parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of both").field_path(".parallelism"))]
 #[x_kube(validation = Rule::new("self.workloads.all(w, !has(w.etcd) || !has(w.etcd.operationsPerTransaction) || w.etcd.operationsPerTransaction <= w.etcd.keySpace / self.parallelism)").message("parallelism must leave each load pod as many keys, keySpace / parallelism, as operationsPerTransaction").field_path(".parallelism"))]
 #[x_kube(validation = Rule::new("self.parallelism == 1 || self.workloads.all(w, !has(w.etcd) || !(w.etcd.operation in ['WatchLatency', 'WatchThroughput']))").message("parallelism must be 1 where etcd watches are measured: a watcher is told of every put, of which a load pod knows only its own").field_path(".parallelism"))]
+#[x_kube(validation = Rule::new("self.parallelism == 1 || self.workloads.all(w, !has(w.kubernetes))").message("parallelism must be 1 for kubernetes workloads: use load.connections and load.threads for a stronger loader").field_path(".parallelism"))]
 // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
 #[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
 pub struct BenchmarkRunSpec {
@@ -101,8 +102,9 @@ fn one() -> u32 {
 }
 
 /// One side of a comparison.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.serviceRef) != has(self.controlPlaneRef)", "give exactly one of serviceRef or controlPlaneRef"))]
 pub struct Arm {
     /// A name, unique in the run; results and gates refer to it.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32), extend("example" = "etcd-fsync"))]
@@ -111,7 +113,20 @@ pub struct Arm {
     #[serde(default)]
     pub baseline: bool,
     /// The StorageService to load, in the same namespace (embedded: in the same files).
-    pub service_ref: ServiceRef,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_ref: Option<ServiceRef>,
+    /// The ControlPlane to load, in the same namespace (embedded: in the same files): Kubernetes on a StorageService.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_ref: Option<ControlPlaneRef>,
+}
+
+/// A reference to a ControlPlane.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneRef {
+    /// The ControlPlane's name.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "on-etcd"))]
+    pub name: String,
 }
 
 /// A reference to a StorageService.

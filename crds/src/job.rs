@@ -35,6 +35,10 @@ pub struct JobSpec {
     pub seed: u64,
     /// Client addresses of the store, `host:port`; connections are spread over them.
     pub endpoints: Vec<String>,
+    /// Where and as whom the Kubernetes API is reached: the path of a kubeconfig. For `kubernetes` workloads, which take the
+    /// address from it; `endpoints` then only names the arm in messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig: Option<String>,
     /// Addresses of the meters beside the members, `host:port` (program `store-meter`). Empty: whoever started the job
     /// measures the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

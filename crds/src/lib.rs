@@ -1,6 +1,6 @@
 //! The storebench.dev API, version v1alpha1.
 //!
-//! What users write ([`StorageService`], [`BenchmarkRun`]), what a run reports (their statuses), what the platform
+//! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`]), what a run reports (their statuses), what the platform
 //! hands to a load pod and gets back ([`job`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
 //! the same schema and CEL rules that the API server enforces, run here without a cluster.
 //!
@@ -10,15 +10,18 @@
 #![allow(clippy::duplicated_attributes)]
 
 pub mod benchmark_run;
+pub mod control_plane;
 pub mod document;
 pub mod duration;
 pub mod job;
+pub mod kubernetes_workload;
 pub mod schema;
 pub mod status;
 pub mod storage_service;
 pub mod workload;
 
 pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, Metric, OnInconclusive};
+pub use control_plane::{ControlPlane, ControlPlaneSpec};
 pub use duration::DurationText;
 pub use status::{BenchmarkRunStatus, Verdict};
 pub use storage_service::{Durability, EngineKind, StorageService, StorageServiceSpec};

@@ -7,12 +7,12 @@ use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::{BenchmarkRun, StorageService};
+use crate::{BenchmarkRun, ControlPlane, StorageService};
 
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
 /// never takes an object for current before a controller has seen it.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    [StorageService::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
+    [StorageService::crd(), ControlPlane::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
 }
 
 fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {

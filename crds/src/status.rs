@@ -221,6 +221,25 @@ pub struct ArmResources {
     pub context_switches: u64,
     /// Requests answered per second of the store's processor time, over all workloads.
     pub operations_per_cpu_second: u64,
+    /// What the API server above the store used. Absent: the store itself was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_server: Option<ApiServerResources>,
+}
+
+/// What the API server above an arm's store used under load: medians of averages, maxima of peaks.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiServerResources {
+    /// Processor use, thousandths of a core.
+    pub cpu_average_millicores: u64,
+    /// Largest processor use over a sampling interval, thousandths of a core.
+    pub cpu_peak_millicores: u64,
+    /// Processor use of controller manager, scheduler and simulated nodes together, thousandths of a core.
+    pub others_cpu_average_millicores: u64,
+    /// Resident memory, bytes.
+    pub rss_average_bytes: u64,
+    /// Largest resident memory, bytes.
+    pub rss_peak_bytes: u64,
 }
 
 /// How an arm compares with the baseline in one metric of one workload.

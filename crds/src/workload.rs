@@ -5,13 +5,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::duration::DurationText;
+use crate::kubernetes_workload::KubernetesWorkload;
 
-/// One kind of load. Exactly one family (`etcd` or `redis`) must be given.
+/// One kind of load. Exactly one family (`etcd`, `redis` or `kubernetes`) must be given.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("has(self.etcd) != has(self.redis)", "give exactly one workload family: etcd or redis"))]
+#[x_kube(validation = ("[has(self.etcd), has(self.redis), has(self.kubernetes)].filter(given, given).size() == 1", "give exactly one workload family: etcd, redis or kubernetes"))]
 #[x_kube(validation = Rule::new("!has(self.redis) || !has(self.load.clients) || self.load.clients == self.load.connections").message("load.clients must equal load.connections for redis, where a connection serves one client; use redis.pipeline for requests in flight").field_path(".load.clients"))]
 #[x_kube(validation = Rule::new("!has(self.etcd) || !has(self.load.clients) || self.load.clients >= self.load.connections").message("load.clients must be at least load.connections: a connection without a client would stay idle").field_path(".load.clients"))]
+#[x_kube(validation = Rule::new("!has(self.kubernetes) || !has(self.load.clients) || self.load.clients == self.load.connections").message("load.clients must equal load.connections for kubernetes, where each client has a connection of its own; set connections").field_path(".load.clients"))]
+#[x_kube(validation = Rule::new("!has(self.kubernetes) || self.kubernetes.operation != 'DeleteNamespaces' || has(self.load.total)").message("operation: DeleteNamespaces needs load.total: they are created before the measurement").field_path(".load.total"))]
+#[x_kube(validation = Rule::new("!has(self.kubernetes) || self.kubernetes.operation != 'ListAndWatch' || self.load.threads == 1").message("load.threads must be 1 for operation: ListAndWatch, whose watchers share a thread with those who write").field_path(".load.threads"))]
+#[x_kube(validation = Rule::new("!has(self.kubernetes) || !(self.kubernetes.operation in ['ListAndWatch', 'NodeHeartbeats', 'MixedChurn']) || (has(self.kubernetes.objects) ? self.kubernetes.objects : 100) >= self.load.connections").message("kubernetes.objects must be at least load.connections: each client writes objects of its own").field_path(".kubernetes.objects"))]
 pub struct Workload {
     /// A name, unique in the run; results and gates refer to it.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"), length(max = 40), extend("example" = "put-256-bytes"))]
@@ -22,8 +27,33 @@ pub struct Workload {
     /// Load on the Redis protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisWorkload>,
+    /// Load on a Kubernetes API server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesWorkload>,
     /// How much, for how long, how fast.
     pub load: Load,
+}
+
+/// What a workload speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// The etcd v3 API.
+    Etcd,
+    /// The Redis protocol.
+    Redis,
+    /// The Kubernetes API.
+    Kubernetes,
+}
+
+impl Workload {
+    /// The family that is given. The schema has seen to it that there is one.
+    pub fn family(&self) -> Family {
+        match (&self.etcd, &self.redis) {
+            (Some(_), _) => Family::Etcd,
+            (None, Some(_)) => Family::Redis,
+            (None, None) => Family::Kubernetes,
+        }
+    }
 }
 
 /// Load on the etcd v3 API. Parameters follow etcd's own benchmark tool.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::text::{one_line, shorten};
-use crate::{BenchmarkRun, GROUP, StorageService, VERSION, schema};
+use crate::{BenchmarkRun, ControlPlane, GROUP, StorageService, VERSION, schema};
 
 /// Files above this size are refused, bytes. The API server's own limit for an object is 1.5 MiB.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -27,6 +27,8 @@ pub const DOCUMENTS_MAX: usize = 64;
 pub enum Object {
     /// A store to deploy.
     StorageService(StorageService),
+    /// Kubernetes on a store.
+    ControlPlane(ControlPlane),
     /// A comparison to run.
     BenchmarkRun(BenchmarkRun),
 }
@@ -95,6 +97,7 @@ fn object(file: &str, index: usize, value: Value) -> Result<Object, InputError> 
         .map_err(|problem| at(&label, problem))?;
     match kind {
         "StorageService" => typed(kind, value).map(Object::StorageService).map_err(|problem| at(&label, problem)),
+        "ControlPlane" => typed(kind, value).map(Object::ControlPlane).map_err(|problem| at(&label, problem)),
         _ => typed(kind, value).map(Object::BenchmarkRun).map_err(|problem| at(&label, problem)),
     }
 }
@@ -120,10 +123,11 @@ fn identify(value: &Value) -> Result<&'static str, Problem> {
     }
     match &value["kind"] {
         Value::String(kind) if kind == "StorageService" => Ok("StorageService"),
+        Value::String(kind) if kind == "ControlPlane" => Ok("ControlPlane"),
         Value::String(kind) if kind == "BenchmarkRun" => Ok("BenchmarkRun"),
-        Value::Null => Err(problem("kind", "is missing: write StorageService or BenchmarkRun".into())),
+        Value::Null => Err(problem("kind", "is missing: write StorageService, ControlPlane or BenchmarkRun".into())),
         found => {
-            let text = format!("{} is not known: write StorageService or BenchmarkRun", quote(found));
+            let text = format!("{} is not known: write StorageService, ControlPlane or BenchmarkRun", quote(found));
             Err(problem("kind", text))
         }
     }
@@ -187,7 +191,7 @@ impl Rules {
                 let schema = schema::of_kind(kind)?;
                 Some(Rules { kind, compiled: compile_schema(&schema), schema })
             };
-            ["StorageService", "BenchmarkRun"].into_iter().filter_map(rules).collect()
+            ["StorageService", "ControlPlane", "BenchmarkRun"].into_iter().filter_map(rules).collect()
         });
         ALL.iter().find(|rules| rules.kind == kind)
     }

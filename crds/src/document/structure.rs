@@ -29,7 +29,7 @@ fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
     if schema["x-kubernetes-int-or-string"] == Value::Bool(true) {
         return match value {
             Value::String(text) => check_string(path, schema, text),
-            _ if value.is_i64() => Ok(()),
+            _ if value.is_i64() => check_integer(path, schema, value),
             _ => problem(format!("must be a whole number or a text, not {}: put it in quotes", describe(value))),
         };
     }

@@ -58,6 +58,6 @@ fn no_bad_file_is_run() {
 #[test]
 fn a_good_file_would_be_complained_about() {
     let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/samples");
-    let good = std::fs::read_dir(good).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    let good = std::fs::read_dir(good).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_file()).unwrap();
     assert!(complaint("validate", &good).unwrap().contains("the exit code is not 1"));
 }

@@ -266,6 +266,29 @@ fn a_missing_peer_names_its_command_and_the_rest_still_runs() {
     assert_eq!(report["judgement"]["results"].as_array().unwrap().len(), 2, "redis still ran");
 }
 
+#[test]
+fn missing_parts_of_kubernetes_name_their_command() {
+    let world = World::new();
+    let text = one_arm("Etcd", "3.7.3", "kubernetes: { operation: CreateNamespaces }", "{ total: 10 }")
+        .replace("serviceRef: { name: store } }\n  workloads", "controlPlaneRef: { name: plane } }\n  workloads")
+        .replace(
+            "kind: BenchmarkRun",
+            "kind: ControlPlane
+metadata: { name: plane }
+spec: { serviceRef: { name: store } }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun",
+        );
+    let file = world.write("run.yaml", &text);
+    let mut command = world.storebench();
+    let finished =
+        Finished::of(command.arg("run").arg(file).args(["-o", "json"]).env("PATH", "/nonexistent").output().unwrap());
+    let unavailable = &finished.report()["record"]["arms"][0]["unavailable"];
+    assert_eq!(unavailable["install"], "peers/fetch kubernetes");
+    assert_eq!(unavailable["reason"], "kube-apiserver of Kubernetes 1.34.4 is not installed here");
+}
+
 /// A run that is under way: started, and its store loaded.
 fn under_way(world: &World) -> Child {
     let file = world.write("run.yaml", &one_arm("Etcd", "3.7.3", ETCD_PUT, "{ duration: 10s, connections: 2 }"));

@@ -213,7 +213,12 @@ fn referring(runs: Store<run::Guarded>) -> impl Fn(service::Guarded) -> Vec<Obje
             let status = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
             run.namespace() == service.namespace()
                 && !is_true(status, "Complete")
-                && run.spec.arms.iter().any(|arm| arm.service_ref.name == service.name_any())
+                && run
+                    .spec
+                    .arms
+                    .iter()
+                    .filter_map(|arm| arm.service_ref.as_ref())
+                    .any(|named| named.name == service.name_any())
         };
         let all = runs.state();
         all.iter().filter(|run| run.0.as_ref().is_ok_and(refers)).map(|run| ObjectRef::from_obj(&**run)).collect()

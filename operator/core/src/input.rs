@@ -2,6 +2,7 @@
 
 use storebench_crds::document::{InputError, Object, parse};
 
+use crate::control_plane::{self, ValidatedControlPlane};
 use crate::validate::{self, Problem, ValidatedRun, ValidatedService};
 
 /// What the files of one invocation hold.
@@ -9,6 +10,8 @@ use crate::validate::{self, Problem, ValidatedRun, ValidatedService};
 pub struct Input {
     /// The services, in the order written.
     pub services: Vec<ValidatedService>,
+    /// The control planes, in the order written.
+    pub control_planes: Vec<ValidatedControlPlane>,
     /// The runs, in the order written.
     pub runs: Vec<ValidatedRun>,
 }
@@ -32,8 +35,16 @@ pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputError> {
         }
     }
     for (file, object) in &objects {
+        if let Object::ControlPlane(plane) = object {
+            let validated = control_plane::validate(plane, &input.services);
+            input.control_planes.push(validated.map_err(|problem| in_file(file, problem))?);
+        }
+    }
+    for (file, object) in &objects {
         if let Object::BenchmarkRun(run) = object {
-            input.runs.push(validate::run(run, &input.services).map_err(|problem| in_file(file, problem))?);
+            input.runs.push(
+                validate::run(run, &input.services, &input.control_planes).map_err(|problem| in_file(file, problem))?,
+            );
         }
     }
     Ok(input)
@@ -42,6 +53,7 @@ pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputError> {
 fn refuse_clashes(objects: &[(&str, Object)]) -> Result<(), InputError> {
     let label = |object: &Object| match object {
         Object::StorageService(service) => ("StorageService", service.metadata.name.clone().unwrap_or_default()),
+        Object::ControlPlane(plane) => ("ControlPlane", plane.metadata.name.clone().unwrap_or_default()),
         Object::BenchmarkRun(run) => ("BenchmarkRun", run.metadata.name.clone().unwrap_or_default()),
     };
     for (index, (file, object)) in objects.iter().enumerate() {

@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod conditions;
+pub mod control_plane;
 pub mod engine;
 pub mod fingerprint;
 pub mod input;

@@ -74,11 +74,26 @@ pub struct ArmRecord {
     pub durability_setting: String,
     /// Members.
     pub replicas: u32,
+    /// The control plane that is loaded. Absent: the store itself is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneRecord>,
     /// The first member's command line, with directories and ports as they were in the last trial.
     pub command: Vec<String>,
     /// Why the arm could not be started here. Absent: it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Unavailable>,
+}
+
+/// A control plane as it was realised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneRecord {
+    /// The ControlPlane's name.
+    pub name: String,
+    /// The version of Kubernetes.
+    pub kubernetes_version: String,
+    /// Simulated nodes.
+    pub nodes: u32,
 }
 
 /// Why an arm could not be started here.
@@ -169,6 +184,9 @@ pub struct WorkloadMeasurement {
     /// What the store used during the measured phase, all members together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What the control plane used during the measured phase. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneUsage>,
     /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_skew_nanos: Option<u64>,
@@ -176,12 +194,23 @@ pub struct WorkloadMeasurement {
     pub histograms: Vec<EncodedHistogram>,
 }
 
+/// What a control plane used, its store not included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneUsage {
+    /// The API server.
+    pub api_server: Usage,
+    /// Controller manager, scheduler and the simulator of nodes together.
+    pub others: Usage,
+}
+
 impl WorkloadMeasurement {
-    /// What processes other than store and loader used of the machine, thousandths of a core; `None` where the driver
+    /// What processes other than store, control plane and loader used of the machine, thousandths of a core; `None` where the driver
     /// does not know.
     pub fn foreign_millicores(&self) -> Option<u64> {
         let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
-        let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos;
+        let control_plane = self.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);
+        let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos + control_plane.unwrap_or_default();
         let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
         Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
     }

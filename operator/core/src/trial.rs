@@ -9,7 +9,7 @@ use storebench_crds::job::{
 };
 use storebench_crds::status::LatencySummary;
 
-use crate::record::{EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
+use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
 use crate::validate::ValidatedRun;
 
 /// What a load process of this trial is to do, apart from where it finds meters and other load processes.
@@ -21,6 +21,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         // The same for every arm of a trial, so that a pair is loaded with the same keys and values.
         seed: run.spec.trials.seed.wrapping_add(u64::from(index)),
         endpoints,
+        kubeconfig: None,
         meters: Vec::new(),
         processes: run.spec.parallelism,
         barrier: None,
@@ -59,6 +60,7 @@ struct Gathered {
     histograms: Vec<EncodedHistogram>,
     audit: Option<LoaderAudit>,
     usage: Option<Usage>,
+    control_plane: Option<ControlPlaneUsage>,
 }
 
 impl Gathering {
@@ -84,6 +86,11 @@ impl Gathering {
         self.of(workload).usage = Some(usage);
     }
 
+    /// Takes what the driver itself measured of the control plane.
+    pub fn control_plane_usage(&mut self, workload: &str, usage: ControlPlaneUsage) {
+        self.of(workload).control_plane = Some(usage);
+    }
+
     fn of(&mut self, workload: &str) -> &mut Gathered {
         let position = self.workloads.iter().position(|gathered| gathered.name == workload);
         let position = position.unwrap_or_else(|| {
@@ -103,6 +110,7 @@ impl Gathering {
                 summary,
                 audit: gathered.audit,
                 usage: gathered.usage,
+                control_plane: gathered.control_plane,
                 start_skew_nanos: None,
                 histograms: gathered.histograms,
             });
@@ -193,6 +201,7 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         },
         audit: all.iter().filter_map(|one| one.audit.clone()).reduce(both),
         usage: all.iter().find_map(|one| one.usage),
+        control_plane: all.iter().find_map(|one| one.control_plane),
         start_skew_nanos: starts().max().map(|last| last - first_start),
         histograms,
     })

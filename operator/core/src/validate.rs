@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate};
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
-use storebench_crds::{DurationText, Load};
+use storebench_crds::workload::Family;
+use storebench_crds::{Arm, DurationText, Load};
 
+use crate::control_plane::ValidatedControlPlane;
 use crate::engine::{Engine, Protocol};
 
 /// A run that can be planned.
@@ -30,8 +32,21 @@ pub struct ValidatedArm {
     pub name: String,
     /// Whether the others are compared with it.
     pub baseline: bool,
-    /// The store to load.
+    /// The store to load, or that holds the cluster to load.
     pub service: ValidatedService,
+    /// The control plane to load. Absent: the store itself is loaded.
+    pub control_plane: Option<ValidatedControlPlane>,
+}
+
+impl ValidatedArm {
+    /// The workloads that it can be loaded with.
+    pub fn family(&self) -> Family {
+        match (&self.control_plane, self.service.engine.protocol) {
+            (Some(_), _) => Family::Kubernetes,
+            (None, Protocol::Etcd) => Family::Etcd,
+            (None, Protocol::Redis) => Family::Redis,
+        }
+    }
 }
 
 /// A service that its engine can deploy.
@@ -136,40 +151,117 @@ fn bare(flag: &str) -> &str {
     flag.trim_start_matches('-')
 }
 
-/// Validates a run against the services it may refer to.
-pub fn run(run: &BenchmarkRun, services: &[ValidatedService]) -> Result<ValidatedRun, Problem> {
+/// The object of this name. Errors: there is none, and which there are, as many as fit a line; whoever has more knows them.
+pub(crate) fn named<'a, T>(all: &'a [T], wanted: &str, kind: &str, name: fn(&T) -> &String) -> Result<&'a T, String> {
+    all.iter().find(|candidate| name(candidate) == wanted).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|candidate| name(candidate).as_str()).take(5).collect();
+        let known = if known.is_empty() { String::new() } else { format!(", or name one of {}", known.join(", ")) };
+        format!("no {kind} is named `{wanted}`: add it{known}")
+    })
+}
+
+/// Validates a run against the services and control planes it may refer to.
+pub fn run(
+    run: &BenchmarkRun,
+    services: &[ValidatedService],
+    control_planes: &[ValidatedControlPlane],
+) -> Result<ValidatedRun, Problem> {
     let name = run.metadata.name.clone().unwrap_or_default();
     let problem = |field: String, text: String| Problem { object: format!("BenchmarkRun/{name}"), field, text };
     let spec = &run.spec;
-    let mut arms = Vec::with_capacity(spec.arms.len());
+    let mut arms: Vec<ValidatedArm> = Vec::with_capacity(spec.arms.len());
     for (index, arm) in spec.arms.iter().enumerate() {
-        let field = format!("spec.arms[{index}].serviceRef.name");
-        let wanted = &arm.service_ref.name;
-        let service = services.iter().find(|service| service.name == *wanted).ok_or_else(|| {
-            // As many names as fit a line; whoever has more knows them.
-            let known: Vec<&str> = services.iter().map(|service| service.name.as_str()).take(5).collect();
-            let known = if known.is_empty() { String::new() } else { format!(", or name one of {}", known.join(", ")) };
-            problem(field.clone(), format!("no StorageService is named `{wanted}`: add it{known}"))
-        })?;
-        for workload in &spec.workloads {
-            let speaks = if workload.etcd.is_some() { Protocol::Etcd } else { Protocol::Redis };
-            if speaks != service.engine.protocol {
-                return Err(problem(
-                    field,
-                    format!(
-                        "workload {} speaks {speaks:?}, but {} speaks {:?}: choose another workload or another service",
-                        workload.name, service.engine.name, service.engine.protocol
-                    ),
-                ));
-            }
+        let in_arm = |(field, text): (&str, String)| problem(format!("spec.arms[{index}].{field}"), text);
+        let arm = resolve(arm, services, control_planes).map_err(in_arm)?;
+        check_arm(&arm, spec).map_err(in_arm)?;
+        if let Some(first) = arms.first() {
+            check_alike(&arm, first).map_err(in_arm)?;
         }
-        arms.push(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, service: service.clone() });
+        arms.push(arm);
     }
     for (index, gate) in spec.gates.iter().enumerate() {
         check_gate(&arms, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
     }
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
     Ok(ValidatedRun { name, spec: spec.clone(), arms })
+}
+
+const SERVICE: &str = "serviceRef.name";
+const CONTROL_PLANE: &str = "controlPlaneRef.name";
+
+/// What an arm refers to. Errors: the field, and what is wrong with it.
+fn resolve(
+    arm: &Arm,
+    services: &[ValidatedService],
+    control_planes: &[ValidatedControlPlane],
+) -> Result<ValidatedArm, (&'static str, String)> {
+    let control_plane = match &arm.control_plane_ref {
+        Some(wanted) => Some(
+            named(control_planes, &wanted.name, "ControlPlane", |plane| &plane.name)
+                .map_err(|text| (CONTROL_PLANE, text))?
+                .clone(),
+        ),
+        None => None,
+    };
+    let service = match (&control_plane, &arm.service_ref) {
+        (Some(control_plane), _) => control_plane.service.clone(),
+        // The schema allows no arm that refers to nothing.
+        (None, wanted) => {
+            let wanted = wanted.as_ref().map(|wanted| wanted.name.as_str()).unwrap_or_default();
+            named(services, wanted, "StorageService", |service| &service.name).map_err(|text| (SERVICE, text))?.clone()
+        }
+    };
+    Ok(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, service, control_plane })
+}
+
+/// An arm must speak what the workloads do.
+fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'static str, String)> {
+    let Some(workload) = spec.workloads.iter().find(|workload| workload.family() != arm.family()) else {
+        return Ok(());
+    };
+    let (name, speaks) = (&workload.name, workload.family());
+    Err(match (&arm.control_plane, speaks) {
+        (Some(control_plane), _) => (
+            CONTROL_PLANE,
+            format!(
+                "workload {name} speaks {speaks:?}, but ControlPlane {} speaks Kubernetes: use kubernetes workloads, or a serviceRef",
+                control_plane.name
+            ),
+        ),
+        (None, Family::Kubernetes) => (
+            SERVICE,
+            format!(
+                "workload {name} speaks Kubernetes, but {} is a store: name a ControlPlane on it in controlPlaneRef",
+                arm.service.name
+            ),
+        ),
+        (None, _) => (
+            SERVICE,
+            format!(
+                "workload {name} speaks {speaks:?}, but {} speaks {:?}: choose another workload or another service",
+                arm.service.engine.name, arm.service.engine.protocol
+            ),
+        ),
+    })
+}
+
+/// Two control planes are compared for their stores, so all else must be the same.
+fn check_alike(arm: &ValidatedArm, first: &ValidatedArm) -> Result<(), (&'static str, String)> {
+    let (Some(one), Some(other)) = (&arm.control_plane, &first.control_plane) else { return Ok(()) };
+    let unlike = |what: &str, one: &str, other: &str| {
+        let text = format!(
+            "has {what} {one}, but arm {} has {other}: make them alike, so that stores are compared",
+            first.name
+        );
+        Err((CONTROL_PLANE, text))
+    };
+    if one.kubernetes_version != other.kubernetes_version {
+        return unlike("kubernetesVersion", &one.kubernetes_version, &other.kubernetes_version);
+    }
+    if one.nodes != other.nodes {
+        return unlike("nodes", &one.nodes.to_string(), &other.nodes.to_string());
+    }
+    Ok(())
 }
 
 /// A trial that cannot end in time would only show after the first one.

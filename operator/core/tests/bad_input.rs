@@ -24,10 +24,10 @@ const CASES: &str = "\
 008-duplicate-key | - | line 8, column 3: `engine` is given twice: remove one of them
 009-alias-bomb | - | write it out without nested aliases
 010-unknown-alias | - | define the anchor with &
-011-unknown-kind | document 1 kind | write StorageService or BenchmarkRun
+011-unknown-kind | document 1 kind | write StorageService, ControlPlane or BenchmarkRun
 012-wrong-api-version | document 1 apiVersion | write storebench.dev/v1alpha1
 013-missing-api-version | document 1 apiVersion | write apiVersion: storebench.dev/v1alpha1
-014-missing-kind | document 1 kind | write StorageService or BenchmarkRun
+014-missing-kind | document 1 kind | write StorageService, ControlPlane or BenchmarkRun
 015-missing-metadata | document 1 metadata.name | give the object a name
 016-missing-name | document 1 metadata.name | give the object a name
 017-name-is-a-number | document 1 metadata.name | put it in quotes
@@ -73,15 +73,15 @@ const CASES: &str = "\
 057-two-baselines | BenchmarkRun/demo spec.arms | at most one arm may have baseline: true
 058-two-arms-of-one-name | BenchmarkRun/demo spec.arms | arms must have distinct names
 059-bad-arm-name | BenchmarkRun/demo spec.arms[1].name | write it like etcd-fsync
-060-arm-without-service | BenchmarkRun/demo spec.arms[1].serviceRef | add it (The StorageService to load
+060-arm-without-service | BenchmarkRun/demo spec.arms[1] | give exactly one of serviceRef or controlPlaneRef
 061-arm-is-a-text | BenchmarkRun/demo spec.arms[1] | write its fields below it, indented
 062-unknown-service | BenchmarkRun/demo spec.arms[1].serviceRef.name | add it, or name one of etcd
 063-wrong-protocol | BenchmarkRun/demo spec.arms[1].serviceRef.name | choose another workload or another service
 064-no-workloads | BenchmarkRun/demo spec.workloads | give at least 1
 065-nine-workloads | BenchmarkRun/demo spec.workloads | give at most 8
 066-two-workloads-of-one-name | BenchmarkRun/demo spec.workloads | workloads must have distinct names
-067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd or redis
-068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd or redis
+067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
+068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
 069-two-protocols | BenchmarkRun/demo spec.workloads | split the run
 070-unknown-operation | BenchmarkRun/demo spec.workloads[0].etcd.operation | use one of Put, Range, Delete
 071-misspelt-parameter | BenchmarkRun/demo spec.workloads[0].etcd.valueByte | did you mean valueBytes?
@@ -141,7 +141,32 @@ const CASES: &str = "\
 125-load-pods-without-keys | BenchmarkRun/demo spec.parallelism | must not exceed load.total or keySpace
 126-load-pods-without-requests | BenchmarkRun/demo spec.parallelism | must not exceed load.total or keySpace
 127-transaction-above-share | BenchmarkRun/demo spec.parallelism | as many keys
-128-watch-of-many-load-pods | BenchmarkRun/demo spec.parallelism | parallelism must be 1 where etcd watches";
+128-watch-of-many-load-pods | BenchmarkRun/demo spec.parallelism | parallelism must be 1 where etcd watches
+129-two-references | BenchmarkRun/demo spec.arms[0] | give exactly one of serviceRef or controlPlaneRef
+130-unknown-control-plane | BenchmarkRun/demo spec.arms[0].controlPlaneRef.name | add it, or name one of on-etcd
+131-control-plane-on-redis | ControlPlane/on-etcd spec.serviceRef.name | name a service of another engine
+132-control-plane-on-nothing | ControlPlane/on-etcd spec.serviceRef.name | add it, or name one of etcd
+133-kubernetes-on-a-store | BenchmarkRun/demo spec.arms[0].serviceRef.name | name a ControlPlane on it
+134-etcd-on-a-control-plane | BenchmarkRun/demo spec.arms[0].controlPlaneRef.name | use kubernetes workloads, or a serviceRef
+135-unlike-nodes | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | make them alike
+136-unlike-versions | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | make them alike
+137-two-control-planes-of-one-name | ControlPlane/on-etcd metadata.name | choose another name
+138-no-nodes | ControlPlane/on-etcd spec.nodes | give a number from 1 to 5000
+139-kubernetes-version-with-v | ControlPlane/on-etcd spec.kubernetesVersion | write it like 1.34.4
+140-replicas-of-config-maps | BenchmarkRun/demo spec.workloads[0].kubernetes.replicas | remove replicas
+141-no-pod-may-be-replaced | BenchmarkRun/demo spec.workloads[0].kubernetes | must not both be 0
+142-surge-above-all | BenchmarkRun/demo spec.workloads[0].kubernetes.maxSurge | write it like 25%
+143-surge-of-config-maps | BenchmarkRun/demo spec.workloads[0].kubernetes | remove them
+144-each-pod-of-a-rolling-update | BenchmarkRun/demo spec.workloads[0].kubernetes.latencyOf | remove latencyOf
+145-watchers-of-nothing | BenchmarkRun/demo spec.workloads[0].kubernetes.watchers | remove watchers
+146-objects-of-creations | BenchmarkRun/demo spec.workloads[0].kubernetes.objects | use load.total
+147-no-objects-to-change | BenchmarkRun/demo spec.workloads[0].kubernetes.objects | must be at least load.connections
+148-mixed-churn-without-read-percent | BenchmarkRun/demo spec.workloads[0].kubernetes.readPercent | say how many of 100 requests read
+149-delete-namespaces-for-a-time | BenchmarkRun/demo spec.workloads[0].load.total | needs load.total
+150-threads-of-list-and-watch | BenchmarkRun/demo spec.workloads[0].load.threads | must be 1
+151-fewer-objects-than-clients | BenchmarkRun/demo spec.workloads[0].kubernetes.objects | must be at least load.connections
+152-clients-differ-for-kubernetes | BenchmarkRun/demo spec.workloads[0].load.clients | set connections
+153-load-pods-of-kubernetes | BenchmarkRun/demo spec.parallelism | parallelism must be 1 for kubernetes";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

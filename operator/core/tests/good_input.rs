@@ -15,7 +15,8 @@ const GOOD_INPUT: &str = "tests/good_input";
 fn files(directory: &str) -> Vec<(String, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let read = |path: &Path| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
-    std::fs::read_dir(directory).unwrap().map(|entry| read(&entry.unwrap().path())).collect()
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_file()).map(|path| read(&path)).collect()
 }
 
 fn accepted(name: &str, text: &str) -> Input {
@@ -24,7 +25,11 @@ fn accepted(name: &str, text: &str) -> Input {
 
 #[test]
 fn valid_inputs_are_accepted() {
-    for (name, text) in files(GOOD_INPUT).into_iter().chain(files("../../manifests/samples")) {
+    for (name, text) in files(GOOD_INPUT)
+        .into_iter()
+        .chain(files("../../manifests/samples"))
+        .chain(files("../../manifests/samples/reports"))
+    {
         let input = accepted(&name, &text);
         assert!(!input.services.is_empty(), "{name} holds no service");
         // As an editor on another system would have saved it.
@@ -80,7 +85,7 @@ fn written(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn the_valid_files_write_every_field() {
     let mut known = BTreeSet::new();
-    for kind in ["StorageService", "BenchmarkRun"] {
+    for kind in ["StorageService", "ControlPlane", "BenchmarkRun"] {
         fields(kind, &schema::of_kind(kind).unwrap()["properties"]["spec"], &mut known);
     }
     let mut found = BTreeSet::new();

@@ -17,6 +17,15 @@ pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
             run.spec.trials.max
         ))?;
     }
+    for plane in &input.control_planes {
+        super::print(&format!(
+            "ControlPlane/{}: valid: Kubernetes {} on {}, {}\n",
+            plane.name,
+            plane.kubernetes_version,
+            plane.service.name,
+            count(plane.nodes as usize, "node")
+        ))?;
+    }
     for service in &input.services {
         super::print(&format!(
             "StorageService/{}: valid: {} {}, {:?} ({})\n",

@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::status::Fingerprint;
 
-use super::peers::{Binary, reported_version};
+use super::peers::{Binaries, reported_version};
 
 /// Gathers the facts. One that cannot be read is left out, which changes the hash.
-pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binary>], data: &Path) -> Fingerprint {
+pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Path) -> Fingerprint {
     let mut facts = BTreeMap::new();
     let mut fact = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -29,10 +29,15 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binary>], data: &Path)
     fact("file system", disk::file_system(data).map(str::to_owned));
     fact("storebench", Some(env!("CARGO_PKG_VERSION").into()));
     for (arm, binary) in run.arms.iter().zip(binaries) {
-        let Some(binary) = binary else { continue };
+        let Some(found) = binary else { continue };
+        let binary = &found.store;
         let version = reported_version(arm.service.engine, &binary.path).unwrap_or_else(|| binary.version.clone());
         let digest = digest(&binary.path).map_or_else(String::new, |digest| format!(" sha256:{digest}"));
         fact(&format!("service {}", arm.service.name), Some(format!("{} {version}{digest}", arm.service.engine.name)));
+        if let (Some(plane), Some(binaries)) = (&arm.control_plane, &found.control_plane) {
+            let stated = format!("Kubernetes {}, {} nodes", binaries.version, plane.nodes);
+            fact(&format!("control plane {}", plane.name), Some(stated));
+        }
     }
     let mut hash = Sha256::new();
     for (name, value) in &facts {

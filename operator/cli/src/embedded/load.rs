@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bench_jobs::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
-use storebench_core::record::{FailureCause, TrialFailure, WorkloadMeasurement};
+use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};
 use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
 
+use super::deployed::Deployed;
+use super::process::{describe, last_word};
 use super::progress::Progress;
-use super::service::{Service, describe, last_word};
 use super::{guard, interrupt};
 
 /// Between two samples of what the store uses.
@@ -36,7 +37,7 @@ const FOREIGN_HARMLESS: Duration = Duration::from_millis(100);
 /// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end.
 pub(super) fn load(
     job: &JobSpec,
-    service: &mut Service,
+    deployed: &mut Deployed,
     directory: &Path,
     deadline: Instant,
     progress: &Progress,
@@ -60,7 +61,7 @@ pub(super) fn load(
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
     let mut follower =
-        Follower { processes: service.processes(), gathering: Gathering::default(), meter: None, progress };
+        Follower { processes: Processes::of(deployed), gathering: Gathering::default(), meters: None, progress };
     let mut deadline = deadline;
     let mut death = None;
     loop {
@@ -73,7 +74,7 @@ pub(super) fn load(
             return Ok(None);
         }
         if death.is_none()
-            && let Some(description) = service.death()
+            && let Some(description) = deployed.death()
         {
             death = Some(description);
             deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
@@ -95,7 +96,7 @@ pub(super) fn load(
     };
     let failed_store = matches!(summary.outcome, JobOutcome::StoreFailed { .. });
     let patience = if failed_store { OBITUARY_TIMEOUT } else { Duration::ZERO };
-    let death = death.or_else(|| service.death_within(patience));
+    let death = death.or_else(|| deployed.death_within(patience));
     let mut loaded = follower.gathering.finish(summary);
     if let Some(detail) = death {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
@@ -151,11 +152,60 @@ impl Drop for LoadProcess {
     }
 }
 
+/// Whose use is measured.
+struct Processes {
+    store: Vec<u32>,
+    /// The API server, and the other processes of the control plane.
+    control_plane: Option<(u32, Vec<u32>)>,
+}
+
+impl Processes {
+    fn of(deployed: &Deployed) -> Self {
+        let control_plane = deployed.control_plane.as_ref();
+        Self {
+            store: deployed.store.processes(),
+            control_plane: control_plane.map(|plane| (plane.api_server(), plane.others())),
+        }
+    }
+
+    fn measure(&self) -> Meters {
+        let control_plane = self.control_plane.as_ref();
+        Meters {
+            store: Meter::start(&self.store),
+            control_plane: control_plane.map(|(server, others)| (Meter::start(&[*server]), Meter::start(others))),
+        }
+    }
+}
+
+/// What is measured of a phase.
+struct Meters {
+    store: Meter,
+    control_plane: Option<(Meter, Meter)>,
+}
+
+impl Meters {
+    fn sample(&mut self) {
+        self.store.sample();
+        if let Some((api_server, others)) = &mut self.control_plane {
+            api_server.sample();
+            others.sample();
+        }
+    }
+
+    fn finish(self, workload: &str, gathering: &mut Gathering) {
+        gathering.usage(workload, self.store.finish());
+        if let Some((api_server, others)) = self.control_plane {
+            let usage = ControlPlaneUsage { api_server: api_server.finish(), others: others.finish() };
+            gathering.control_plane_usage(workload, usage);
+        }
+    }
+}
+
 /// Turns lines into measurements.
 struct Follower<'a> {
-    processes: Vec<u32>,
+    processes: Processes,
     gathering: Gathering,
-    meter: Option<Meter>,
+    meters: Option<Meters>,
     progress: &'a Progress,
 }
 
@@ -172,18 +222,18 @@ impl Follower<'_> {
     }
 
     fn phase(&mut self, workload: &str, phase: Phase) {
-        if let Some(meter) = self.meter.take() {
-            self.gathering.usage(workload, meter.finish());
+        if let Some(meters) = self.meters.take() {
+            meters.finish(workload, &mut self.gathering);
         }
         if phase == Phase::Measure {
-            self.meter = Some(Meter::start(&self.processes));
+            self.meters = Some(self.processes.measure());
         }
         self.progress.phase_begins(workload, phase);
     }
 
     fn sample(&mut self) {
-        if let Some(meter) = &mut self.meter {
-            meter.sample();
+        if let Some(meters) = &mut self.meters {
+            meters.sample();
         }
     }
 }

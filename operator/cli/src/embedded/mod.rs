@@ -3,11 +3,14 @@
 //! The same plans, schedule and judgement as the operator's; only this folder differs. Nothing here judges a number.
 //! Children and files never outlive the process: see [`guard`].
 
+mod control_plane;
+mod deployed;
 pub(crate) mod fingerprint;
 pub(crate) mod guard;
 pub(crate) mod interrupt;
 mod load;
 pub(crate) mod peers;
+mod process;
 pub(crate) mod progress;
 mod service;
 mod trial;
@@ -18,11 +21,11 @@ use std::time::Instant;
 use anyhow::Context as _;
 use storebench_core::judgement::{available, stop_half_widths};
 use storebench_core::ledger::{Next, next};
-use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 
 use guard::ScratchDirectory;
-use peers::Binary;
+use peers::Binaries;
 use progress::Progress;
 
 /// What an embedded run needs besides the run itself.
@@ -65,11 +68,11 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
             break;
         };
         let position = run.arms.iter().position(|candidate| candidate.name == arm);
-        let (arm, binary) = position
+        let (arm, found) = position
             .and_then(|position| Some((&run.arms[position], binaries[position].as_ref()?)))
             .context("the schedule names an arm that the run does not have")?;
         progress.trial_begins(index, &arm.name);
-        let Some((trial, command)) = stage.run(arm, binary, index, progress)? else { continue };
+        let Some((trial, command)) = stage.run(arm, found, index, progress)? else { continue };
         if let Some(arm) = record.arms.iter_mut().find(|candidate| candidate.name == arm.name) {
             arm.command = command;
         }
@@ -99,8 +102,8 @@ impl Clock {
 }
 
 /// An empty record, and the executable of every arm that has one here.
-fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Option<Binary>>) {
-    let found: Vec<_> = run.arms.iter().map(|arm| peers::find(&arm.service)).collect();
+fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Option<Binaries>>) {
+    let found: Vec<_> = run.arms.iter().map(peers::find_all).collect();
     let mut caveats = vec![
         "loader and stores share this machine: compare arms with each other, not with figures from elsewhere"
             .to_owned(),
@@ -109,7 +112,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
         caveats.push("spec.resources of the services are not enforced in an embedded run".into());
     }
     caveats.extend(fingerprint::file_system_caveat(data));
-    let binaries: Vec<Option<Binary>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
+    let binaries: Vec<Option<Binaries>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
     let arms = run.arms.iter().zip(&found).map(|(arm, found)| arm_record(arm, found.as_ref())).collect();
     let record = RunRecord {
         record_version: RECORD_VERSION,
@@ -128,16 +131,24 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
     (record, binaries)
 }
 
-fn arm_record(arm: &ValidatedArm, found: Result<&Binary, &storebench_core::record::Unavailable>) -> ArmRecord {
+fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::record::Unavailable>) -> ArmRecord {
     ArmRecord {
         name: arm.name.clone(),
         baseline: arm.baseline,
         service: arm.service.name.clone(),
         engine: arm.service.engine.kind,
-        version: found.ok().and_then(|binary| peers::reported_version(arm.service.engine, &binary.path)),
+        version: found.ok().and_then(|binaries| peers::reported_version(arm.service.engine, &binaries.store.path)),
         durability: arm.service.durability,
         durability_setting: arm.service.durability_setting.into(),
         replicas: arm.service.replicas,
+        control_plane: arm.control_plane.as_ref().map(|plane| ControlPlaneRecord {
+            name: plane.name.clone(),
+            kubernetes_version: found
+                .ok()
+                .and_then(|binaries| binaries.control_plane.as_ref())
+                .map_or_else(|| plane.kubernetes_version.clone(), |found| found.version.clone()),
+            nodes: plane.nodes,
+        }),
         command: Vec::new(),
         unavailable: found.err().cloned(),
     }

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use storebench_core::control_plane::{self, ValidatedControlPlane};
 use storebench_core::engine::Engine;
 use storebench_core::record::Unavailable;
-use storebench_core::validate::ValidatedService;
+use storebench_core::validate::{ValidatedArm, ValidatedService};
 
 /// An installed executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,76 @@ pub(crate) fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
     }
 }
 
+/// Everything that one arm runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binaries {
+    pub(crate) store: Binary,
+    /// Absent where the store itself is loaded.
+    pub(crate) control_plane: Option<ControlPlaneBinaries>,
+}
+
+/// The executables of a control plane, all of one version of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlPlaneBinaries {
+    paths: Vec<PathBuf>,
+    pub(crate) version: String,
+}
+
+impl ControlPlaneBinaries {
+    /// The executable of this file name.
+    pub(crate) fn path(&self, name: &str) -> Option<&Path> {
+        self.paths.iter().find(|path| path.ends_with(name)).map(PathBuf::as_path)
+    }
+}
+
+/// The executables for an arm, or why one is missing.
+pub(crate) fn find_all(arm: &ValidatedArm) -> Result<Binaries, Unavailable> {
+    let store = find(&arm.service)?;
+    let control_plane = arm.control_plane.as_ref().map(find_control_plane).transpose()?;
+    Ok(Binaries { store, control_plane })
+}
+
+/// In the peers directory, in the version asked for; then on PATH, which has one version.
+fn find_control_plane(wanted: &ValidatedControlPlane) -> Result<ControlPlaneBinaries, Unavailable> {
+    let version = &wanted.kubernetes_version;
+    let folder = directory().map(|directory| directory.join(control_plane::FOLDER).join(version));
+    let in_folder = |name: &str| folder.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
+    let found: Vec<PathBuf> = control_plane::BINARIES.iter().filter_map(|name| in_folder(name)).collect();
+    if found.len() == control_plane::BINARIES.len() {
+        return Ok(ControlPlaneBinaries { paths: found, version: version.clone() });
+    }
+    let unavailable = |reason: String| Unavailable { reason, install: control_plane::INSTALL.into() };
+    let mut paths = Vec::new();
+    for name in control_plane::BINARIES {
+        let path = path_of(name);
+        paths.push(path.ok_or_else(|| unavailable(format!("{name} of Kubernetes {version} is not installed here")))?);
+    }
+    match kubernetes_version(&paths[0]) {
+        Some(found) if found == *version || !wanted.version_is_pinned => {
+            Ok(ControlPlaneBinaries { paths, version: found })
+        }
+        found => {
+            let found = found.unwrap_or_else(|| "of no known version".into());
+            Err(unavailable(format!("Kubernetes {version} is not installed here (on PATH is {found})")))
+        }
+    }
+}
+
+/// As `kube-apiserver --version` prints it: `Kubernetes v1.34.4`.
+fn kubernetes_version(api_server: &Path) -> Option<String> {
+    let output = Command::new(api_server).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().strip_prefix("Kubernetes v").map(str::to_owned)
+}
+
+/// Beside storebench itself, or on PATH.
+fn path_of(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = own.into_iter().chain(std::env::split_paths(&path));
+    folders.find_map(|folder| Some(folder.join(name)).filter(|path| path.is_file()))
+}
+
 /// Where `peers/fetch` installs.
 fn directory() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -62,10 +133,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 fn elsewhere(engine: &Engine) -> Option<Binary> {
-    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = own.into_iter().chain(std::env::split_paths(&path));
-    let path = folders.map(|folder| folder.join(engine.binary)).find(|path| path.is_file())?;
+    let path = path_of(engine.binary)?;
     let version = reported_version(engine, &path)?;
     Some(Binary { path, version })
 }

@@ -1,28 +1,23 @@
 //! One running store: its members as child processes, from spawn to first answer to kill.
 
-use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bench_jobs::{disk, probe};
-use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::engine::{Member, Placement, Protocol, ServicePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;
 
+use super::interrupt;
 use super::peers::Binary;
-use super::{guard, interrupt};
+use super::process::Running;
 
 /// A store that has not answered after this long never becomes ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two probes of a starting store. Bounds the error of the start-up time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
-/// How much of the end of a log is searched for a last word, bytes.
-const LAST_WORD_BYTES_MAX: usize = 16 * 1024;
 
 /// A store that answers. Dropped, it is killed and its data are removed.
 #[derive(Debug)]
@@ -37,10 +32,8 @@ pub(super) struct Service {
 
 #[derive(Debug)]
 struct RunningMember {
-    name: String,
-    child: Child,
+    process: Running,
     address: SocketAddr,
-    log: PathBuf,
 }
 
 /// A store that never became ready, in one line.
@@ -68,19 +61,11 @@ impl Service {
         };
         for (process, member) in plan.members.iter().zip(&placement.members) {
             let log = directory.join(format!("{}.log", member.name));
-            let output = File::create(&log).with_context(|| format!("{}: cannot be created", log.display()))?;
-            let child = guard::command(&binary.path)?
-                .args(&process.arguments)
-                .env_clear()
-                .envs(process.environment.iter().map(|(name, value)| (name, value)))
-                .current_dir(&member.data_directory)
-                .stdin(Stdio::null())
-                .stdout(output.try_clone()?)
-                .stderr(output)
-                .spawn()
-                .with_context(|| format!("{} cannot be started", binary.path.display()))?;
+            let data = Path::new(&member.data_directory);
+            let process =
+                Running::start(&member.name, &binary.path, &process.arguments, &process.environment, data, log)?;
             let address = SocketAddr::from(([127, 0, 0, 1], member.client_port));
-            running.members.push(RunningMember { name: member.name.clone(), child, address, log });
+            running.members.push(RunningMember { process, address });
         }
         let ready = running.wait_until_ready(&plan, timeout.min(READY_TIMEOUT));
         running.footprint.startup_micros = started.elapsed().as_micros() as u64;
@@ -95,11 +80,11 @@ impl Service {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
                 if Instant::now() > deadline || interrupt::requested() {
-                    let member = &self.members[index];
-                    let last = last_word(&member.log);
+                    let member = &self.members[index].process;
+                    let last = member.last_word();
                     return Err(NeverReady(format!(
                         "never became ready: {} gave no answer within {} s{last}",
-                        member.name,
+                        member.name(),
                         timeout.as_secs_f64()
                     )));
                 }
@@ -110,34 +95,18 @@ impl Service {
     }
 
     /// Where clients reach the members.
-    pub(super) fn endpoints(&self) -> Vec<String> {
-        self.members.iter().map(|member| member.address.to_string()).collect()
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.members.iter().map(|member| member.address).collect()
     }
 
     /// The members' process identifiers.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.members.iter().map(|member| member.child.id()).collect()
+        self.members.iter().map(|member| member.process.id()).collect()
     }
 
     /// How a member died, in one line; `None` while all live.
     pub(super) fn death(&mut self) -> Option<String> {
-        self.members.iter_mut().find_map(|member| {
-            let status = member.child.try_wait().ok().flatten()?;
-            let last = last_word(&member.log);
-            Some(format!("{} {}{last}", member.name, describe(status)))
-        })
-    }
-
-    /// As [`Self::death`], but waits for it.
-    pub(super) fn death_within(&mut self, timeout: Duration) -> Option<String> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            let death = self.death();
-            if death.is_some() || Instant::now() >= deadline {
-                return death;
-            }
-            std::thread::sleep(PROBE_INTERVAL);
-        }
+        self.members.iter_mut().find_map(|member| member.process.death())
     }
 
     /// Space that the data take on disk, bytes: allocated blocks, as `du` counts. `None` where they cannot be read.
@@ -148,13 +117,8 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            // An error means that the process is gone already, which is what is wanted.
-            if let Some(group) = Pid::from_raw(member.child.id().cast_signed()) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let _ = member.child.wait();
-        }
+        // A process that lives would go on writing.
+        self.members.clear();
         // What cannot be removed now is removed with the run's directory.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
@@ -195,22 +159,6 @@ fn place(service: &ValidatedService, directory: &Path) -> anyhow::Result<Placeme
         });
     }
     Ok(Placement { members })
-}
-
-pub(super) fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".into(),
-    }
-}
-
-/// The last line of a log that says something, as the end of a message; empty where there is none.
-pub(super) fn last_word(log: &Path) -> String {
-    let bytes = std::fs::read(log).unwrap_or_default();
-    let tail = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(LAST_WORD_BYTES_MAX)..]);
-    let line = tail.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    line.map_or_else(String::new, |line| format!("; its last log line: {}", line.chars().take(300).collect::<String>()))
 }
 
 fn file_bytes(path: &Path) -> u64 {

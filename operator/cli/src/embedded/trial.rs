@@ -12,9 +12,10 @@ use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::status::TrialState;
 
-use super::peers::Binary;
+use super::deployed::Deployed;
+use super::peers::Binaries;
 use super::progress::Progress;
-use super::service::{NeverReady, Service};
+use super::service::NeverReady;
 use super::{interrupt, load};
 
 /// How long a store is watched before it is loaded.
@@ -27,7 +28,7 @@ pub(super) struct Stage<'a> {
     run_started: Instant,
     timeout: Duration,
     /// Stores that live as long as the run, by arm; empty where every trial gets a new one.
-    shared: BTreeMap<String, Service>,
+    shared: BTreeMap<String, Deployed>,
 }
 
 impl<'a> Stage<'a> {
@@ -41,7 +42,7 @@ impl<'a> Stage<'a> {
     pub(super) fn run(
         &mut self,
         arm: &ValidatedArm,
-        binary: &Binary,
+        binaries: &Binaries,
         index: u32,
         progress: &Progress,
     ) -> anyhow::Result<Option<(TrialRecord, Vec<String>)>> {
@@ -59,24 +60,24 @@ impl<'a> Stage<'a> {
             disk_bytes: None,
         };
         let mut command = Vec::new();
-        match self.service(arm, binary, index)? {
+        match self.deployed(arm, binaries, index)? {
             Err(NeverReady(detail)) => {
                 trial.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
             }
-            Ok(mut service) => {
-                command.clone_from(&service.command);
-                let idle = watch_idle(&service);
-                let Some(loaded) = self.load(arm, &mut service, index, begun, progress)? else { return Ok(None) };
-                trial.footprint = Some(service.footprint);
+            Ok(mut deployed) => {
+                command.clone_from(&deployed.store.command);
+                let idle = watch_idle(&deployed);
+                let Some(loaded) = self.load(arm, &mut deployed, index, begun, progress)? else { return Ok(None) };
+                trial.footprint = Some(deployed.store.footprint);
                 if let Some(footprint) = &mut trial.footprint {
                     footprint.idle_rss_bytes = idle.rss_average_bytes;
                 }
                 trial.idle = Some(idle);
-                trial.disk_bytes = service.disk_bytes();
+                trial.disk_bytes = deployed.store.disk_bytes();
                 trial.workloads = loaded.workloads;
                 trial.failure = loaded.failure;
                 if self.run.spec.isolation == Isolation::Shared {
-                    self.shared.insert(arm.name.clone(), service);
+                    self.shared.insert(arm.name.clone(), deployed);
                 }
             }
         }
@@ -90,37 +91,38 @@ impl<'a> Stage<'a> {
         Ok(Some((trial, command)))
     }
 
-    fn service(
+    fn deployed(
         &mut self,
         arm: &ValidatedArm,
-        binary: &Binary,
+        binaries: &Binaries,
         index: u32,
-    ) -> anyhow::Result<Result<Service, NeverReady>> {
-        if let Some(service) = self.shared.remove(&arm.name) {
-            return Ok(Ok(service));
+    ) -> anyhow::Result<Result<Deployed, NeverReady>> {
+        if let Some(deployed) = self.shared.remove(&arm.name) {
+            return Ok(Ok(deployed));
         }
         let directory = self.directory.join(format!("{}-{index}", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        Service::start(&arm.service, binary, &directory, self.timeout)
+        Deployed::start(arm, binaries, &directory, self.timeout)
     }
 
     fn load(
         &self,
         arm: &ValidatedArm,
-        service: &mut Service,
+        deployed: &mut Deployed,
         index: u32,
         begun: Instant,
         progress: &Progress,
     ) -> anyhow::Result<Option<Loaded>> {
-        let job = job(self.run, &arm.name, index, service.endpoints());
+        let mut job = job(self.run, &arm.name, index, deployed.endpoints());
+        job.kubeconfig = deployed.control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        load::load(&job, service, &directory, begun + self.timeout, progress)
+        load::load(&job, deployed, &directory, begun + self.timeout, progress)
     }
 }
 
-fn watch_idle(service: &Service) -> Usage {
-    let meter = Meter::start(&service.processes());
+fn watch_idle(deployed: &Deployed) -> Usage {
+    let meter = Meter::start(&deployed.store.processes());
     std::thread::sleep(IDLE_SPAN);
     meter.finish()
 }

@@ -93,6 +93,7 @@ fn arm_record(arm: &storebench_core::validate::ValidatedArm) -> ArmRecord {
         durability: arm.service.durability,
         durability_setting: arm.service.durability_setting.into(),
         replicas: arm.service.replicas,
+        control_plane: None,
         command: Vec::new(),
         unavailable: None,
     }

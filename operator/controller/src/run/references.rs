@@ -43,7 +43,14 @@ pub async fn dereference(
     let mut services = BTreeMap::new();
     let mut validated: Vec<ValidatedService> = Vec::new();
     for arm in &run.spec.arms {
-        let name = &arm.service_ref.name;
+        let Some(service_ref) = &arm.service_ref else {
+            let message = format!(
+                "arm {}: controlPlaneRef is not available in a cluster yet: run it with `storebench run`, or give a serviceRef",
+                arm.name
+            );
+            return Ok(Err(Problem { reason: "InvalidSpec", message }));
+        };
+        let name = &service_ref.name;
         if services.contains_key(name) {
             continue;
         }
@@ -73,7 +80,7 @@ pub async fn dereference(
         services.insert(name.clone(), identity);
     }
     let is_shared = run.spec.isolation == Isolation::Shared;
-    Ok(match validate::run(run, &validated) {
+    Ok(match validate::run(run, &validated, &[]) {
         Ok(run) => Ok(References { run, services, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })

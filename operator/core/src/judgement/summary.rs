@@ -1,11 +1,13 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
 use storebench_crds::job::{LatencyKind, decode_histogram, latency_histogram};
-use storebench_crds::status::{ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult};
+use storebench_crds::status::{
+    ApiServerResources, ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult,
+};
 
 use super::metric::{latency, throughput_per_second};
 use super::{TrialPoint, Valid, available};
-use crate::record::{FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
+use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
@@ -110,7 +112,22 @@ fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
         startup_micros: footprint(|footprint| footprint.startup_micros),
         context_switches: of(&usages, |usage| usage.voluntary_switches + usage.involuntary_switches),
         operations_per_cpu_second: (u128::from(operations) * 1_000_000_000 / u128::from(cpu_nanos.max(1))) as u64,
+        api_server: api_server(trials),
     }
+}
+
+/// What the API servers used, where the arm has them.
+fn api_server(trials: &[&TrialRecord]) -> Option<ApiServerResources> {
+    let used: Vec<ControlPlaneUsage> =
+        trials.iter().flat_map(|trial| &trial.workloads).filter_map(|measurement| measurement.control_plane).collect();
+    let of = |field: fn(&ControlPlaneUsage) -> u64| median(used.iter().map(field).collect());
+    (!used.is_empty()).then(|| ApiServerResources {
+        cpu_average_millicores: of(|used| millicores(&used.api_server)),
+        cpu_peak_millicores: used.iter().map(|used| used.api_server.cpu_peak_millicores).max().unwrap_or_default(),
+        others_cpu_average_millicores: of(|used| millicores(&used.others)),
+        rss_average_bytes: of(|used| used.api_server.rss_average_bytes),
+        rss_peak_bytes: used.iter().map(|used| used.api_server.rss_peak_bytes).max().unwrap_or_default(),
+    })
 }
 
 fn millicores(usage: &Usage) -> u64 {

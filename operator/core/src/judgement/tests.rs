@@ -21,6 +21,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         durability: Durability::Fsync,
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
+        control_plane: None,
         command: Vec::new(),
         unavailable: None,
     }
@@ -47,6 +48,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
             rss_peak_bytes: 50 << 20,
             ..Usage::default()
         }),
+        control_plane: None,
         start_skew_nanos: None,
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,

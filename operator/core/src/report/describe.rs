@@ -1,5 +1,7 @@
 //! What was asked, in a line: a workload, a run, how to read a report.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload, LatencyOf};
 use storebench_crds::status::Verdict;
 use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, KeyOrder, Load, LoadMode, RangeScope};
 use storebench_crds::workload::{RedisProtocol, RedisWorkload, Workload};
@@ -11,10 +13,11 @@ use super::wording;
 
 /// A workload's request and parameters, as `etcd Put, 32 B keys, 256 B values over 10.0k keys`.
 pub(super) fn request(workload: &Workload) -> String {
-    match (&workload.etcd, &workload.redis) {
-        (Some(etcd), _) => etcd_request(etcd),
-        (None, Some(redis)) => redis_request(redis),
-        (None, None) => "no request".to_owned(),
+    match (&workload.etcd, &workload.redis, &workload.kubernetes) {
+        (Some(etcd), ..) => etcd_request(etcd),
+        (_, Some(redis), _) => redis_request(redis),
+        (.., Some(kubernetes)) => kubernetes_request(kubernetes),
+        (None, None, None) => "no request".to_owned(),
     }
 }
 
@@ -70,6 +73,45 @@ fn redis_request(redis: &RedisWorkload) -> String {
     }
     if redis.protocol == RedisProtocol::Resp3 {
         parts.push("RESP3".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn kubernetes_request(kubernetes: &KubernetesWorkload) -> String {
+    use KubernetesOperation::{
+        CreateConfigMaps, CustomResourceChurn, DeleteNamespaces, DeployAndScale, ListAndWatch, MixedChurn,
+        NodeHeartbeats, RollingUpdate,
+    };
+    let operation = kubernetes.operation;
+    let mut parts = vec![format!("Kubernetes {}", api_word(&operation))];
+    if matches!(operation, DeployAndScale | RollingUpdate) {
+        parts.push(things(kubernetes.replicas(), "pod"));
+    }
+    if kubernetes.latency_of == LatencyOf::EachPod {
+        parts.push("each pod's latency".to_owned());
+    }
+    for (what, limit) in [("surge", &kubernetes.max_surge), ("unavailable", &kubernetes.max_unavailable)] {
+        if let Some(limit) = limit {
+            let limit = match limit {
+                IntOrString::Int(number) => number.to_string(),
+                IntOrString::String(percent) => percent.clone(),
+            };
+            parts.push(format!("at most {limit} {what}"));
+        }
+    }
+    match operation {
+        ListAndWatch => parts.push(things(kubernetes.watchers(), "watcher")),
+        MixedChurn => parts.push(format!("{} % reads", kubernetes.read_percent.unwrap_or_default())),
+        _ => {}
+    }
+    match operation {
+        NodeHeartbeats => parts.push(things(kubernetes.objects(), "node")),
+        ListAndWatch | MixedChurn => parts.push(things(kubernetes.objects(), "object")),
+        DeleteNamespaces => parts.push(format!("{} in each", things(kubernetes.objects(), "ConfigMap"))),
+        _ => {}
+    }
+    if matches!(operation, CreateConfigMaps | CustomResourceChurn | ListAndWatch | MixedChurn) {
+        parts.push(format!("{} each", units::bytes(kubernetes.object_bytes.into())));
     }
     parts.join(", ")
 }

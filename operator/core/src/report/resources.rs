@@ -28,6 +28,15 @@ const MEASURES: [Measure; 12] = [
     ("context switches", |cost| above_zero(cost.context_switches, units::count_short)),
 ];
 
+/// What the API server above a store used: shown where an arm has one.
+const API_SERVER: [Measure; 5] = [
+    ("API server CPU, average", |cost| Some(units::cores(cost.api_server?.cpu_average_millicores))),
+    ("API server CPU, peak", |cost| Some(units::cores(cost.api_server?.cpu_peak_millicores))),
+    ("API server memory, average", |cost| Some(units::bytes(cost.api_server?.rss_average_bytes))),
+    ("API server memory, peak", |cost| Some(units::bytes(cost.api_server?.rss_peak_bytes))),
+    ("controllers' CPU, average", |cost| Some(units::cores(cost.api_server?.others_cpu_average_millicores))),
+];
+
 fn above_zero(value: u64, show: fn(u64) -> String) -> Option<String> {
     (value > 0).then(|| show(value))
 }
@@ -45,7 +54,9 @@ pub(super) fn table(report: &Report) -> Option<Table> {
     }
     let mut columns = vec![Column::words("")];
     columns.extend(arms.iter().map(|(arm, _)| Column::numbers(&arm.name)));
-    let rows = MEASURES.iter().map(|(name, read)| {
+    let has_api_server = arms.iter().any(|(_, cost)| cost.api_server.is_some());
+    let measures = MEASURES.iter().chain(API_SERVER.iter().filter(|_| has_api_server));
+    let rows = measures.map(|(name, read)| {
         let mut row = vec![Cell::plain(name)];
         row.extend(arms.iter().map(|(_, cost)| Cell::or_absent(read(cost))));
         row

@@ -1,0 +1,203 @@
+//! One running control plane: API server, controller manager, scheduler and simulated nodes on top of a store that answers,
+//! from the first certificate to the kill.
+
+mod certificates;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bench_jobs::probe;
+use bench_jobs::store_meter::surface;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::api::{ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use storebench_core::control_plane::{self as core, ControlPlanePlan, Placement, Process, ValidatedControlPlane};
+
+use super::interrupt;
+use super::peers::ControlPlaneBinaries;
+use super::process::Running;
+use super::service::NeverReady;
+
+/// A control plane that is not ready after this long never becomes ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Between two looks at whether it is ready.
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A control plane that is ready: the API server serves, all nodes take pods. Dropped, its processes are killed; its files
+/// are in the store's directory and go with it.
+#[derive(Debug)]
+pub(super) struct ControlPlane {
+    /// Killed before the API server, which they would look for.
+    others: Vec<Running>,
+    api_server: Running,
+    address: SocketAddr,
+    kubeconfig: String,
+}
+
+impl ControlPlane {
+    /// Starts a control plane on a store in a directory that exists. The inner error is the store's or Kubernetes' doing, the
+    /// outer ours.
+    pub(super) fn start(
+        control_plane: &ValidatedControlPlane,
+        binaries: &ControlPlaneBinaries,
+        store: &[SocketAddr],
+        directory: &Path,
+        timeout: Duration,
+    ) -> anyhow::Result<Result<Self, NeverReady>> {
+        if let Some(refusal) = refusal(store) {
+            return Ok(Err(refusal));
+        }
+        let directory = directory.join("control-plane");
+        let placement = place(&directory, store)?;
+        let plan = core::plan(&placement);
+        write(&plan, &directory)?;
+        let start = |process: &Process| -> anyhow::Result<Running> {
+            let log = directory.join(format!("{}.log", process.binary));
+            let program = binaries.path(process.binary).context("an executable of the control plane was not found")?;
+            Running::start(process.binary, program, &process.arguments, &process.environment, &directory, log)
+        };
+        let mut running = Self {
+            others: Vec::new(),
+            api_server: start(&plan.api_server)?,
+            address: SocketAddr::from(([127, 0, 0, 1], placement.port)),
+            kubeconfig: plan.administrator.clone(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
+        let client = runtime.block_on(running.client())?;
+        if let Err(never) = runtime.block_on(running.wait(deadline, "the API server is ready", || serves(&client))) {
+            return Ok(Err(never));
+        }
+        for process in &plan.others {
+            running.others.push(start(process)?);
+        }
+        let ready = runtime.block_on(async {
+            running.wait(deadline, "simulated nodes exist", || create_nodes(&client, control_plane.nodes)).await?;
+            running.wait(deadline, "all nodes take pods", || nodes_take_pods(&client, control_plane.nodes)).await
+        });
+        Ok(ready.map(|()| running))
+    }
+
+    async fn client(&self) -> anyhow::Result<Client> {
+        let file = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Asks until what is waited for is so.
+    async fn wait<F>(&mut self, deadline: Instant, what: &str, is_so: impl Fn() -> F) -> Result<(), NeverReady>
+    where
+        F: Future<Output = Result<bool, kube::Error>>,
+    {
+        loop {
+            // An error is an API server that does not serve yet, or that has died, which is looked for below.
+            let answer = tokio::time::timeout_at(deadline.into(), is_so()).await;
+            if matches!(answer, Ok(Ok(true))) {
+                return Ok(());
+            }
+            if let Some(death) = self.death() {
+                return Err(NeverReady(format!("the control plane never became ready: {death}")));
+            }
+            if Instant::now() > deadline || interrupt::requested() {
+                let last = match answer {
+                    Ok(Err(error)) => format!(": {error}"),
+                    _ => self.api_server.last_word(),
+                };
+                return Err(NeverReady(format!(
+                    "the control plane never became ready: waited in vain until {what}{last}"
+                )));
+            }
+            tokio::time::sleep(PROBE_INTERVAL).await;
+        }
+    }
+
+    /// Where clients reach the API server.
+    pub(super) fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Where and as whom load is made: a path.
+    pub(super) fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// The API server's process identifier.
+    pub(super) fn api_server(&self) -> u32 {
+        self.api_server.id()
+    }
+
+    /// The process identifiers of all else.
+    pub(super) fn others(&self) -> Vec<u32> {
+        self.others.iter().map(Running::id).collect()
+    }
+
+    /// How a process died, in one line; `None` while all live.
+    pub(super) fn death(&mut self) -> Option<String> {
+        std::iter::once(&mut self.api_server).chain(&mut self.others).find_map(Running::death)
+    }
+}
+
+/// Why the store cannot hold a cluster: what of the etcd API it does not serve. Asked before anything is started, since an
+/// API server would only say that it is not ready.
+fn refusal(store: &[SocketAddr]) -> Option<NeverReady> {
+    let lacking =
+        store.iter().flat_map(|address| surface::check(probe::Protocol::Etcd, *address)).find(|check| !check.ok)?;
+    Some(NeverReady(format!("the store cannot hold a Kubernetes cluster: {}: {}", lacking.name, lacking.detail)))
+}
+
+/// Chooses a free port on loopback.
+fn place(directory: &Path, store: &[SocketAddr]) -> anyhow::Result<Placement> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on loopback")?;
+    Ok(Placement {
+        address: "127.0.0.1".into(),
+        port: listener.local_addr()?.port(),
+        directory: directory.display().to_string(),
+        store: store.iter().map(SocketAddr::to_string).collect(),
+    })
+}
+
+/// Writes everything that the processes are given.
+fn write(plan: &ControlPlanePlan, directory: &Path) -> anyhow::Result<()> {
+    let create =
+        |path: &Path| std::fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()));
+    create(directory)?;
+    for path in &plan.directories {
+        create(&PathBuf::from(path))?;
+    }
+    certificates::make(plan)?;
+    for kubeconfig in &plan.kubeconfigs {
+        std::fs::write(&kubeconfig.path, &kubeconfig.content)
+            .with_context(|| format!("{}: cannot be written", kubeconfig.path))?;
+    }
+    Ok(())
+}
+
+/// Whether the API server says that it is ready: its roles are there, its caches are filled.
+async fn serves(client: &Client) -> Result<bool, kube::Error> {
+    let request = http::Request::get("/readyz").body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request_text(request).await.map(|answer| answer == "ok")
+}
+
+/// Creates the nodes that are not there yet; `Ok(true)` when all are.
+async fn create_nodes(client: &Client, count: u32) -> Result<bool, kube::Error> {
+    let api = Api::<Node>::all(client.clone());
+    for number in 0..count {
+        match api.create(&PostParams::default(), &core::node(number)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether every node takes pods, and the controllers have given the first namespace its account.
+async fn nodes_take_pods(client: &Client, count: u32) -> Result<bool, kube::Error> {
+    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
+    let all = nodes.items.len() == count as usize && nodes.items.iter().all(core::is_ready);
+    let account = Api::<ServiceAccount>::namespaced(client.clone(), "default").get_opt("default").await?;
+    Ok(all && account.is_some())
+}

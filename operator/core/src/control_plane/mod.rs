@@ -1,0 +1,62 @@
+//! Kubernetes on a store: what is deployed for a ControlPlane, the same for every arm but for the store's address.
+//!
+//! Pure, like an engine: [`validate`] turns what a user wrote into a [`ValidatedControlPlane`], [`plan`] turns that and a
+//! [`Placement`] into certificates, kubeconfigs and processes. A driver realises them.
+
+mod nodes;
+mod plan;
+
+pub use nodes::{is_ready, node};
+pub use plan::{Certificate, ControlPlanePlan, Kubeconfig, Placement, Process, Purpose, plan};
+
+use storebench_crds::ControlPlane;
+
+use crate::engine::Protocol;
+use crate::validate::{Problem, ValidatedService, named};
+
+/// The version of Kubernetes deployed where the user names none: the one this release was tested with.
+pub const DEFAULT_VERSION: &str = "1.34.4";
+/// The executables of a control plane, the API server first. kwok simulates the nodes.
+pub const BINARIES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
+/// The folder of the executables below the peers directory, before the version.
+pub const FOLDER: &str = "kubernetes";
+/// The command that installs the executables for embedded runs.
+pub const INSTALL: &str = "peers/fetch kubernetes";
+
+/// A control plane whose store exists and speaks the etcd API.
+#[derive(Clone, Debug)]
+pub struct ValidatedControlPlane {
+    /// The ControlPlane's name.
+    pub name: String,
+    /// The store that holds the cluster.
+    pub service: ValidatedService,
+    /// The version of Kubernetes, such as `1.34.4`.
+    pub kubernetes_version: String,
+    /// Whether the user named that version, so that no other will do.
+    pub version_is_pinned: bool,
+    /// Simulated nodes.
+    pub nodes: u32,
+}
+
+/// Validates a control plane against the services it may refer to.
+pub fn validate(control_plane: &ControlPlane, services: &[ValidatedService]) -> Result<ValidatedControlPlane, Problem> {
+    let name = control_plane.metadata.name.clone().unwrap_or_default();
+    let problem =
+        |text: String| Problem { object: format!("ControlPlane/{name}"), field: "spec.serviceRef.name".into(), text };
+    let spec = &control_plane.spec;
+    let service =
+        named(services, &spec.service_ref.name, "StorageService", |service| &service.name).map_err(problem)?;
+    if service.engine.protocol != Protocol::Etcd {
+        let (engine, spoken) = (service.engine.name, service.engine.protocol);
+        return Err(problem(format!(
+            "{engine} speaks {spoken:?}, but Kubernetes needs the etcd API: name a service of another engine"
+        )));
+    }
+    Ok(ValidatedControlPlane {
+        service: service.clone(),
+        kubernetes_version: spec.kubernetes_version.clone().unwrap_or_else(|| DEFAULT_VERSION.into()),
+        version_is_pinned: spec.kubernetes_version.is_some(),
+        nodes: spec.nodes,
+        name,
+    })
+}
