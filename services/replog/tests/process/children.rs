@@ -15,6 +15,9 @@ use crate::server::file;
 /// Nothing takes so long, on whatever machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
+/// A client that has waited so long for an answer does not know what happened, and goes to somebody else.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A group of processes. They die with it.
 pub struct Children {
     pub root: PathBuf,
@@ -87,7 +90,7 @@ impl Children {
         let address = fs::read_to_string(file(&self.root, id, "client")).ok()?;
         let socket = TcpStream::connect(address).ok()?;
         socket.set_nodelay(true).ok()?;
-        socket.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        socket.set_read_timeout(Some(PATIENCE)).ok()?;
         let out = socket.try_clone().ok()?;
         Some(Connection { lines: BufReader::new(socket), out })
     }
@@ -128,7 +131,17 @@ pub struct Connection {
 impl Connection {
     /// Asks and waits for the answer; `None`: there is none, and nobody knows whether there was somebody to hear it.
     pub fn ask(&mut self, request: &str) -> Option<String> {
-        self.out.write_all(format!("{request}\n").as_bytes()).ok()?;
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// Asks, and does not wait.
+    pub fn send(&mut self, request: &str) -> Option<()> {
+        self.out.write_all(format!("{request}\n").as_bytes()).ok()
+    }
+
+    /// Waits for an answer.
+    pub fn receive(&mut self) -> Option<String> {
         let mut answer = String::new();
         let read = self.lines.read_line(&mut answer).ok()?;
         (read > 0 && answer.ends_with('\n')).then(|| answer.trim_end().to_owned())

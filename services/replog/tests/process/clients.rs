@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::children::{Children, Connection};
 use crate::history::Operation;
 
-const KEYS: u64 = 5;
+pub const KEYS: u64 = 5;
 
 /// What all clients share.
 pub struct Load<'a> {
@@ -75,12 +75,13 @@ impl<'a> Load<'a> {
         Some(answer)
     }
 
-    fn put(&self, client: usize, key: String, value: String, connections: &mut [Option<Connection>]) {
+    /// Whether it was acknowledged.
+    pub fn put(&self, client: usize, key: String, value: String, connections: &mut [Option<Connection>]) -> bool {
         let member = self.leader.load(Ordering::Relaxed);
         let start_nanos = self.now();
         let Some(answer) = self.ask(connections, member, &format!("put {key} {value}")) else {
             self.leader.store(member % self.children.members + 1, Ordering::Relaxed);
-            return;
+            return false;
         };
         let end = self.now();
         let end_nanos = match answer.as_deref().unwrap_or("unknown").split(' ').collect::<Vec<_>>()[..] {
@@ -88,9 +89,9 @@ impl<'a> Load<'a> {
             ["notleader", leader] => {
                 let leader = leader.parse().ok().filter(|leader| *leader > 0);
                 self.leader.store(leader.unwrap_or(member % self.children.members + 1), Ordering::Relaxed);
-                return;
+                return false;
             }
-            ["busy"] => return,
+            ["busy"] => return false,
             _ => None,
         };
         if end_nanos.is_some() {
@@ -99,6 +100,7 @@ impl<'a> Load<'a> {
             self.leader.store(member % self.children.members + 1, Ordering::Relaxed);
         }
         self.note(Operation { client, key, value: Some(value), start_nanos, end_nanos, level: None });
+        end_nanos.is_some()
     }
 
     pub fn get(
@@ -111,6 +113,18 @@ impl<'a> Load<'a> {
     ) -> bool {
         let start_nanos = self.now();
         let answer = self.ask(connections, member, &format!("get {level} {key}")).flatten();
+        self.note_get(client, key, level, start_nanos, answer)
+    }
+
+    /// Notes what a get has seen, if it was answered.
+    pub fn note_get(
+        &self,
+        client: usize,
+        key: String,
+        level: &'static str,
+        start_nanos: u64,
+        answer: Option<String>,
+    ) -> bool {
         let end_nanos = Some(self.now());
         let value = match answer.as_deref().unwrap_or("failed").split(' ').collect::<Vec<_>>()[..] {
             ["value", value, _] => Some(value.to_owned()),

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::children::{Children, LONG};
-use crate::clients::Load;
+use crate::children::{Children, Connection, LONG};
+use crate::clients::{KEYS, Load};
 use crate::history;
-use crate::server::settings;
 
 const CLIENTS: usize = 8;
 
@@ -79,11 +78,8 @@ fn trouble(load: &Load<'_>, round: u64) -> Option<Duration> {
             None
         }
         2 => {
-            // Until after another one was elected, who has acknowledged something that the stopped one does not know.
             let stopped = leader?;
-            children.signal(stopped, Signal::STOP);
-            thread::sleep(Duration::from_micros(3 * settings().election_micros()));
-            children.signal(stopped, Signal::CONT);
+            stop_and_ask(load, stopped, round);
             None
         }
         _ => {
@@ -91,6 +87,39 @@ fn trouble(load: &Load<'_>, round: u64) -> Option<Duration> {
             (1..=3).for_each(|id| children.start(id));
             None
         }
+    }
+}
+
+/// Stops a leader until another one has acknowledged a put of every key, and asks it for those, before it goes on: it has the
+/// questions in front of it when it wakes, and does not know yet that it leads no more.
+fn stop_and_ask(load: &Load<'_>, stopped: u64, round: u64) {
+    const DRIVER: usize = 2_000;
+    let keys = (0..KEYS).map(|key| format!("key{key}"));
+    let asking: Vec<_> = keys.filter_map(|key| Some((key, load.children.connect(stopped)?))).collect();
+    load.children.signal(stopped, Signal::STOP);
+    let mut connections: Vec<Option<Connection>> = (0..load.children.members).map(|_| None).collect();
+    let deadline = Instant::now() + LONG;
+    for (key, _) in &asking {
+        for attempt in 0_u64.. {
+            if load.put(DRIVER, key.clone(), format!("driver-{round}-{key}-{attempt}"), &mut connections) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "two of three do not go on");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let asked: Vec<_> = asking
+        .into_iter()
+        .filter_map(|(key, mut connection)| {
+            let start = load.now();
+            connection.send(&format!("get lease {key}"))?;
+            Some((key, connection, start))
+        })
+        .collect();
+    load.children.signal(stopped, Signal::CONT);
+    for (key, mut connection, start) in asked {
+        let answer = connection.receive();
+        load.note_get(DRIVER, key, "lease", start, answer);
     }
 }
 
