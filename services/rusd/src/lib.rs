@@ -1,6 +1,9 @@
 //! An etcd v3 server whose database is its log.
 
 pub mod api;
+mod backup;
+pub mod bolt;
+pub mod etcd_file;
 pub mod flags;
 pub mod grpc;
 pub mod http;

@@ -106,9 +106,12 @@ impl Node {
         }
         let token = call.headers.get("token").or_else(|| call.headers.get("authorization"));
         let user = match (token.and_then(|token| token.to_str().ok()), &call.peer.common_name) {
-            (Some(token), _) => view.auth.token(token, now_millis()).ok_or(Error::InvalidAuthToken)?.to_owned(),
-            (None, Some(name)) => name.clone(),
-            (None, None) => String::new(),
+            (Some(token), _) => {
+                let token = token.strip_prefix("Bearer ").unwrap_or(token);
+                view.auth.token(token, now_millis()).ok_or(Error::InvalidAuthToken)?.to_owned()
+            }
+            (None, Some(name)) if self.settings.tls.as_ref().is_some_and(|tls| tls.client_cert_auth) => name.clone(),
+            (None, _) => return Ok(Caller::NOBODY),
         };
         Ok(Caller::Client { user, auth_revision: view.auth.revision() })
     }

@@ -90,6 +90,7 @@ impl Server {
 
     /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let addresses = self.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let Self { member, node, workers, sockets } = self;
         {
             let workers = &workers;
@@ -99,7 +100,8 @@ impl Server {
                 let socket = tokio::net::TcpListener::from_std(socket).map_err(ServerError::Listen)?;
                 accepting.push(Box::pin(accept(socket, listener, workers)));
             }
-            tracing::info!(cluster_id = %format_args!("{:x}", node.cluster_id), "ready to serve client requests");
+            let cluster_id = format!("{:x}", node.cluster_id);
+            tracing::info!(%addresses, %cluster_id, "ready to serve client requests");
             tokio::select! {
                 () = stop => {}
                 () = ended(&node) => {}

@@ -16,6 +16,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Who signs clients' certificates; `None`: clients need none.
     pub client_authority: Option<PathBuf>,
+    /// Whether the name in a client's certificate is that of a user.
+    pub client_cert_auth: bool,
 }
 
 /// A member that a group is founded with.
@@ -212,11 +214,12 @@ fn tls(flags: &Flags) -> Result<Option<TlsFiles>, Mistake> {
     };
     let authority = flags.given("trusted-ca-file").map(PathBuf::from);
     // As in etcd: clients are asked for certificates where somebody is named who signs them.
-    let client_authority = match (flags.boolean("client-cert-auth", false)?, authority) {
+    let client_cert_auth = flags.boolean("client-cert-auth", false)?;
+    let client_authority = match (client_cert_auth, authority) {
         (true, None) => return Err(Mistake::new("trusted-ca-file", "is required with --client-cert-auth")),
         (_, authority) => authority,
     };
-    Ok(Some(TlsFiles { certificate, key, client_authority }))
+    Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth }))
 }
 
 /// 0 is etcd's default of 2 GiB, a negative number is no quota.

@@ -9,6 +9,8 @@ use crate::api::{Answer, Api, decode};
 use crate::grpc::{self, Requests, Responses, Status, Unary};
 use crate::node::{Done, Node};
 use crate::proto::etcdserverpb as pb;
+use crate::proto::etcdserverpb::range_request::SortTarget;
+use crate::proto::mvccpb::KeyValue;
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error, Keys, Response, View, check, quota};
 
@@ -125,12 +127,14 @@ impl Api {
             view.check(&caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
             let begun_at = view.revision().max(request.revision);
             let at = if request.revision > 0 { request.revision } else { begun_at };
+            let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
             let mut chunks = view.chunks(request)?;
             let mut keys = FIRST_CHUNK_KEYS;
             while let Some(mut chunk) = chunks.next_chunk(keys) {
                 if node.reader.view().keyspace.compacted() > at {
                     return Err(Error::Compacted.into());
                 }
+                sort(target, &mut chunk.kvs);
                 if chunk.header.is_some() {
                     fill(&node, &mut chunk.header, term);
                 }
@@ -146,6 +150,17 @@ impl Api {
             }
             Ok(())
         }
+    }
+}
+
+/// Without an order, a target other than the key means ascending; of a stream, etcd sorts each message by itself.
+fn sort(target: SortTarget, kvs: &mut [KeyValue]) {
+    match target {
+        SortTarget::Key => {}
+        SortTarget::Version => kvs.sort_by_key(|kv| kv.version),
+        SortTarget::Create => kvs.sort_by_key(|kv| kv.create_revision),
+        SortTarget::Mod => kvs.sort_by_key(|kv| kv.mod_revision),
+        SortTarget::Value => kvs.sort_by(|a, b| a.value.cmp(&b.value)),
     }
 }
 

@@ -1,12 +1,17 @@
 //! What operators ask for. From etcd's `server/etcdserver/api/v3rpc/maintenance.go`.
 
+use std::fs::File;
+use std::io::{self, Seek};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncReadExt;
 
 use crate::api::kv::fill;
 use crate::api::{Api, decode, refuse};
-use crate::grpc::{self, Code, Status, Unary};
+use crate::backup;
+use crate::grpc::{self, Code, Requests, Responses, Status, Unary};
 use crate::node::ETCD_VERSION;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
@@ -15,6 +20,8 @@ use crate::store::{Access, Error, KeyValueHash, Response};
 
 /// The layout of data that this release of etcd writes; tools ask for it.
 const STORAGE_VERSION: &str = "3.7.0";
+/// Of the database file in one message.
+const SNAPSHOT_CHUNK_BYTES: usize = 64 << 10;
 
 impl Api {
     pub(super) fn alarm(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -122,6 +129,57 @@ impl Api {
             moved.await.map_err(|_| Error::Timeout)?;
             Ok(grpc::encode(&pb::MoveLeaderResponse::default()))
         })))
+    }
+}
+
+impl Api {
+    /// Everything as etcd's own database file, and at the end the SHA-256 of it.
+    pub(super) fn snapshot(
+        &self,
+        call: grpc::Caller,
+        _: Requests,
+        responses: Responses,
+    ) -> impl Future<Output = Result<(), Status>> + 'static {
+        let permitted = self.permit(&call, Access::Administrate);
+        let node = Arc::clone(&self.node);
+        async move {
+            permitted?;
+            let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
+            let directory = node.settings.data_directory.clone();
+            let written = tokio::task::spawn_blocking(move || -> io::Result<File> {
+                // It has no name, and is gone when it is closed.
+                let mut file = tempfile::tempfile_in(directory)?;
+                backup::write(&mut file, &view, index, term)?;
+                file.rewind()?;
+                Ok(file)
+            });
+            let failed =
+                |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("rusd: snapshot: {error}"));
+            let file = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+            let mut remaining_bytes = file.metadata().map_err(|error| failed(&error))?.len();
+            let mut file = tokio::fs::File::from_std(file);
+            let mut digest = Sha256::new();
+            let version = STORAGE_VERSION.to_owned();
+            while remaining_bytes > 0 {
+                let mut blob = vec![0; SNAPSHOT_CHUNK_BYTES.min(remaining_bytes as usize)];
+                file.read_exact(&mut blob).await.map_err(|error| failed(&error))?;
+                digest.update(&blob);
+                remaining_bytes -= blob.len() as u64;
+                let chunk = pb::SnapshotResponse {
+                    remaining_bytes,
+                    blob: blob.into(),
+                    version: version.clone(),
+                    ..Default::default()
+                };
+                if responses.send(grpc::encode(&chunk)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            let blob = Bytes::copy_from_slice(&digest.finalize());
+            let trailer = pb::SnapshotResponse { blob, version, ..Default::default() };
+            let _ = responses.send(grpc::encode(&trailer)).await;
+            Ok(())
+        }
     }
 }
 

@@ -102,6 +102,7 @@ methods! {
         "/etcdserverpb.KV/RangeStream" RangeStream range_stream
         "/etcdserverpb.Watch/Watch" Watch watch
         "/etcdserverpb.Lease/LeaseKeepAlive" LeaseKeepAlive lease_keep_alive
+        "/etcdserverpb.Maintenance/Snapshot" Snapshot snapshot
         "/grpc.health.v1.Health/Watch" HealthWatch health_watch
     }
 }

@@ -124,11 +124,13 @@ impl Auth {
         (self.enabled && now_millis < token.expires_millis).then_some(token.user.as_str())
     }
 
-    pub(super) fn all_users(&self) -> impl Iterator<Item = &User> {
+    /// All users, with the hashes of their passwords.
+    pub(crate) fn all_users(&self) -> impl Iterator<Item = &User> {
         self.users.values()
     }
 
-    pub(super) fn all_roles(&self) -> impl Iterator<Item = &Role> {
+    /// All roles.
+    pub(crate) fn all_roles(&self) -> impl Iterator<Item = &Role> {
         self.roles.values()
     }
 

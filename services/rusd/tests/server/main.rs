@@ -1,0 +1,128 @@
+//! The program itself, with etcd's own client.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../peers/mod.rs"]
+mod peers;
+mod process;
+mod tls;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use process::{Rusd, rusd};
+
+#[test]
+fn etcdctl_works_in_its_everyday_commands() {
+    let server = Rusd::start(&[]);
+    assert_eq!(server.etcdctl(&["put", "a", "1"]), "OK\n");
+    assert_eq!(server.etcdctl(&["put", "b", "2", "--prev-kv"]), "OK\n");
+    assert_eq!(server.etcdctl(&["get", "--prefix", "", "--print-value-only"]), "1\n2\n");
+    assert_eq!(server.etcdctl(&["get", "--prefix", "", "--stream", "--keys-only"]).replace('\n', ""), "ab");
+    assert_eq!(server.etcdctl(&["del", "a"]), "1\n");
+    assert_eq!(server.etcdctl(&["get", "a", "--rev=2", "--print-value-only"]), "1\n");
+    assert!(server.etcdctl(&["compaction", "3"]).contains("compacted revision 3"));
+    assert!(server.refused(&["get", "a", "--rev=2"]).contains("required revision has been compacted"));
+    assert!(server.refused(&["get", "a", "--rev=99"]).contains("required revision is a future revision"));
+    assert!(server.etcdctl(&["endpoint", "health"]).contains("is healthy"));
+    assert!(server.etcdctl(&["endpoint", "status"]).contains(", 3.7.3,"));
+    assert!(server.etcdctl(&["endpoint", "hashkv"]).contains(", 4"));
+    assert!(server.etcdctl(&["member", "list"]).contains("started, default"));
+    assert!(server.etcdctl(&["alarm", "list"]).is_empty());
+    assert!(server.etcdctl(&["defrag"]).contains("Finished defragmenting"));
+    assert!(server.etcdctl(&["lock", "name", "echo", "held"]).contains("held"));
+}
+
+#[test]
+fn a_lease_takes_its_keys_along() {
+    let server = Rusd::start(&[]);
+    let granted = server.etcdctl(&["lease", "grant", "600"]);
+    let lease = granted.split(' ').nth(1).unwrap();
+    server.etcdctl(&["put", "k", "v", "--lease", lease]);
+    assert!(server.etcdctl(&["lease", "timetolive", lease, "--keys"]).contains("attached keys([k])"));
+    assert!(server.etcdctl(&["lease", "keep-alive", "--once", lease]).contains("keepalived with TTL(600)"));
+    assert!(server.etcdctl(&["lease", "revoke", lease]).contains("revoked"));
+    assert_eq!(server.etcdctl(&["get", "k"]), "");
+    let granted = server.etcdctl(&["lease", "grant", "2"]);
+    let lease = granted.split(' ').nth(1).unwrap();
+    server.etcdctl(&["put", "short", "v", "--lease", lease]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !server.etcdctl(&["get", "short"]).is_empty() {
+        assert!(Instant::now() < deadline, "a lease of 2 s is still there after a minute");
+    }
+}
+
+#[test]
+fn users_may_do_what_they_may_and_nothing_else() {
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["user", "add", "root:secret"]);
+    server.etcdctl(&["user", "grant-role", "root", "root"]);
+    server.etcdctl(&["user", "add", "alice:word"]);
+    server.etcdctl(&["role", "add", "reader"]);
+    server.etcdctl(&["role", "grant-permission", "reader", "read", "public"]);
+    server.etcdctl(&["user", "grant-role", "alice", "reader"]);
+    server.etcdctl(&["auth", "enable"]);
+    assert_eq!(server.etcdctl(&["--user", "root:secret", "put", "public", "1"]), "OK\n");
+    assert_eq!(server.etcdctl(&["--user", "alice:word", "get", "public", "--print-value-only"]), "1\n");
+    assert!(server.refused(&["--user", "alice:word", "put", "public", "2"]).contains("permission denied"));
+    assert!(server.refused(&["--user", "alice:word", "get", "private"]).contains("permission denied"));
+    assert!(server.refused(&["--user", "alice:wrong", "get", "public"]).contains("authentication failed"));
+    let said = server.refused(&["get", "public"]);
+    assert!(said.contains("user name is empty"), "{said}");
+}
+
+/// What the original rusd lost, facts D1 and D2: everything, and its count of revisions.
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill() {
+    let mut server = Rusd::start(&[]);
+    for value in ["1", "2", "3"] {
+        server.etcdctl(&["put", "k", value]);
+    }
+    server = server.restart();
+    assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "3\n");
+    assert_eq!(server.etcdctl(&["get", "k", "--rev=3", "--print-value-only"]), "2\n");
+    assert!(server.etcdctl(&["put", "k", "4", "-w", "json"]).contains("\"revision\":5"));
+}
+
+#[test]
+fn etcdutl_restores_a_snapshot() {
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["put", "k", "v"]);
+    let file = server.directory().join("snapshot.db");
+    server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
+    let restored = server.directory().join("restored");
+    let mut restore = Command::new(peers::etcd("etcdutl"));
+    restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored);
+    peers::output(&mut restore);
+    assert!(restored.join("member/snap/db").exists());
+}
+
+#[test]
+fn a_stop_is_gentle_and_soon() {
+    let server = Rusd::start(&[]);
+    let mut watch = server.command(&["watch", "k"]).spawn().unwrap();
+    server.etcdctl(&["put", "k", "v"]);
+    let stopped = server.stop();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(stopped.code(), Some(0));
+}
+
+#[test]
+fn a_mistake_on_the_command_line_touches_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let output = rusd().arg("--data-dir").arg(&data).arg("--no-such-flag").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "rusd: --no-such-flag is not a flag of etcd 3.7\n");
+    assert!(!data.exists());
+}
+
+#[test]
+fn the_version_is_what_tools_look_for() {
+    let said = peers::output(rusd().arg("--version"));
+    assert!(said.starts_with("etcd Version: 3.7.3\n"), "{said}");
+    assert!(said.contains(concat!("\nrusd Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
+}

@@ -1,0 +1,104 @@
+//! A running `rusd`, and what etcd's client says of it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::peers;
+
+/// The program, without arguments and without anything of ours in its environment.
+pub fn rusd() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rusd"));
+    command.env_clear();
+    command
+}
+
+/// A server with data of its own, which is killed when it is dropped.
+pub struct Rusd {
+    child: Child,
+    scheme: &'static str,
+    address: String,
+    arguments: Vec<String>,
+    directory: TempDir,
+}
+
+impl Rusd {
+    /// Starts on a free port, and waits until it is ready.
+    pub fn start(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self::start_in(tempfile::tempdir().unwrap(), arguments)
+    }
+
+    fn start_in(directory: TempDir, arguments: Vec<String>) -> Self {
+        let scheme =
+            if arguments.iter().any(|argument| argument.starts_with("--cert-file")) { "https" } else { "http" };
+        let mut child = rusd()
+            .arg("--data-dir")
+            .arg(directory.path().join("data"))
+            .arg(format!("--listen-client-urls={scheme}://127.0.0.1:0"))
+            .arg(format!("--advertise-client-urls={scheme}://127.0.0.1:0"))
+            .args(&arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready = lines.find(|line| line.as_ref().unwrap().contains("ready to serve client requests"));
+        let ready: serde_json::Value =
+            serde_json::from_str(&ready.expect("it ended before it was ready").unwrap()).unwrap();
+        let address = ready["addresses"].as_str().unwrap().to_owned();
+        // What it says later is of no interest, but must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, scheme, address, arguments, directory }
+    }
+
+    /// A place for files.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Kills it and starts it on the same data.
+    pub fn restart(mut self) -> Self {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let directory = std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap());
+        Self::start_in(directory, std::mem::take(&mut self.arguments))
+    }
+
+    /// Asks it to stop.
+    pub fn stop(mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// etcd's client, pointed at it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(peers::etcd("etcdctl"));
+        let endpoint = format!("{}://{}", self.scheme, self.address);
+        command.env_clear().env("PATH", "/usr/bin:/bin").arg("--endpoints").arg(endpoint);
+        command.args(["--command-timeout=60s", "--dial-timeout=60s"]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// What the client prints; it must succeed.
+    pub fn etcdctl(&self, arguments: &[&str]) -> String {
+        peers::output(&mut self.command(arguments))
+    }
+
+    /// What the client says of an error; it must fail.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?} succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Rusd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
