@@ -1,6 +1,10 @@
 //! What the store costs: processor time for each operation, memory for each key, how long a snapshot and its restoration take.
 //!
 //! usage: cargo bench -p rusd --bench store [-- KEYS]   One million keys of 64 bytes with values of 256 by default; takes 2 GiB.
+//!
+//! Measured so: 406 bytes of memory for each key, 389 MiB in all, the keys written in no order. etcd 3.7.3 on the same machine: 644 MiB
+//! after `benchmark put --key-size 64 --val-size 256 --total 1000000 --key-space-size 1000000 --sequential-keys`. That is 0.60, the
+//! server around the store not counted.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 

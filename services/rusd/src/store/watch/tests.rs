@@ -195,6 +195,7 @@ impl World {
     fn check_progress(&self, stream: StreamId, revision: i64) {
         for told in self.told.iter().filter(|told| told.stream == stream && told.known && !told.ended) {
             let of_then: Vec<_> = told.events.iter().filter(|event| event.0 <= revision).copied().collect();
+            assert_eq!(of_then, told.events, "progress at {revision} came after events of later");
             assert_eq!(of_then, self.expected(told, revision), "progress at {revision} overtook an event of {told:?}");
         }
     }
