@@ -47,7 +47,7 @@ pub use state::{Outcome, Response, State};
 pub use view::{Chunks, Reader, View};
 
 /// How many changes of the log compaction looks at after each batch: a millisecond or two.
-const SWEEP_CHANGES: usize = 1000;
+const SWEEP_CHANGES: usize = 500;
 
 /// The state machine.
 pub struct Store {

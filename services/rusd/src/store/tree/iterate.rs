@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Node;
+use super::{Entry, Inner, Node};
 
 /// Entries in order, from where a probe began.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Iter<'a, E> {
     path: Vec<(&'a Node<E>, usize)>,
 }
 
-impl<'a, E> Iter<'a, E> {
+impl<'a, E: Entry> Iter<'a, E> {
     pub(super) fn new(root: &'a Node<E>, probe: impl Fn(&E) -> Ordering) -> Self {
         let mut path = Vec::new();
         let mut node = root;
@@ -21,8 +21,8 @@ impl<'a, E> Iter<'a, E> {
                     path.push((node, entries.partition_point(|entry| probe(entry).is_lt())));
                     return Self { path };
                 }
-                Node::Inner(children) => {
-                    let after = children.partition_point(|child| probe(&child.first).is_lt());
+                Node::Inner(Inner { children, .. }) => {
+                    let after = children.partition_point(|child| child.begins(|first| probe(first).is_lt()));
                     let at = after.saturating_sub(1);
                     path.push((node, at + 1));
                     node = &children[at].node;
@@ -32,7 +32,7 @@ impl<'a, E> Iter<'a, E> {
     }
 }
 
-impl<'a, E> Iterator for Iter<'a, E> {
+impl<'a, E: Entry> Iterator for Iter<'a, E> {
     type Item = &'a E;
 
     fn next(&mut self) -> Option<&'a E> {
@@ -46,7 +46,7 @@ impl<'a, E> Iterator for Iter<'a, E> {
                     }
                     self.path.pop();
                 }
-                Node::Inner(children) => match children.get(*at) {
+                Node::Inner(Inner { children, .. }) => match children.get(*at) {
                     Some(child) => {
                         *at += 1;
                         self.path.push((&child.node, 0));

@@ -45,18 +45,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn check_invariants(tree: &Tree<Pair>) {
     fn visit(node: &Node<Pair>, root: bool) -> (usize, usize) {
-        assert!(node.width() <= MAX);
         match node {
             Node::Leaf(entries) => {
-                assert!(root || !entries.is_empty());
+                assert!(entries.len() <= LEAF_MAX && (root || !entries.is_empty()));
                 (entries.len(), 1)
             }
-            Node::Inner(children) => {
-                assert!(children.len() > usize::from(root));
+            Node::Inner(Inner { first, children }) => {
+                assert!(children.len() <= INNER_MAX && children.len() > usize::from(root));
+                assert_eq!(Some(first), children[0].node.first());
                 let seen: Vec<_> = children.iter().map(|child| visit(&child.node, false)).collect();
                 for (child, (len, depth)) in children.iter().zip(&seen) {
                     assert_eq!((child.len, *depth), (*len, seen[0].1));
-                    assert_eq!(Some(&child.first), child.node.first());
                 }
                 (seen.iter().map(|(len, _)| len).sum(), seen[0].1 + 1)
             }
@@ -128,7 +127,7 @@ fn appending_leaves_full_leaves() {
     for key in 0..10_000 {
         tree.insert(Pair { key, value: 0 });
     }
-    let Node::Inner(children) = &*tree.root else { panic!("{tree:?}") };
+    let Node::Inner(Inner { children, .. }) = &*tree.root else { panic!("{tree:?}") };
     let full = children.iter().filter(|child| child.len == children[0].len).count();
     assert!(full + 1 >= children.len());
 }
