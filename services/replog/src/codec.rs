@@ -69,10 +69,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Bytes, Malformed> {
+        self.slice().map(Bytes::copy_from_slice)
+    }
+
+    /// As [`Reader::bytes`], not copied.
+    pub(crate) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.small()? as usize;
         let (head, rest) = self.rest.split_at_checked(length).ok_or(Malformed(self.what))?;
         self.rest = rest;
-        Ok(Bytes::copy_from_slice(head))
+        Ok(head)
     }
 
     pub(crate) fn all(&mut self) -> Result<Vec<u64>, Malformed> {

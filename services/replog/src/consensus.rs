@@ -412,13 +412,19 @@ pub(crate) fn to_raft(entry: Entry) -> RaftEntry {
 
 /// An entry as ours.
 pub(crate) fn from_raft(raft: RaftEntry) -> Entry {
+    let (kind, time_millis) = kind_and_time(&raft);
+    Entry { index: raft.index, term: raft.term, kind, time_millis, data: raft.data }
+}
+
+/// What an entry is, and when it was proposed.
+pub(crate) fn kind_and_time(raft: &RaftEntry) -> (EntryKind, u64) {
     let time = raft.context.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
     let kind = match (raft.get_entry_type(), time) {
         (EntryType::EntryNormal, None) => EntryKind::Empty,
         (EntryType::EntryNormal, Some(_)) => EntryKind::Command,
         _ => EntryKind::Membership,
     };
-    Entry { index: raft.index, term: raft.term, kind, time_millis: time.unwrap_or_default(), data: raft.data }
+    (kind, time.unwrap_or_default())
 }
 
 /// A message of this kind, for the wire.

@@ -46,17 +46,25 @@ impl Entry {
     }
 }
 
+/// Bytes in front of the data.
+pub(crate) const HEAD_BYTES: usize = 9;
+
 /// The payload of an entry's record.
 pub(crate) fn encode(kind: EntryKind, time_millis: u64, data: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(9 + data.len());
+    let mut out = Vec::with_capacity(HEAD_BYTES + data.len());
+    encode_into(kind, time_millis, data, &mut out);
+    out.into()
+}
+
+/// Appends it.
+pub(crate) fn encode_into(kind: EntryKind, time_millis: u64, data: &[u8], out: &mut Vec<u8>) {
     out.push(match kind {
         EntryKind::Empty => 0,
         EntryKind::Command => 1,
         EntryKind::Membership => 2,
     });
-    put(&mut out, time_millis);
+    put(out, time_millis);
     out.extend_from_slice(data);
-    out.into()
 }
 
 /// What [`encode`] was given.

@@ -220,10 +220,11 @@ fn encode_wire(wire: &Wire, out: &mut Vec<u8>) {
     }
     put_small(out, wire.get_entries().len() as u32);
     for entry in wire.get_entries() {
-        let entry = consensus::from_raft(entry.clone());
+        let (kind, time_millis) = consensus::kind_and_time(entry);
         put(out, entry.term);
         put(out, entry.index);
-        put_bytes(out, &entry.payload());
+        put_small(out, (entry::HEAD_BYTES + entry.data.len()) as u32);
+        entry::encode_into(kind, time_millis, &entry.data, out);
     }
 }
 
@@ -250,7 +251,7 @@ fn decode_wire(reader: &mut Reader<'_>, from: u64, to: u64) -> Result<Wire, Malf
     let mut entries = Vec::new();
     for _ in 0..count {
         let (term, index) = (reader.number()?, reader.number()?);
-        let (kind, time_millis, data) = entry::decode(&reader.bytes()?)?;
+        let (kind, time_millis, data) = entry::decode(reader.slice()?)?;
         if kind == entry::EntryKind::Membership && data.len() > MEMBERSHIP_BYTES_MAX {
             return Err(Malformed("a change of the membership"));
         }

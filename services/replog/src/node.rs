@@ -8,6 +8,8 @@
 //! After any error of the write-ahead log the caller must stop using the node, and open the log again.
 
 mod acceptance;
+#[cfg(test)]
+mod hostile;
 mod inputs;
 mod stamps;
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod faults;
 mod host;
 mod kv;
 mod life;
+mod looks;
 mod mirror;
 mod network;
 mod world;

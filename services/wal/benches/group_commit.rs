@@ -5,12 +5,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt as _;
+mod bare;
+
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
+use bare::{Rate, bare, cpu, median};
 use bytes::Bytes;
 use wal::files::{CountingDirectory, RealDirectory};
 use wal::{Kind, Log, Options, Record, Writer, WriterOptions};
@@ -18,21 +19,8 @@ use wal::{Kind, Log, Options, Record, Writer, WriterOptions};
 const PAYLOAD_BYTES: usize = 256;
 const ROUNDS: usize = 5;
 
-struct Measured {
-    per_second: f64,
-    cpu_micros: f64,
-    syncs_per_thousand: f64,
-}
-
-/// Processor time of this process so far.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
-}
-
-fn log(path: &Path, in_flight: usize, duration: Duration) -> Measured {
+/// The rate, and syncs for a thousand records.
+fn log(path: &Path, in_flight: usize, duration: Duration) -> (Rate, f64) {
     let directory = CountingDirectory::new(RealDirectory::open(path).unwrap());
     let writer =
         Writer::start(Log::open(directory.clone(), Options::default(), |_| ()).unwrap(), WriterOptions::default())
@@ -58,42 +46,9 @@ fn log(path: &Path, in_flight: usize, duration: Duration) -> Measured {
     for _ in 0..in_flight {
         safe.recv().unwrap().unwrap();
     }
-    Measured {
-        per_second: count as f64 / elapsed.as_secs_f64(),
-        cpu_micros: used.as_secs_f64() * 1e6 / count as f64,
-        syncs_per_thousand: directory.counts().data_syncs as f64 * 1e3 / (count + in_flight) as f64,
-    }
-}
-
-/// As many records a write as are in flight, into zeros that were synced before.
-fn bare(path: &Path, in_flight: usize, duration: Duration) -> Measured {
-    const FILE_BYTES: usize = 64 << 20;
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path.join("bare")).unwrap();
-    file.write_all_at(&vec![0; FILE_BYTES], 0).unwrap();
-    file.sync_all().unwrap();
-    let bytes = vec![7; (PAYLOAD_BYTES + 32) * in_flight];
-    let (began, cpu_before) = (Instant::now(), cpu());
-    let (mut count, mut offset) = (0, 0);
-    while began.elapsed() < duration {
-        if offset + bytes.len() > FILE_BYTES {
-            offset = 0;
-        }
-        file.write_all_at(&bytes, offset as u64).unwrap();
-        file.sync_data().unwrap();
-        offset += bytes.len();
-        count += in_flight;
-    }
-    let (elapsed, used) = (began.elapsed(), cpu() - cpu_before);
-    Measured {
-        per_second: count as f64 / elapsed.as_secs_f64(),
-        cpu_micros: used.as_secs_f64() * 1e6 / count as f64,
-        syncs_per_thousand: 1e3 / in_flight as f64,
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let rate =
+        Rate { per_second: count as f64 / elapsed.as_secs_f64(), cpu_micros: used.as_secs_f64() * 1e6 / count as f64 };
+    (rate, directory.counts().data_syncs as f64 * 1e3 / (count + in_flight) as f64)
 }
 
 fn main() {
@@ -103,20 +58,22 @@ fn main() {
     println!("entries of {PAYLOAD_BYTES} bytes, {ROUNDS} rounds of {seconds} s each, medians");
     println!("in flight        log/s      bare/s   ratio  log CPU us  bare CPU us  syncs/1,000");
     for in_flight in [1, 16, 100, 1_000] {
-        let (mut logs, mut bares) = (Vec::new(), Vec::new());
+        let (mut logs, mut syncs, mut bares) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let scratch = tempfile::tempdir_in(&place).unwrap();
-            logs.push(log(scratch.path(), in_flight, duration));
-            bares.push(bare(scratch.path(), in_flight, duration));
+            let (rate, syncs_per_thousand) = log(scratch.path(), in_flight, duration);
+            logs.push(rate);
+            syncs.push(syncs_per_thousand);
+            bares.push(bare(scratch.path(), PAYLOAD_BYTES + 32, in_flight, Duration::ZERO, duration));
         }
-        let of = |all: &[Measured], field: fn(&Measured) -> f64| median(all.iter().map(field).collect());
+        let of = |all: &[Rate], field: fn(&Rate) -> f64| median(all.iter().map(field).collect());
         let (log, bare) = (of(&logs, |one| one.per_second), of(&bares, |one| one.per_second));
         println!(
             "{in_flight:>9} {log:>12.0} {bare:>11.0} {:>7.2} {:>11.1} {:>12.1} {:>12.1}",
             log / bare,
             of(&logs, |one| one.cpu_micros),
             of(&bares, |one| one.cpu_micros),
-            of(&logs, |one| one.syncs_per_thousand),
+            median(syncs),
         );
     }
 }

@@ -55,6 +55,7 @@
 mod error;
 pub mod files;
 mod log;
+mod pace;
 mod record;
 mod segment;
 mod writer;

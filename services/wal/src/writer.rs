@@ -1,5 +1,6 @@
 //! A log with a thread: whoever arrives while a batch is being synced goes into the next batch, so that one sync serves all
-//! of them. Nobody is waited for: alone, a record is written at once.
+//! of them. Those who were just told are waited for a little, if they tend to come back: see [`Pace`]. Alone, a record is written
+//! at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use crate::error::CommitError;
 use crate::files::Directory;
 use crate::log::Log;
+use crate::pace::Pace;
 use crate::record::{PAYLOAD_BYTES_MAX, Record, size};
 
 /// Limits of a writer.
@@ -55,6 +58,7 @@ struct Submission {
 struct Queue {
     submissions: VecDeque<Submission>,
     bytes: usize,
+    records: usize,
     is_closed: bool,
 }
 
@@ -105,6 +109,7 @@ impl Writer {
             return Err(Rejected::Busy);
         }
         queue.bytes += bytes;
+        queue.records += records.len();
         queue.submissions.push_back(Submission { records, bytes, done });
         drop(queue);
         self.shared.changed.notify_one();
@@ -132,7 +137,8 @@ impl Drop for Writer {
 fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) {
     let mut records = Vec::new();
     let mut failed: Option<CommitError> = None;
-    while let Some(batch) = next_batch(shared) {
+    let (mut pace, mut told) = (Pace::default(), Instant::now());
+    while let Some(batch) = next_batch(shared, &mut pace, told) {
         if let Some(error) = &failed {
             batch.into_iter().for_each(|submission| (submission.done)(Err(error.clone())));
             continue;
@@ -143,24 +149,35 @@ fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) 
             records.extend(submission.records);
             waiting.push(submission.done);
         }
+        let began = Instant::now();
         let result = log.commit(&records);
+        let (took, count) = (began.elapsed(), records.len());
         records.clear();
         shared.bytes.store(log.bytes(), Ordering::Relaxed);
         failed = result.clone().err();
         for done in waiting {
             done(result.clone());
         }
+        pace.committed(count, took, shared.lock().records);
+        told = Instant::now();
     }
 }
 
 /// Waits for work. `None` when there will be none any more.
-fn next_batch(shared: &Shared) -> Option<Vec<Submission>> {
+fn next_batch(shared: &Shared, pace: &mut Pace, told: Instant) -> Option<Vec<Submission>> {
     let mut queue = shared.lock();
     while queue.submissions.is_empty() {
         if queue.is_closed {
             return None;
         }
         queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+    if let Some((wish, patience)) = pace.wish() {
+        let left = patience.saturating_sub(told.elapsed());
+        let must_wait = |queue: &mut Queue| queue.records < wish && !queue.is_closed;
+        let waited = shared.changed.wait_timeout_while(queue, left, must_wait);
+        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        pace.waited(queue.records);
     }
     let mut bytes = 0;
     let mut count = 0;
@@ -171,6 +188,7 @@ fn next_batch(shared: &Shared) -> Option<Vec<Submission>> {
         bytes += submission.bytes;
         count += 1;
     }
+    queue.records -= queue.submissions.iter().take(count).map(|submission| submission.records.len()).sum::<usize>();
     queue.bytes -= bytes;
     Some(queue.submissions.drain(..count).collect())
 }

@@ -3,6 +3,7 @@
 
 use super::Node;
 use crate::consensus::{self, Wire, WireKind};
+use crate::snapshot::SnapshotMeta;
 
 /// Terms and indices beyond this are nobody's: no group lives so long, and arithmetic on them does not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
@@ -29,7 +30,8 @@ pub(super) fn is_acceptable(wire: &Wire) -> bool {
         return false;
     }
     match wire.get_msg_type() {
-        WireKind::MsgReadIndex => wire.get_entries().len() == 1,
+        // It travels without a term, also when it is passed on.
+        WireKind::MsgReadIndex => wire.term == 0 && wire.get_entries().len() == 1,
         WireKind::MsgHup
         | WireKind::MsgBeat
         | WireKind::MsgPropose
@@ -69,8 +71,10 @@ impl Node {
             }
             WireKind::MsgAppendResponse if !wire.reject => Ok(wire.index <= last),
             WireKind::MsgSnapshot => {
-                let offered = consensus::snapshot_of_wire(wire);
-                Ok(offered.is_some_and(|meta| meta.membership.is_consistent() && meta.index < NUMBER_MAX))
+                let makes_sense = |meta: SnapshotMeta| {
+                    meta.membership.is_consistent() && meta.index < NUMBER_MAX && (1..=wire.term).contains(&meta.term)
+                };
+                Ok(consensus::snapshot_of_wire(wire).is_some_and(makes_sense))
             }
             _ => Ok(true),
         }

@@ -107,7 +107,12 @@ impl Node {
         self.tick(now);
         let Body::Consensus(wire, stamp) = message.body else { return Ok(()) };
         let wire = *wire;
-        if message.to != self.id() || wire.from != message.from || !is_acceptable(&wire) || !self.is_plausible(&wire)? {
+        if message.to != self.id()
+            || message.from == self.id()
+            || wire.from != message.from
+            || !is_acceptable(&wire)
+            || !self.is_plausible(&wire)?
+        {
             return Ok(());
         }
         let (from, term) = (wire.from, wire.term);

@@ -371,6 +371,8 @@ where
             }
         }
         self.join_snapshot();
+        let leadership = Leadership { leader: None, term: self.log.node().term(), is_ready_leader: false };
+        self.watchers.iter_mut().for_each(|watcher| watcher(leadership));
     }
 }
 

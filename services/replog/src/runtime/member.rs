@@ -134,7 +134,7 @@ impl<R: Send + 'static> Member<R> {
         let name = format!("member-{id}");
         let thread = thread::Builder::new().name(name).spawn(move || {
             let outcome = run(core);
-            shown.board.update(|status| status.has_ended = true);
+            shown.board.update(|status| (status.has_ended, status.role, status.leader) = (true, Role::Follower, None));
             *of_thread.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.map_err(Arc::new));
             of_thread.came.notify_all();
         });

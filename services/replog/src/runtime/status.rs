@@ -35,7 +35,7 @@ pub struct Status {
     pub unsafe_bytes: usize,
     /// Bytes of its write-ahead log's files.
     pub wal_bytes: u64,
-    /// It has ended: nothing above changes any more.
+    /// It has ended: it follows nobody, and nothing changes any more.
     pub has_ended: bool,
 }
 

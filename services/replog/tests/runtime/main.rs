@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests: a failure is a failure")]
 
+mod counts;
 mod failures;
 mod group;
 mod machine;

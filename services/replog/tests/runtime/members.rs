@@ -111,6 +111,9 @@ fn leadership_is_watched() {
     group.member(1).handle.watch_leader(move |leadership| sender.send(leadership).unwrap_or_default()).unwrap();
     let leads = changes.iter().find(|leadership| leadership.is_ready_leader).unwrap();
     assert_eq!(leads.leader, Some(1));
+    drop(group);
+    let last = changes.iter().last().unwrap();
+    assert_eq!((last.leader, last.is_ready_leader), (None, false), "who has ended leads nobody");
 }
 
 #[test]

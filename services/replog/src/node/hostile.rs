@@ -1,0 +1,129 @@
+//! Whatever members say, in whatever order: no assertion fails. Nothing is promised about agreement when members lie.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::consensus::{self, WireKind};
+
+/// Numbers near one another, so that they often fit; now and then absurd ones.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![12 => 0_u64..8, 1 => any::<u64>(), 1 => Just(u64::MAX)]
+}
+
+fn entries() -> impl Strategy<Value = Vec<(u64, u64, u8)>> {
+    let joined = (0_u64..8, 0_u64..5, 0_usize..5)
+        .prop_map(|(first, term, count)| (first..).take(count).map(|index| (index, term, 0)).collect());
+    prop_oneof![3 => joined, 1 => prop::collection::vec((number(), number(), 0_u8..3), 0..4)]
+}
+
+prop_compose! {
+    fn wire()(
+        kind in 0_u8..19,
+        from in 1_u64..4,
+        numbers in prop::array::uniform7(number()),
+        reject in prop::bool::weighted(0.2),
+        entries in entries(),
+        has_snapshot in prop::bool::weighted(0.1),
+        members in prop::array::uniform4(prop::collection::vec(0_u64..5, 0..4)),
+        context in prop::collection::vec(any::<u8>(), 0..3),
+    ) -> Option<Wire> {
+        let mut wire = Wire::default();
+        wire.set_msg_type(consensus::wire_kind(kind)?);
+        (wire.from, wire.to, wire.reject, wire.context) = (from, 1, reject, context.into());
+        [wire.term, wire.log_term, wire.index, wire.commit, wire.commit_term, wire.request_snapshot, wire.reject_hint] =
+            numbers;
+        if wire.get_msg_type() == WireKind::MsgTimeoutNow {
+            wire.context = raft_transfer();
+        }
+        let kinds = [EntryKind::Command, EntryKind::Empty, EntryKind::Membership];
+        let entries = entries.into_iter().map(|(index, term, kind)| {
+            let data = Bytes::from_static(&[8, 1]);
+            consensus::to_raft(Entry { index, term, kind: kinds[kind as usize], time_millis: 1, data })
+        });
+        wire.set_entries(entries.collect::<Vec<_>>().into());
+        if has_snapshot {
+            let [voters, learners, outgoing, learners_next] = members;
+            let membership = Membership { voters, learners, outgoing, learners_next, leaves_by_itself: reject };
+            let meta = SnapshotMeta { index: numbers[2], term: numbers[1], membership, chunk_bytes: 1, ..SnapshotMeta::default() };
+            wire.set_snapshot(consensus::offer(&meta));
+        }
+        Some(wire)
+    }
+}
+
+fn raft_transfer() -> Bytes {
+    Bytes::from_static(b"CampaignTransfer")
+}
+
+/// What happens to the node.
+#[derive(Clone, Debug)]
+enum Step {
+    Receive(Box<Wire>),
+    Wait(u64),
+    Persist,
+    Propose,
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => wire().prop_filter_map("no such message", |wire| wire.map(|wire| Step::Receive(Box::new(wire)))),
+        2 => (0_u64..60).prop_map(Step::Wait),
+        2 => Just(Step::Persist),
+        1 => Just(Step::Propose),
+        1 => Just(Step::Read),
+    ]
+}
+
+fn settings() -> Settings {
+    Settings { tick_micros: 1_000, heartbeat_ticks: 1, election_ticks: 10, snapshot_entries: 4, ..Settings::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_members_say_ends_the_process(founders in 1_u64..4, steps in prop::collection::vec(step(), 1..60)) {
+        let (recovered, _) = Recovered::found(&settings(), Membership::of(1..=founders), b"");
+        let mut now = Now { boot_micros: 1_000_000, unix_millis: 1 };
+        let mut node = Node::new(1, settings(), recovered, 7, now).unwrap();
+        let mut last = None;
+        for step in steps {
+            match step {
+                Step::Receive(wire) => {
+                    let message = Message { from: wire.from, to: 1, body: Body::Consensus(wire, Stamp::default()) };
+                    // As it would come from a network.
+                    let Ok(message) = Message::decode(&message.encode()) else { continue };
+                    if node.receive(message, now).is_err() {
+                        return Ok(());
+                    }
+                }
+                Step::Wait(millis) => {
+                    now.boot_micros += millis * 1_000;
+                    node.tick(now);
+                }
+                Step::Persist => {
+                    if let Some(token) = last.take() {
+                        node.persisted(token);
+                    }
+                }
+                Step::Propose => drop(node.propose(vec![Bytes::from_static(b"x")], now)),
+                Step::Read => drop(node.read(crate::ReadLevel::Linearizable, 0, now)),
+            }
+            loop {
+                let output = node.take(now);
+                if output.is_empty() {
+                    break;
+                }
+                last = output.batch.map(|batch| batch.token).or(last);
+                if let Some(entry) = output.entries.last() {
+                    node.applied(entry.index);
+                }
+                if let Some((_, meta)) = output.offer {
+                    node.snapshot_received(&meta);
+                }
+            }
+        }
+    }
+}
