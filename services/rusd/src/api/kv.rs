@@ -116,7 +116,7 @@ impl Api {
         let node = Arc::clone(&self.node);
         async move {
             let Some(message) = requests.next().await? else { return Ok(()) };
-            let request: pb::RangeRequest = decode(message)?;
+            let mut request: pb::RangeRequest = decode(message)?;
             check::range_stream(&request)?;
             let now = node.look_now(request.serializable, |view, term| (view.clone(), term));
             let (view, term) = match now {
@@ -128,6 +128,8 @@ impl Api {
             let begun_at = view.revision().max(request.revision);
             let at = if request.revision > 0 { request.revision } else { begun_at };
             let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
+            // What is sorted by its value needs one until then.
+            let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let mut chunks = view.chunks(request)?;
             let mut keys = FIRST_CHUNK_KEYS;
             while let Some(mut chunk) = chunks.next_chunk(keys) {
@@ -135,6 +137,9 @@ impl Api {
                     return Err(Error::Compacted.into());
                 }
                 sort(target, &mut chunk.kvs);
+                if drops_values {
+                    chunk.kvs.iter_mut().for_each(|kv| kv.value.clear());
+                }
                 if chunk.header.is_some() {
                     fill(&node, &mut chunk.header, term);
                 }
