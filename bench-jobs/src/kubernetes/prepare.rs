@@ -84,8 +84,8 @@ async fn custom_kind(kubernetes: &Kubernetes, session: &Session) -> Result<(), F
     loop {
         match objects.list(&ListParams::default()).await {
             Ok(_) => return Ok(()),
-            // Not as `is_not_found`: what knows no such kind yet answers in plain text.
-            Err(kube::Error::Api(status)) if status.code == 404 => tokio::time::sleep(PAUSE).await,
+            // 404 until the kind is known (in plain text, so `is_not_found` does not see it), 429 until its storage is.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 429) => tokio::time::sleep(PAUSE).await,
             Err(error) => return answered(Err(error), "list", &name),
         }
     }
