@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use crate::children::{Children, Connection};
 use crate::history::Operation;
 
-pub const KEYS: u64 = 5;
+/// Keys at a time.
+const KEYS: u64 = 5;
+/// Then there are others: a checker's work grows faster than the number of operations on a key.
+const KEY_NANOS: u64 = 5_000_000_000;
 
 /// What all clients share.
 pub struct Load<'a> {
@@ -37,6 +40,11 @@ impl<'a> Load<'a> {
         self.began.elapsed().as_nanos() as u64
     }
 
+    /// The keys of the moment.
+    pub fn keys(&self) -> impl Iterator<Item = String> + use<> {
+        keys_of(self.now() / KEY_NANOS)
+    }
+
     /// What a client does until the end. `number` decides what it asks, the machine when.
     pub fn client(&self, number: usize) {
         let mut connections: Vec<Option<Connection>> = (0..self.children.members).map(|_| None).collect();
@@ -47,7 +55,7 @@ impl<'a> Load<'a> {
             }
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let dice = random >> 33;
-            let key = format!("key{}", dice % KEYS);
+            let Some(key) = self.keys().nth((dice % KEYS) as usize) else { return };
             if dice / KEYS % 10 < 6 {
                 self.put(number, key, format!("{number}-{count}"), &mut connections);
             } else {
@@ -143,13 +151,17 @@ impl<'a> Load<'a> {
     pub fn look_at_everything(&self) {
         let mut connections: Vec<Option<Connection>> = (0..self.children.members).map(|_| None).collect();
         for member in 1..=self.children.members {
-            for key in 0..KEYS {
+            for key in (0..=self.now() / KEY_NANOS).flat_map(keys_of) {
                 let deadline = Instant::now() + crate::children::LONG;
-                while !self.get(1_000, format!("key{key}"), "linearizable", member, &mut connections) {
+                while !self.get(1_000, key.clone(), "linearizable", member, &mut connections) {
                     assert!(Instant::now() < deadline, "member {member} does not answer when all is well");
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }
         }
     }
+}
+
+fn keys_of(generation: u64) -> impl Iterator<Item = String> {
+    (0..KEYS).map(move |key| format!("key{key}.{generation}"))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::children::{Children, Connection, LONG};
-use crate::clients::{KEYS, Load};
+use crate::clients::Load;
 use crate::history;
 
 const CLIENTS: usize = 8;
@@ -94,8 +94,7 @@ fn trouble(load: &Load<'_>, round: u64) -> Option<Duration> {
 /// questions in front of it when it wakes, and does not know yet that it leads no more.
 fn stop_and_ask(load: &Load<'_>, stopped: u64, round: u64) {
     const DRIVER: usize = 2_000;
-    let keys = (0..KEYS).map(|key| format!("key{key}"));
-    let asking: Vec<_> = keys.filter_map(|key| Some((key, load.children.connect(stopped)?))).collect();
+    let asking: Vec<_> = load.keys().filter_map(|key| Some((key, load.children.connect(stopped)?))).collect();
     load.children.signal(stopped, Signal::STOP);
     let mut connections: Vec<Option<Connection>> = (0..load.children.members).map(|_| None).collect();
     let deadline = Instant::now() + LONG;
