@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,21 +19,29 @@ const (
 // Bad input that an API server would accept, and why: what takes several objects or knowledge of engines to see, and
 // where storebench is stricter on purpose. Everything else that storebench refuses must be refused by both.
 var onlyStorebench = map[string]string{
-	"028-two-services-of-one-name": "the second would replace the first",
-	"029-two-runs-of-one-name":     "the second would replace the first",
-	"039-replicas-as-float":        "on the way to JSON, 3.0 becomes 3",
-	"051-reserved-flag":            "needs the engine's table of flags",
-	"052-reserved-flag-one-dash":   "needs the engine's table of flags",
-	"053-reserved-flag-with-value": "needs the engine's table of flags",
-	"054-reserved-variable":        "needs the engine's table of flags",
-	"062-unknown-service":          "services may be created after the run",
-	"063-wrong-protocol":           "needs the service",
-	"095-empty-rate":               "an API server drops fields without a value",
-	"098-empty-trials":             "an API server drops fields without a value",
-	"114-gate-across-durability":   "needs both services",
-	"115-gate-across-replicas":     "needs both services",
-	"118-trials-too-short":         "durations are not added up in a schema",
-	"121-argument-with-line-break": "needs to know how Redis reads arguments",
+	"028-two-services-of-one-name":       "the second would replace the first",
+	"029-two-runs-of-one-name":           "the second would replace the first",
+	"039-replicas-as-float":              "on the way to JSON, 3.0 becomes 3",
+	"051-reserved-flag":                  "needs the engine's table of flags",
+	"052-reserved-flag-one-dash":         "needs the engine's table of flags",
+	"053-reserved-flag-with-value":       "needs the engine's table of flags",
+	"054-reserved-variable":              "needs the engine's table of flags",
+	"062-unknown-service":                "services may be created after the run",
+	"063-wrong-protocol":                 "needs the service",
+	"095-empty-rate":                     "an API server drops fields without a value",
+	"098-empty-trials":                   "an API server drops fields without a value",
+	"114-gate-across-durability":         "needs both services",
+	"115-gate-across-replicas":           "needs both services",
+	"118-trials-too-short":               "durations are not added up in a schema",
+	"121-argument-with-line-break":       "needs to know how Redis reads arguments",
+	"130-unknown-control-plane":          "control planes may be created after the run",
+	"131-control-plane-on-redis":         "needs the service",
+	"132-control-plane-on-nothing":       "services may be created after the control plane",
+	"133-kubernetes-on-a-store":          "no rule compares arms with workloads",
+	"134-etcd-on-a-control-plane":        "no rule compares arms with workloads",
+	"135-unlike-nodes":                   "needs both control planes",
+	"136-unlike-versions":                "needs both control planes",
+	"137-two-control-planes-of-one-name": "the second would replace the first",
 }
 
 func load(t *testing.T) Rules {
@@ -101,7 +110,7 @@ func TestGoodInputIsAccepted(t *testing.T) {
 	if len(good) == 0 {
 		t.Fatalf("%s is empty", goodInput)
 	}
-	for _, file := range append(good, filesOf(t, samples)...) {
+	for _, file := range slices.Concat(good, filesOf(t, samples), filesOf(t, samples+"/reports")) {
 		if err := rules.CreateFile(read(t, file)); err != nil {
 			t.Errorf("%s: %s", file, OneLine(err))
 		} else {

@@ -23,6 +23,8 @@ pub enum Bug {
     LeaseNotRechecked,
     /// A new leader takes a lease before it knows what is committed.
     LeaseBeforeOwnEntry,
+    /// Other threads read by the lease although the state lacks what is committed already.
+    LeaseBehindCommit,
     /// The lease is as long as the promise that it rests on, as if all clocks ran alike.
     DriftIgnored,
     /// A ReadIndex round is known by a name that earlier rounds had, too.
@@ -42,7 +44,7 @@ pub enum Bug {
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -52,6 +54,7 @@ impl Bug {
         Self::LeaseKeptAfterTransfer,
         Self::LeaseNotRechecked,
         Self::LeaseBeforeOwnEntry,
+        Self::LeaseBehindCommit,
         Self::DriftIgnored,
         Self::ReadContextReused,
         Self::HoleAccepted,

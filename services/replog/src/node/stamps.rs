@@ -11,7 +11,7 @@ use crate::message::{Body, Mark, Message, Stamp};
 pub struct Standing {
     /// Its term.
     pub term: u64,
-    /// Until then, by `CLOCK_BOOTTIME`, nobody else leads; the applied state has everything that was acknowledged. 0: not known.
+    /// Until then, by `CLOCK_BOOTTIME`, nobody else leads; the applied state has everything that was committed. 0: not known.
     pub lease_until_micros: u64,
     /// The applied state has everything that was acknowledged before then. 0: not known.
     pub as_of_micros: u64,
@@ -89,7 +89,9 @@ impl Node {
     pub fn standing(&self, now: Now) -> Standing {
         let (term, applied) = (self.consensus.term(), self.applied);
         // Who sees the state without asking must see all that earlier leaders acknowledged: it lies before an entry of this term.
-        let has_lease = self.has_applied_own_entry() && self.has_lease(now);
+        // And all that is committed: with a slow disk of its own a leader applies later than followers, who show it to others.
+        let is_current = applied >= self.consensus.commit() || self.planted.has(Bug::LeaseBehindCommit);
+        let has_lease = self.has_applied_own_entry() && is_current && self.has_lease(now);
         let lease_until_micros = if has_lease { self.lease_until(now) } else { 0 };
         let freshness = self.freshness(now);
         let as_of_micros = if applied >= freshness.commit { freshness.as_of } else { 0 };

@@ -31,7 +31,7 @@ pub(super) struct Checks {
     committed: Vec<(u64, u64)>,
     /// By index: the state after it.
     states: Vec<u64>,
-    /// The newest entry whose write was acknowledged, and what it was earlier.
+    /// The newest entry whose write was acknowledged or that a strong read has seen, and what it was earlier.
     acknowledged: u64,
     history: VecDeque<(u64, u64)>,
 }
@@ -140,7 +140,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A client was told that its write succeeded.
+    /// A client was told that its write succeeded, or saw somebody's: who asks later must see it.
     pub(super) fn acknowledge(&mut self, now: u64, index: u64) {
         if index > self.acknowledged {
             self.acknowledged = index;

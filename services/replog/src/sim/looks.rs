@@ -43,10 +43,13 @@ impl World {
         self.say(id, || format!("answers {:?} by {path:?} at {seen}, must see {}", asked.level, asked.must_see));
         if asked.level != ReadLevel::Eventual && seen < asked.must_see {
             let detail = format!(
-                "node {id} answers a read {:?} by {path:?} in term {term} at {seen}; {} was acknowledged before",
+                "node {id} answers a read {:?} by {path:?} in term {term} at {seen}; {} was acknowledged or seen before",
                 asked.level, asked.must_see
             );
             return broken("no strong read is older than a write acknowledged before it began", detail);
+        }
+        if matches!(asked.level, ReadLevel::Linearizable | ReadLevel::Lease) {
+            self.checks.acknowledge(self.now, seen);
         }
         if let Some(ending) = &mut self.ending
             && asked.level != ReadLevel::Eventual
