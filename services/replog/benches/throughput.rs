@@ -11,7 +11,6 @@
 mod bare;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -23,7 +22,7 @@ use bytes::Bytes;
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, Origin, Start};
 use replog::{Entry, Membership, RestoreError, Role, Settings, SnapshotView, StateMachine};
-use wal::files::{CountingDirectory, Directory, File, RealDirectory};
+use wal::files::{CountingDirectory, HeldDirectory, RealDirectory};
 
 const COMMAND_BYTES: usize = 256;
 /// In the log: its head, the entry's kind and time, and what rounds it up.
@@ -31,62 +30,6 @@ const RECORD_BYTES: usize = (32 + 9 + COMMAND_BYTES).next_multiple_of(8);
 /// Of a new log; the next one is larger.
 const FIRST_SEGMENT_BYTES: usize = 2 << 20;
 const ROUNDS: usize = 3;
-
-/// A directory whose syncs take longer.
-#[derive(Clone)]
-struct Slow<D> {
-    inner: D,
-    delay: Duration,
-}
-
-struct SlowFile<F> {
-    inner: F,
-    delay: Duration,
-}
-
-impl<D: Directory> Slow<D> {
-    fn file(&self, inner: D::File) -> SlowFile<D::File> {
-        SlowFile { inner, delay: self.delay }
-    }
-}
-
-impl<D: Directory> Directory for Slow<D> {
-    type File = SlowFile<D::File>;
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.inner.names()
-    }
-    fn create_zeroed(&self, name: &str, bytes: u64) -> io::Result<Self::File> {
-        Ok(self.file(self.inner.create_zeroed(name, bytes)?))
-    }
-    fn open(&self, name: &str) -> io::Result<Self::File> {
-        Ok(self.file(self.inner.open(name)?))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-}
-
-impl<F: File> File for SlowFile<F> {
-    fn read(&self) -> io::Result<Vec<u8>> {
-        self.inner.read()
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()?;
-        if !self.delay.is_zero() {
-            thread::sleep(self.delay);
-        }
-        Ok(())
-    }
-}
 
 /// Counts bytes.
 #[derive(Default)]
@@ -117,7 +60,7 @@ struct Measured {
     p99_micros: f64,
 }
 
-type Counting = CountingDirectory<Slow<RealDirectory>>;
+type Counting = CountingDirectory<HeldDirectory<RealDirectory>>;
 
 /// Members that know one another, and what counts their syncs.
 fn start(path: &Path, nodes: u64, delay: Duration) -> (Vec<Member<u64>>, Vec<Counting>) {
@@ -128,7 +71,12 @@ fn start(path: &Path, nodes: u64, delay: Duration) -> (Vec<Member<u64>>, Vec<Cou
     for (id, listener) in (1..).zip(listeners) {
         let open = |name: &str| {
             let inner = RealDirectory::open(path.join(format!("{id}-{name}"))).unwrap();
-            CountingDirectory::new(Slow { inner, delay })
+            let hold = move || {
+                if !delay.is_zero() {
+                    thread::sleep(delay);
+                }
+            };
+            CountingDirectory::new(HeldDirectory::new(inner, hold))
         };
         let wal = open("wal");
         counting.push(wal.clone());

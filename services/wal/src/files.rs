@@ -1,13 +1,16 @@
 //! The file system as the log sees it: one flat directory. [`RealDirectory`] is the operating system's;
-//! [`SimulatedDirectory`] forgets what was not synced and fails on demand; [`CountingDirectory`] counts.
+//! [`SimulatedDirectory`] forgets what was not synced and fails on demand; [`CountingDirectory`] counts;
+//! [`HeldDirectory`] holds syncs up.
 
 mod counting;
+mod held;
 mod real;
 mod simulated;
 
 use std::io;
 
 pub use counting::{CountingDirectory, Counts};
+pub use held::HeldDirectory;
 pub use real::RealDirectory;
 pub use simulated::{Fault, SimulatedDirectory};
 

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a failure is a failure")]
 
-use std::io;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use wal::files::{CountingDirectory, Directory, Fault, File, RealDirectory, SimulatedDirectory};
+use wal::files::{CountingDirectory, Directory, Fault, HeldDirectory, RealDirectory, SimulatedDirectory};
 use wal::{CommitError, Kind, Log, Options, PAYLOAD_BYTES_MAX, Record, Rejected, Writer, WriterOptions};
 
 fn entry(index: u64, payload: Bytes) -> Record {
@@ -26,63 +25,6 @@ fn submit(writer: &Writer, index: u64) -> Receiver<Result<(), CommitError>> {
         .submit(vec![entry(index, Bytes::from_static(&[7; 256]))], Box::new(move |result| done.send(result).unwrap()))
         .unwrap();
     safe
-}
-
-/// A directory where something happens before every sync of data.
-#[derive(Clone)]
-struct Held<D> {
-    inner: D,
-    hold: Arc<dyn Fn() + Send + Sync>,
-}
-
-struct HeldFile<F> {
-    inner: F,
-    hold: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl<D: Directory> Held<D> {
-    fn new(inner: D, hold: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { inner, hold: Arc::new(hold) }
-    }
-
-    fn file(&self, inner: D::File) -> HeldFile<D::File> {
-        HeldFile { inner, hold: Arc::clone(&self.hold) }
-    }
-}
-
-impl<D: Directory> Directory for Held<D> {
-    type File = HeldFile<D::File>;
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.inner.names()
-    }
-    fn create_zeroed(&self, name: &str, bytes: u64) -> io::Result<Self::File> {
-        Ok(self.file(self.inner.create_zeroed(name, bytes)?))
-    }
-    fn open(&self, name: &str) -> io::Result<Self::File> {
-        Ok(self.file(self.inner.open(name)?))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-}
-
-impl<F: File> File for HeldFile<F> {
-    fn read(&self) -> io::Result<Vec<u8>> {
-        self.inner.read()
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        (self.hold)();
-        self.inner.sync_data()
-    }
 }
 
 #[test]
@@ -108,7 +50,8 @@ fn a_thousand_in_flight_share_syncs() {
     const IN_FLIGHT: u64 = 1_000;
     const WRITES: u64 = 20_000;
     let scratch = tempfile::tempdir().unwrap();
-    let slow = Held::new(RealDirectory::open(scratch.path()).unwrap(), || thread::sleep(Duration::from_millis(2)));
+    let slow =
+        HeldDirectory::new(RealDirectory::open(scratch.path()).unwrap(), || thread::sleep(Duration::from_millis(2)));
     let directory = CountingDirectory::new(slow);
     let writer = start(directory.clone(), WriterOptions::default());
     let (done, safe) = sync_channel(2 * IN_FLIGHT as usize);
@@ -138,7 +81,7 @@ fn a_thousand_in_flight_share_syncs() {
 fn what_waits_is_bounded_and_refused_beyond() {
     let (open, gate) = channel::<()>();
     let gate = Mutex::new(gate);
-    let directory = Held::new(SimulatedDirectory::default(), move || {
+    let directory = HeldDirectory::new(SimulatedDirectory::default(), move || {
         let _ = gate.lock().unwrap().recv();
     });
     let options = WriterOptions { queue_bytes_max: 1_000, batch_bytes_max: 1_000 };
