@@ -86,7 +86,7 @@ struct Watcher {
     id: i64,
     key: Box<[u8]>,
     range_end: Box<[u8]>,
-    /// Where the client wanted to begin; 0 for now.
+    /// Where the client wanted to begin; 0: with the next change.
     start: i64,
     /// Changes below are not told.
     from: i64,
