@@ -5,6 +5,7 @@ mod backup;
 pub mod bolt;
 pub mod etcd_file;
 pub mod flags;
+pub mod group;
 pub mod grpc;
 pub mod http;
 pub mod lessor;

@@ -63,11 +63,11 @@ pub struct TcpOptions {
 
 impl TcpOptions {
     /// With the usual limits, and without TLS.
-    pub fn new(id: u64, group: u64, listener: TcpListener, peers: BTreeMap<u64, String>) -> Self {
+    pub fn new(id: u64, group: u64, listeners: Vec<TcpListener>, peers: BTreeMap<u64, String>) -> Self {
         Self {
             id,
             group,
-            listeners: vec![listener],
+            listeners,
             peers,
             tls: None,
             frame_bytes_max: 64 << 20,

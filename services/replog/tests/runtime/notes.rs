@@ -40,7 +40,7 @@ struct Side {
 fn side(id: u64, listener: TcpListener, addresses: &BTreeMap<u64, String>, removed: u64) -> Side {
     let (notes, received) = channel();
     let host = Server { notes: Mutex::new(notes), removed };
-    let options = TcpOptions::new(id, 7, listener, addresses.clone());
+    let options = TcpOptions::new(id, 7, vec![listener], addresses.clone());
     let mut tcp = Tcp::new(TcpOptions { host: Some(Arc::new(host)), ..options });
     let peers = tcp.peers();
     tcp.start(Arc::new(|_| {})).unwrap();
