@@ -254,6 +254,34 @@ mod tests {
     }
 
     #[test]
+    fn what_kubeadm_passes_is_taken() {
+        let settings = settings(&[
+            "--advertise-client-urls=https://172.18.0.2:2379",
+            "--cert-file=/pki/server.crt",
+            "--client-cert-auth=true",
+            "--data-dir=/var/lib/etcd",
+            "--feature-gates=InitialCorruptCheck=true",
+            "--initial-advertise-peer-urls=https://172.18.0.2:2380",
+            "--initial-cluster=node=https://172.18.0.2:2380",
+            "--key-file=/pki/server.key",
+            "--listen-client-urls=https://127.0.0.1:2379,https://172.18.0.2:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://172.18.0.2:2380",
+            "--name=node",
+            "--peer-cert-file=/pki/peer.crt",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=/pki/peer.key",
+            "--peer-trusted-ca-file=/pki/ca.crt",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=/pki/ca.crt",
+            "--watch-progress-notify-interval=5s",
+        ])
+        .unwrap();
+        assert_eq!(settings.listen_client.len(), 2);
+        assert_eq!(settings.watch_progress_interval, Duration::from_secs(5));
+    }
+
+    #[test]
     fn numbers_of_members_follow_from_what_all_of_them_know() {
         let founder = |name: &str, url: &str| Founder {
             name: name.into(),
