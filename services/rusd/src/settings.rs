@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
+use crate::tokens::TokenSettings;
 
 /// Certificates of the client port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +75,12 @@ pub struct Settings {
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
+    /// What compaction without being asked keeps; `None`: there is none.
+    pub compaction: Option<Retention>,
+    /// What stands for a user and a password.
+    pub tokens: TokenSettings,
+    /// How dear it is to guess passwords: see bcrypt.
+    pub bcrypt_cost: u32,
     /// A leader is heard at least this often.
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
@@ -139,6 +147,9 @@ impl Settings {
             founders,
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
             tls: tls(flags)?,
+            compaction: Retention::of(flags)?,
+            tokens: TokenSettings::of(flags)?,
+            bcrypt_cost: bcrypt_cost(flags)?,
             heartbeat: Duration::from_millis(flags.number("heartbeat-interval", 100)?),
             election: Duration::from_millis(flags.number("election-timeout", 1000)?),
             snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
@@ -222,6 +233,12 @@ fn tls(flags: &Flags) -> Result<Option<TlsFiles>, Mistake> {
     Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth }))
 }
 
+/// Where bcrypt knows no such cost, etcd takes its default.
+fn bcrypt_cost(flags: &Flags) -> Result<u32, Mistake> {
+    let given = flags.number("bcrypt-cost", 10)?;
+    Ok(u32::try_from(given).ok().filter(|cost| (4..=31).contains(cost)).unwrap_or(10))
+}
+
 /// 0 is etcd's default of 2 GiB, a negative number is no quota.
 fn quota(flags: &Flags) -> Result<Option<u64>, Mistake> {
     const FLAG: &str = "quota-backend-bytes";
@@ -251,6 +268,34 @@ mod tests {
         assert_eq!(settings.founders[0].peer_urls[0].to_string(), "http://localhost:2380");
         assert_eq!((settings.request_bytes_max, settings.transaction_operations_max), (1_572_864, 128));
         assert_eq!(settings.quota_bytes, Some(2_147_483_648));
+    }
+
+    #[test]
+    fn what_kubeadm_passes_is_taken() {
+        let settings = settings(&[
+            "--advertise-client-urls=https://172.18.0.2:2379",
+            "--cert-file=/pki/server.crt",
+            "--client-cert-auth=true",
+            "--data-dir=/var/lib/etcd",
+            "--feature-gates=InitialCorruptCheck=true",
+            "--initial-advertise-peer-urls=https://172.18.0.2:2380",
+            "--initial-cluster=node=https://172.18.0.2:2380",
+            "--key-file=/pki/server.key",
+            "--listen-client-urls=https://127.0.0.1:2379,https://172.18.0.2:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://172.18.0.2:2380",
+            "--name=node",
+            "--peer-cert-file=/pki/peer.crt",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=/pki/peer.key",
+            "--peer-trusted-ca-file=/pki/ca.crt",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=/pki/ca.crt",
+            "--watch-progress-notify-interval=5s",
+        ])
+        .unwrap();
+        assert_eq!(settings.listen_client.len(), 2);
+        assert_eq!(settings.watch_progress_interval, Duration::from_secs(5));
     }
 
     #[test]
