@@ -14,7 +14,10 @@ use tokio::time::sleep;
 use wal::files::RealDirectory;
 
 use crate::api::Api;
+use crate::compactor;
 use crate::grpc::{self, Incoming, Workers};
+use crate::hashes::CompactionHashes;
+use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
 use crate::node::Node;
@@ -23,6 +26,7 @@ use crate::settings::{Settings, cluster_id};
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Outcome, Store, watch};
 use crate::tls::{Tls, TlsError};
+use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
 
 /// How long connections may go on after they were asked to end.
@@ -49,6 +53,9 @@ pub enum ServerError {
     /// A socket.
     #[error("cannot listen on {0}; is another server running there?")]
     Listen(io::Error),
+    /// Keys of tokens.
+    #[error(transparent)]
+    Tokens(#[from] JwtError),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -108,6 +115,7 @@ impl Server {
                 _ = futures::future::join_all(accepting) => {}
                 () = announce(&node) => {}
                 () = revoke_ended_leases(&node) => {}
+                () = compactor::run(&node) => {}
             }
         }
         tracing::info!("stopping: connections have {} s", PATIENCE.as_secs());
@@ -141,7 +149,13 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
         snapshot_keep_entries: settings.snapshot_keep_entries,
         ..replog::Settings::default()
     };
+    let tokens = Tokens::open(&settings.tokens)?;
+    let hashes = CompactionHashes::default();
     let mut store = Store::default();
+    store.on_compaction({
+        let hashes = hashes.clone();
+        move |before, revision| hashes.begin(before, revision)
+    });
     let reader = store.reader();
     let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
@@ -158,7 +172,7 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
         transport: LocalNetwork::default().join(member_id),
     })?;
     let lessor = Lessor::new(settings.election);
-    let node = Node { cluster_id, member_id, handle: member.handle(), reader, lessor, settings };
+    let node = Node { cluster_id, member_id, handle: member.handle(), reader, lessor, tokens, hashes, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
 }
 

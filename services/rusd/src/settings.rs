@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
+use crate::tokens::TokenSettings;
 
 /// Certificates of the client port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +75,12 @@ pub struct Settings {
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
+    /// What compaction without being asked keeps; `None`: there is none.
+    pub compaction: Option<Retention>,
+    /// What stands for a user and a password.
+    pub tokens: TokenSettings,
+    /// How dear it is to guess passwords: see bcrypt.
+    pub bcrypt_cost: u32,
     /// A leader is heard at least this often.
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
@@ -139,6 +147,9 @@ impl Settings {
             founders,
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
             tls: tls(flags)?,
+            compaction: Retention::of(flags)?,
+            tokens: TokenSettings::of(flags)?,
+            bcrypt_cost: bcrypt_cost(flags)?,
             heartbeat: Duration::from_millis(flags.number("heartbeat-interval", 100)?),
             election: Duration::from_millis(flags.number("election-timeout", 1000)?),
             snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
@@ -220,6 +231,12 @@ fn tls(flags: &Flags) -> Result<Option<TlsFiles>, Mistake> {
         (_, authority) => authority,
     };
     Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth }))
+}
+
+/// Where bcrypt knows no such cost, etcd takes its default.
+fn bcrypt_cost(flags: &Flags) -> Result<u32, Mistake> {
+    let given = flags.number("bcrypt-cost", 10)?;
+    Ok(u32::try_from(given).ok().filter(|cost| (4..=31).contains(cost)).unwrap_or(10))
 }
 
 /// 0 is etcd's default of 2 GiB, a negative number is no quota.
