@@ -112,6 +112,15 @@ fn a_stop_is_gentle_and_soon() {
 }
 
 #[test]
+fn data_of_another_member_are_refused() {
+    let (directory, _) = Rusd::start(&[]).kill();
+    std::fs::remove_file(directory.path().join("data/member/identity.json")).unwrap();
+    let flags = ["--name=other", "--initial-cluster=other=http://127.0.0.1:1"];
+    let said = Rusd::spawn(directory, flags.map(str::to_owned).to_vec()).refusal();
+    assert!(said.contains("it is of another member, or was made with another --name"), "{said}");
+}
+
+#[test]
 fn a_mistake_on_the_command_line_touches_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
