@@ -3,6 +3,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod hostile;
 #[path = "../peers/mod.rs"]
 mod peers;
 mod process;
