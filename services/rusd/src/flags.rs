@@ -6,7 +6,7 @@
 mod table;
 mod values;
 
-pub use values::{Mistake, Url};
+pub use values::{Mistake, Url, duration};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -127,7 +127,7 @@ impl Flags {
     }
 
     /// A flag that is on or off.
-    pub fn boolean(&self, name: &'static str, default: bool) -> Result<bool, Mistake> {
+    pub fn boolean(&self, name: &str, default: bool) -> Result<bool, Mistake> {
         self.given(name).map_or(Ok(default), |value| values::boolean(name, value))
     }
 

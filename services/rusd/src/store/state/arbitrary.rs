@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::command::{Caller, Command, Request};
+use super::super::command::{Caller, Command, IssuedToken, Request};
 use super::pb;
 use crate::proto::etcdserverpb::compare::TargetUnion;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
@@ -107,8 +107,12 @@ fn administration() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::AuthEnable(pb::AuthEnableRequest {})),
         Just(Request::AuthDisable(pb::AuthDisableRequest {})),
-        (user(), "[a-z]{4}")
-            .prop_map(|(name, password)| Request::Authenticate(pb::AuthenticateRequest { name, password })),
+        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::Authenticate(IssuedToken {
+            user,
+            token,
+            ttl_seconds: 5
+        })),
+        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::TokenRenew(IssuedToken { user, token, ttl_seconds: 9 })),
         user().prop_map(|name| Request::AuthUserAdd(pb::AuthUserAddRequest {
             name,
             hashed_password: "aGFzaA==".into(),
@@ -129,12 +133,12 @@ fn administration() -> impl Strategy<Value = Request> {
             member_id,
             alarm
         })),
-        (1..4u64, "[a-z]{1,4}").prop_map(|(id, name)| Request::MemberSet(pb::Member {
+        (1..4u64, "[a-z]{1,4}").prop_map(|(id, name)| Request::MemberAdd(pb::Member {
             id,
             name,
             ..Default::default()
         })),
-        (1..4u64).prop_map(|id| Request::MemberForget(pb::MemberRemoveRequest { id })),
+        (1..4u64).prop_map(|id| Request::MemberRemove(pb::MemberRemoveRequest { id })),
     ]
 }
 
