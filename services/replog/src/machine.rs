@@ -27,6 +27,10 @@ pub trait StateMachine {
         let _ = index;
     }
 
+    /// Nothing is at hand: time for work that was put off and changes nothing that a reader sees. Called about once a tick while
+    /// the log is idle, between other work: it should be quick.
+    fn idle(&mut self) {}
+
     /// All of the state as it is now, to be turned into bytes later and perhaps on another thread, while more is applied: this
     /// call should be quick. Equal states give equal bytes.
     fn snapshot(&self) -> SnapshotView;

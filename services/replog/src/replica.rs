@@ -373,6 +373,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         &self.machine
     }
 
+    /// Lets the state machine do what it put off.
+    pub(crate) fn idle(&mut self) {
+        self.machine.idle();
+    }
+
     #[cfg(any(test, feature = "simulator"))]
     pub(crate) fn machine_mut(&mut self) -> &mut S {
         &mut self.machine

@@ -5,11 +5,14 @@
 
 mod auth;
 mod cluster;
+mod election;
 mod health;
 mod kv;
 mod lease;
+mod lock;
 mod maintenance;
 mod methods;
+mod session;
 mod watch;
 
 use std::future::Future;
@@ -26,7 +29,8 @@ use crate::watches::Watches;
 
 pub use methods::Method;
 
-/// The API on one worker thread.
+/// The API on one worker thread. Clones are the same.
+#[derive(Clone)]
 pub struct Api {
     node: Arc<Node>,
     watches: Watches,

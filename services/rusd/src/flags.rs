@@ -6,7 +6,7 @@
 mod table;
 mod values;
 
-pub use values::{Mistake, Url};
+pub use values::{Mistake, Url, duration};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

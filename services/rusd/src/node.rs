@@ -10,11 +10,13 @@ use tokio::time::timeout;
 
 use crate::group::Group;
 use crate::grpc::{self, Status};
+use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Error, Outcome, Reader, View};
+use crate::tokens::Tokens;
 
 /// The release of etcd whose API this is.
 pub const ETCD_VERSION: &str = "3.7.3";
@@ -35,6 +37,10 @@ pub struct Node {
     pub lessor: Arc<Lessor>,
     /// The group around it.
     pub group: Arc<Group>,
+    /// What stands for users and passwords.
+    pub tokens: Tokens,
+    /// Hashes of before compactions.
+    pub hashes: CompactionHashes,
 }
 
 pub use crate::group::Done;
@@ -116,7 +122,13 @@ impl Node {
         let user = match (token.and_then(|token| token.to_str().ok()), &call.peer.common_name) {
             (Some(token), _) => {
                 let token = token.strip_prefix("Bearer ").unwrap_or(token);
-                view.auth.token(token, now_millis()).ok_or(Error::InvalidAuthToken)?.to_owned()
+                let (caller, renewal) = self.tokens.caller(token, view, now_millis())?;
+                if let Some(renewal) = renewal {
+                    let renewal = prost::Message::encode_to_vec(&renewal);
+                    // If it fails, a later use tries again.
+                    self.group.post(command::encode(&Caller::Server, Kind::TokenRenew, &renewal));
+                }
+                return Ok(caller);
             }
             (None, Some(name)) if self.settings.tls.as_ref().is_some_and(|tls| tls.client_cert_auth) => name.clone(),
             (None, _) => return Ok(Caller::NOBODY),

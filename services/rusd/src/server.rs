@@ -15,9 +15,12 @@ use tokio::time::{sleep, timeout};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
+use crate::compactor;
 use crate::flags::Url;
 use crate::group::{Door, Group, Identity, IdentityError};
 use crate::grpc::{self, Incoming, Workers};
+use crate::hashes::CompactionHashes;
+use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
 use crate::node::Node;
@@ -26,6 +29,7 @@ use crate::settings::Settings;
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Outcome, Store, watch};
 use crate::tls::{self, Tls, TlsError};
+use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
 
 /// How long connections may go on after they were asked to end.
@@ -60,6 +64,9 @@ pub enum ServerError {
     /// A socket.
     #[error("cannot listen on {0}; is another server running there?")]
     Listen(io::Error),
+    /// Keys of tokens.
+    #[error(transparent)]
+    Tokens(#[from] JwtError),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -121,6 +128,7 @@ impl Server {
                 () = node.group.keep_members() => {}
                 () = node.group.watch_leader(node.settings.election) => {}
                 () = node.group.removed() => is_removed = true,
+                () = compactor::run(&node) => {}
             }
         }
         // Others need not wait until they notice.
@@ -166,6 +174,12 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
         snapshot_keep_entries: settings.snapshot_keep_entries,
         ..replog::Settings::default()
     };
+    let tokens = Tokens::open(&settings.tokens)?;
+    let hashes = CompactionHashes::default();
+    store.on_compaction({
+        let hashes = hashes.clone();
+        move |before, revision| hashes.begin(before, revision)
+    });
     let reader = store.reader();
     let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
@@ -186,7 +200,7 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
     let group =
         Arc::new(Group::new((cluster_id, member_id), handle.clone(), reader.clone(), Arc::clone(&lessor), peers));
     door.open(Arc::clone(&group));
-    let node = Node { cluster_id, member_id, handle, reader, lessor, group, settings };
+    let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
 }
 

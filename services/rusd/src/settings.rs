@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
+use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
+use crate::tokens::TokenSettings;
 
 /// Certificates of the peer port, on which members talk to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +105,12 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Certificates between members, if they use TLS.
     pub peer_tls: Option<PeerTlsFiles>,
+    /// What compaction without being asked keeps; `None`: there is none.
+    pub compaction: Option<Retention>,
+    /// What stands for a user and a password.
+    pub tokens: TokenSettings,
+    /// How dear it is to guess passwords: see bcrypt.
+    pub bcrypt_cost: u32,
     /// A leader is heard at least this often.
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
@@ -163,6 +171,9 @@ impl Settings {
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
             tls: tls(flags, "")?,
             peer_tls: peer_tls(flags)?,
+            compaction: Retention::of(flags)?,
+            tokens: TokenSettings::of(flags)?,
+            bcrypt_cost: bcrypt_cost(flags)?,
             heartbeat: Duration::from_millis(flags.number("heartbeat-interval", 100)?),
             election: Duration::from_millis(flags.number("election-timeout", 1000)?),
             snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
@@ -271,6 +282,12 @@ fn peer_tls(flags: &Flags) -> Result<Option<PeerTlsFiles>, Mistake> {
     Ok(Some(PeerTlsFiles { server, authority, client_certificate, client_key }))
 }
 
+/// Where bcrypt knows no such cost, etcd takes its default.
+fn bcrypt_cost(flags: &Flags) -> Result<u32, Mistake> {
+    let given = flags.number("bcrypt-cost", 10)?;
+    Ok(u32::try_from(given).ok().filter(|cost| (4..=31).contains(cost)).unwrap_or(10))
+}
+
 /// 0 is etcd's default of 2 GiB, a negative number is no quota.
 fn quota(flags: &Flags) -> Result<Option<u64>, Mistake> {
     const FLAG: &str = "quota-backend-bytes";
@@ -308,6 +325,34 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(format!("{:x}", settings.founders[0].id(&settings.token)), "8e9e05c52164694d");
         assert_eq!(format!("{:x}", cluster_id(&settings.founders, &settings.token)), "cdf818194e3a8c32");
+    }
+
+    #[test]
+    fn what_kubeadm_passes_is_taken() {
+        let settings = settings(&[
+            "--advertise-client-urls=https://172.18.0.2:2379",
+            "--cert-file=/pki/server.crt",
+            "--client-cert-auth=true",
+            "--data-dir=/var/lib/etcd",
+            "--feature-gates=InitialCorruptCheck=true",
+            "--initial-advertise-peer-urls=https://172.18.0.2:2380",
+            "--initial-cluster=node=https://172.18.0.2:2380",
+            "--key-file=/pki/server.key",
+            "--listen-client-urls=https://127.0.0.1:2379,https://172.18.0.2:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://172.18.0.2:2380",
+            "--name=node",
+            "--peer-cert-file=/pki/peer.crt",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=/pki/peer.key",
+            "--peer-trusted-ca-file=/pki/ca.crt",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=/pki/ca.crt",
+            "--watch-progress-notify-interval=5s",
+        ])
+        .unwrap();
+        assert_eq!(settings.listen_client.len(), 2);
+        assert_eq!(settings.watch_progress_interval, Duration::from_secs(5));
     }
 
     #[test]

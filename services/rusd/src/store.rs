@@ -35,9 +35,9 @@ pub mod watch;
 
 pub use auth::{Access, Auth};
 pub use cluster::Cluster;
-pub use command::{Caller, Command, Request};
+pub use command::{Caller, Command, IssuedToken, Request};
 pub use error::{Code, Error};
-pub use hash::KeyValueHash;
+pub use hash::{KeyValueHash, hash_key_values};
 pub use keys::Keys;
 pub use keyspace::{Keyspace, NEVER};
 pub use lease::{Lease, Leases};
@@ -46,7 +46,7 @@ pub use record::{Fields, Record, Revision};
 pub use state::{Outcome, Response, State};
 pub use view::{Chunks, Reader, View};
 
-/// How many changes of the log compaction looks at after each batch: a millisecond or two.
+/// How many changes of the log compaction looks at after each batch, and at a time while nothing happens: a millisecond or two.
 const SWEEP_CHANGES: usize = 500;
 
 /// The state machine.
@@ -56,6 +56,8 @@ pub struct Store {
     reader: Reader,
     /// Told of every publication, on the thread that applies.
     on_publish: Option<Box<dyn Fn() + Send>>,
+    /// Told of every compaction, and of what was kept before: see [`Store::on_compaction`].
+    on_compaction: Option<Box<dyn Fn(Keyspace, i64) + Send>>,
     /// Where records are put together.
     scratch: Vec<u8>,
 }
@@ -64,7 +66,7 @@ impl Default for Store {
     fn default() -> Self {
         let state = State::default();
         let reader = Reader::new(state.clone());
-        Self { state, applied_index: 0, reader, on_publish: None, scratch: Vec::new() }
+        Self { state, applied_index: 0, reader, on_publish: None, on_compaction: None, scratch: Vec::new() }
     }
 }
 
@@ -92,6 +94,23 @@ impl Store {
         self.on_publish = Some(Box::new(told));
     }
 
+    /// `told` is called with the keys as they were before each compaction, and its revision, on the thread that applies: it should
+    /// hand them to others, and return.
+    pub fn on_compaction(&mut self, told: impl Fn(Keyspace, i64) + Send + 'static) {
+        self.on_compaction = Some(Box::new(told));
+    }
+
+    /// Does some of what compaction put off; whether that was anything.
+    fn sweep(&mut self) -> bool {
+        let space = &mut self.state.keyspace;
+        if !space.has_to_sweep() {
+            return false;
+        }
+        let before = (space.bytes(), space.kept_from());
+        space.sweep(SWEEP_CHANGES, self.reader.seen(space.revision()));
+        before != (space.bytes(), space.kept_from())
+    }
+
     /// Lets readers see what was applied.
     pub fn publish(&self) {
         self.reader.publish(self.state.clone(), self.applied_index);
@@ -106,16 +125,28 @@ impl StateMachine for Store {
 
     fn apply(&mut self, entry: &Entry) -> Outcome {
         let command = Command::decode(&entry.data)?;
-        self.state.apply(command, entry.time_millis, &mut self.scratch)
+        let revision = match (&command.request, &self.on_compaction) {
+            (Request::Compaction(compaction), Some(_)) => compaction.revision,
+            _ => return self.state.apply(command, entry.time_millis, &mut self.scratch),
+        };
+        let before = self.state.keyspace.clone();
+        let outcome = self.state.apply(command, entry.time_millis, &mut self.scratch);
+        if let (Ok(_), Some(told)) = (&outcome, &self.on_compaction) {
+            told(before, revision);
+        }
+        outcome
     }
 
     fn applied(&mut self, index: u64) {
         self.applied_index = index;
-        let space = &mut self.state.keyspace;
-        if space.has_to_sweep() {
-            space.sweep(SWEEP_CHANGES, self.reader.seen(space.revision()));
-        }
+        self.sweep();
         self.publish();
+    }
+
+    fn idle(&mut self) {
+        if self.sweep() {
+            self.publish();
+        }
     }
 
     fn snapshot(&self) -> SnapshotView {
@@ -126,5 +157,37 @@ impl StateMachine for Store {
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
         self.state = snapshot::read(snapshot).map_err(|refused| RestoreError(refused.to_string()))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::etcdserverpb as pb;
+
+    #[test]
+    fn compaction_goes_on_while_nothing_is_written() {
+        let mut store = Store::default();
+        let mut index = 0;
+        let mut apply = |store: &mut Store, request| {
+            index += 1;
+            let data = Command { caller: Caller::Server, request }.encode();
+            let entry = Entry { index, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data };
+            store.apply(&entry).unwrap();
+            store.applied(index);
+        };
+        for value in 0..5 * SWEEP_CHANGES {
+            let put = pb::PutRequest { key: "k".into(), value: value.to_string().into(), ..Default::default() };
+            apply(&mut store, Request::Put(put));
+        }
+        let revision = store.reader().view().revision();
+        apply(&mut store, Request::Compaction(pb::CompactionRequest { revision, physical: false }));
+        let full = store.reader().view().bytes();
+        assert!(store.state.keyspace.has_to_sweep());
+        for _ in 0..20 {
+            store.idle();
+        }
+        assert!(!store.state.keyspace.has_to_sweep());
+        assert!(store.reader().view().bytes() < full / 100, "what was freed is published");
     }
 }

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use crate::der::Der;
 use crate::settings::{PeerTlsFiles, TlsFiles};
 
 /// How often the files are looked at, at most.
@@ -179,34 +180,6 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
         }
     }
     name
-}
-
-/// Walks over DER: what is left to read.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The content of the next value, which must have this tag.
-    fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
-        (self.0.first() == Some(&tag)).then(|| self.any()).flatten().map(|(_, content)| content)
-    }
-
-    fn any(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = match first {
-            short @ ..0x80 => (usize::from(short), rest),
-            long => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
-                if bytes.len() > 4 {
-                    return None;
-                }
-                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-            }
-        };
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, content))
-    }
 }
 
 #[cfg(test)]

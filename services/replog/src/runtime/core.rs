@@ -112,8 +112,12 @@ where
             if inputs.must_stop {
                 return Ok(());
             }
+            let is_idle = inputs.proposals.is_empty() && inputs.messages.is_empty() && inputs.reads.is_empty();
             self.feed(&mut inputs, now)?;
             self.settle(now)?;
+            if is_idle && self.in_flight.is_empty() {
+                self.log.idle();
+            }
         }
     }
 

@@ -10,14 +10,15 @@ use prost::Message;
 use crate::api::kv::header_of;
 use crate::api::{Answer, Api, decode, refuse};
 use crate::grpc::{self, Code, Status, Unary};
-use crate::node::Node;
+use crate::jwt::Claims;
+use crate::node::now_millis;
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error, View};
+use crate::tokens::Tokens;
 
-/// etcd's default of `--bcrypt-cost`.
-const BCRYPT_COST: u32 = 10;
-const TOKEN_LETTERS: usize = 16;
+/// As etcd says it.
+const VERIFY_ONLY: &str = "auth: token signing attempted with verify-only key";
 
 /// Methods that put the request into the log as it is, and answer with a header.
 macro_rules! plain {
@@ -54,22 +55,30 @@ impl Api {
         })
     }
 
-    /// Checks a password, and makes a token that all members know.
+    /// Checks a password, and makes a token that all members take.
     pub(super) fn authenticate(&self, _: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::AuthenticateRequest = decode(message)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             let (view, _) = node.view().await?;
-            let (hash, _) = view.auth.password(&request.name)?;
+            let (hash, auth_revision) = view.auth.password(&request.name)?;
             let (hash, password) = (hash.clone(), request.password);
             let is_right = slowly(move || bcrypt::verify(password, &String::from_utf8_lossy(&hash))).await?;
             if !is_right.unwrap_or(false) {
                 return Err(Error::AuthFailed.into());
             }
-            let token = token(&node);
-            let noted = pb::AuthenticateRequest { name: request.name, password: token.clone() };
-            let done = node.propose(&Caller::Server, Kind::Authenticate, &noted.encode_to_vec()).await?;
-            Ok(grpc::encode(&pb::AuthenticateResponse { header: Some(header_of(&node, &done)), token }))
+            let simple = match &node.tokens {
+                Tokens::Simple(simple) => simple,
+                Tokens::Jwt(jwt) => {
+                    let token = jwt.make(&Claims { user: request.name, auth_revision }, now_millis());
+                    let token = token.ok_or_else(|| Status::new(Code::Unknown, VERIFY_ONLY))?;
+                    return Ok(grpc::encode(&pb::AuthenticateResponse { header: Some(node.header_now()), token }));
+                }
+            };
+            let issued = simple.issue(request.name, node.handle.status().applied);
+            let done = node.propose(&Caller::Server, Kind::Authenticate, &issued.encode_to_vec()).await?;
+            let header = Some(header_of(&node, &done));
+            Ok(grpc::encode(&pb::AuthenticateResponse { header, token: issued.token }))
         })))
     }
 
@@ -83,7 +92,8 @@ impl Api {
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             if needs_password && request.hashed_password.is_empty() {
-                request.hashed_password = hashed(std::mem::take(&mut request.password)).await?;
+                request.hashed_password =
+                    hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserAdd, &request.encode_to_vec()).await?;
             Ok(grpc::encode(&pb::AuthUserAddResponse { header: Some(header_of(&node, &done)) }))
@@ -96,7 +106,8 @@ impl Api {
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             if request.hashed_password.is_empty() {
-                request.hashed_password = hashed(std::mem::take(&mut request.password)).await?;
+                request.hashed_password =
+                    hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserChangePassword, &request.encode_to_vec()).await?;
             Ok(grpc::encode(&pb::AuthUserChangePasswordResponse { header: Some(header_of(&node, &done)) }))
@@ -146,8 +157,8 @@ impl Api {
 }
 
 /// The hash as it stands in a command.
-async fn hashed(password: String) -> Result<String, Status> {
-    let hash = slowly(move || bcrypt::hash(password, BCRYPT_COST)).await?;
+async fn hashed(password: String, cost: u32) -> Result<String, Status> {
+    let hash = slowly(move || bcrypt::hash(password, cost)).await?;
     // bcrypt refuses what is longer than it can tell apart, and so does etcd.
     let hash = hash.map_err(|error| Status::new(Code::Unknown, format!("bcrypt: {error}")))?;
     Ok(STANDARD.encode(hash))
@@ -157,11 +168,4 @@ async fn hashed(password: String) -> Result<String, Status> {
 async fn slowly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Status::new(Code::Internal, "rusd: hashing a password was interrupted"))
-}
-
-/// Letters that nobody can guess, and the index at the time, as in etcd.
-fn token(node: &Node) -> String {
-    let letter = |_| char::from(b'a' + rand::random_range(0..26_u8));
-    let letters = (0..TOKEN_LETTERS).map(letter).collect::<String>();
-    format!("{letters}.{}", node.handle.status().applied)
 }

@@ -106,7 +106,11 @@ impl Api {
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             let view = node.reader.view();
-            let hash = tokio::task::spawn_blocking(move || view.hash_key_values(revision));
+            let hashes = node.hashes.clone();
+            let hash = tokio::task::spawn_blocking(move || match hashes.get(revision) {
+                Some(remembered) => Ok(remembered),
+                None => view.hash_key_values(revision),
+            });
             let hash = hash.await.map_err(|_| Status::new(Code::Internal, "rusd: hashing was interrupted"))??;
             Ok(answer(&node, hash))
         })))

@@ -112,6 +112,12 @@ methods! {
         "/etcdserverpb.Auth/RoleDelete" RoleDelete role_delete
         "/etcdserverpb.Auth/RoleGrantPermission" RoleGrantPermission role_grant_permission
         "/etcdserverpb.Auth/RoleRevokePermission" RoleRevokePermission role_revoke_permission
+        "/v3lockpb.Lock/Lock" Lock lock
+        "/v3lockpb.Lock/Unlock" Unlock unlock
+        "/v3electionpb.Election/Campaign" Campaign campaign
+        "/v3electionpb.Election/Proclaim" Proclaim proclaim
+        "/v3electionpb.Election/Leader" Leader leader
+        "/v3electionpb.Election/Resign" Resign resign
         "/grpc.health.v1.Health/Check" HealthCheck health_check
     }
     stream {
@@ -119,6 +125,7 @@ methods! {
         "/etcdserverpb.Watch/Watch" Watch watch
         "/etcdserverpb.Lease/LeaseKeepAlive" LeaseKeepAlive lease_keep_alive
         "/etcdserverpb.Maintenance/Snapshot" Snapshot snapshot
+        "/v3electionpb.Election/Observe" Observe observe
         "/grpc.health.v1.Health/Watch" HealthWatch health_watch
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn number(flag: &str, text: &str) -> Result<u64, Mistake> {
 }
 
 /// A duration as Go writes it: `1h30m`, `1.5s`, `300ms`.
-pub(super) fn duration(flag: &str, text: &str) -> Result<Duration, Mistake> {
+pub fn duration(flag: &str, text: &str) -> Result<Duration, Mistake> {
     let wrong = || expected(flag, "a duration such as 300ms, 5s or 2h", text);
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -66,6 +66,11 @@ pub fn encode_with(write: impl FnOnce(&mut BytesMut), bytes_about: usize) -> Byt
     bytes.freeze()
 }
 
+/// The message in a frame that [`encode`] made.
+pub fn content(frame: Bytes) -> Bytes {
+    frame.slice(HEAD_BYTES.min(frame.len())..)
+}
+
 /// Takes frames off what was received. A message that came in one piece is not copied.
 #[derive(Debug)]
 pub(crate) struct Deframer {

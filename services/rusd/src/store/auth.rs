@@ -1,8 +1,8 @@
 //! Users, roles and who may do what.
 //!
 //! Part of the replicated state: equal commands make equal users on every member. Passwords come as hashes that the API made;
-//! simple tokens come from the API, too, and live [`TOKEN_TTL_MILLIS`] by the time of the log's entries. From etcd's
-//! `server/auth/store.go`.
+//! simple tokens come from the API, too, and live as long as it says by the time of the log's entries. From etcd's
+//! `server/auth/{store,simple_token}.go`.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
+use super::command::IssuedToken;
 use super::error::Error;
 use crate::proto::authpb::{Permission, Role, User, permission};
 use crate::proto::etcdserverpb as pb;
@@ -24,8 +25,8 @@ use spans::Spans;
 
 const ROOT: &str = "root";
 
-/// How long a simple token lives after it was made: etcd's default of `--auth-token-ttl`.
-pub const TOKEN_TTL_MILLIS: u64 = 300_000;
+/// How long a simple token lives after it was made or renewed: etcd's default of `--auth-token-ttl`.
+pub const TOKEN_TTL_SECONDS: u64 = 300;
 /// Most simple tokens that live at a time: the oldest makes room.
 const TOKENS_MAX: usize = 100_000;
 
@@ -118,10 +119,10 @@ impl Auth {
         if has_no_password(user) { Err(Error::NoPasswordUser) } else { Ok((&user.password, self.revision)) }
     }
 
-    /// Whose token it is.
-    pub fn token(&self, token: &str, now_millis: u64) -> Option<&str> {
+    /// A token that lives.
+    pub fn token(&self, token: &str, now_millis: u64) -> Option<&Token> {
         let token = self.tokens.get(token)?;
-        (self.enabled && now_millis < token.expires_millis).then_some(token.user.as_str())
+        (self.enabled && now_millis < token.expires_millis).then_some(token)
     }
 
     /// All users, with the hashes of their passwords.
@@ -161,11 +162,11 @@ impl Auth {
     }
 
     /// Notes a token that the API made for a user whose password it checked.
-    pub(super) fn authenticate(&mut self, name: &str, token: &str, now_millis: u64) -> Result<(), Error> {
+    pub(super) fn authenticate(&mut self, issued: &IssuedToken, now_millis: u64) -> Result<(), Error> {
         if !self.enabled {
             return Err(Error::AuthNotEnabled);
         }
-        let user = self.users.get(name).ok_or(Error::AuthFailed)?;
+        let user = self.users.get(&issued.user).ok_or(Error::AuthFailed)?;
         if has_no_password(user) {
             return Err(Error::AuthFailed);
         }
@@ -176,9 +177,19 @@ impl Auth {
             let oldest = oldest.0.clone();
             self.tokens.remove(&oldest);
         }
-        let new = Token { user: name.to_owned(), expires_millis: now_millis.saturating_add(TOKEN_TTL_MILLIS) };
-        self.tokens.insert(token.to_owned(), new);
+        let new = Token { user: issued.user.clone(), expires_millis: expiry(issued, now_millis) };
+        self.tokens.insert(issued.token.clone(), new);
         Ok(())
+    }
+
+    /// Gives a token that lives its full time again. One that has died meanwhile, with its user's password perhaps, stays dead.
+    pub(super) fn renew_token(&mut self, issued: &IssuedToken, now_millis: u64) {
+        if let Some(token) = self.tokens.get_mut(&issued.token)
+            && token.user == issued.user
+            && now_millis < token.expires_millis
+        {
+            token.expires_millis = expiry(issued, now_millis);
+        }
     }
 
     pub(super) fn add_user(&mut self, request: &pb::AuthUserAddRequest) -> Result<(), Error> {
@@ -340,6 +351,11 @@ impl Auth {
         });
         self.granted = granted.collect();
     }
+}
+
+fn expiry(issued: &IssuedToken, now_millis: u64) -> u64 {
+    let ttl_seconds = if issued.ttl_seconds == 0 { TOKEN_TTL_SECONDS } else { issued.ttl_seconds };
+    now_millis.saturating_add(ttl_seconds.saturating_mul(1000))
 }
 
 fn has_no_password(user: &User) -> bool {

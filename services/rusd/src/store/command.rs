@@ -44,6 +44,20 @@ impl Caller {
     pub const NOBODY: Self = Self::Client { user: String::new(), auth_revision: 0 };
 }
 
+/// A simple token that the API made for a user whose password it checked.
+#[derive(Clone, PartialEq, Message)]
+pub struct IssuedToken {
+    /// The user.
+    #[prost(string, tag = "1")]
+    pub user: String,
+    /// The token.
+    #[prost(string, tag = "2")]
+    pub token: String,
+    /// How long it lives, in seconds; 0 means [`super::auth::TOKEN_TTL_SECONDS`].
+    #[prost(uint64, tag = "3")]
+    pub ttl_seconds: u64,
+}
+
 macro_rules! requests {
     ($($number:literal $name:ident $message:ty)*) => {
         /// What a command does. The numbers are in the log: they never change.
@@ -112,8 +126,7 @@ requests! {
     26 MemberUpdate pb::MemberUpdateRequest
     32 AuthEnable pb::AuthEnableRequest
     33 AuthDisable pb::AuthDisableRequest
-    // `name`, and as `password` the token that was made for it.
-    34 Authenticate pb::AuthenticateRequest
+    34 Authenticate IssuedToken
     35 AuthUserAdd pb::AuthUserAddRequest
     36 AuthUserDelete pb::AuthUserDeleteRequest
     37 AuthUserChangePassword pb::AuthUserChangePasswordRequest
@@ -123,6 +136,8 @@ requests! {
     41 AuthRoleDelete pb::AuthRoleDeleteRequest
     42 AuthRoleGrantPermission pb::AuthRoleGrantPermissionRequest
     43 AuthRoleRevokePermission pb::AuthRoleRevokePermissionRequest
+    // A token that is used lives on; one that is gone stays gone.
+    44 TokenRenew IssuedToken
 }
 
 /// A command.

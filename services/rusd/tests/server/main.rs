@@ -8,6 +8,7 @@ mod group;
 mod peers;
 mod process;
 mod tls;
+mod tokens;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -126,4 +127,23 @@ fn the_version_is_what_tools_look_for() {
     let said = peers::output(rusd().arg("--version"));
     assert!(said.starts_with("etcd Version: 3.7.3\n"), "{said}");
     assert!(said.contains(concat!("\nrusd Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
+}
+
+/// As etcd: members compare what they had before they compacted.
+#[test]
+fn the_hash_of_a_compacted_revision_is_that_of_before() {
+    let server = Rusd::start(&[]);
+    for value in ["1", "2", "3"] {
+        server.etcdctl(&["put", "k", value]);
+    }
+    server.etcdctl(&["del", "k"]);
+    let hash = || {
+        let said = server.etcdctl(&["endpoint", "hashkv", "--rev=5", "-w", "json"]);
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()[0]["HashKV"]["hash"].clone()
+    };
+    let before = hash();
+    server.etcdctl(&["compaction", "5", "--physical"]);
+    assert_eq!(hash(), before);
+    let server = server.restart();
+    assert!(server.etcdctl(&["endpoint", "hashkv", "--rev=5"]).contains("127.0.0.1"));
 }

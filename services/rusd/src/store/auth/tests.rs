@@ -1,4 +1,4 @@
-use super::super::command::Caller;
+use super::super::command::{Caller, IssuedToken};
 use super::super::keys::Keys;
 use super::super::lease::Leases;
 use super::*;
@@ -179,20 +179,38 @@ fn what_a_role_permits_ends_with_the_role() {
     assert_eq!(auth.user("ann").map(|user| user.roles.len()), Ok(0));
 }
 
+fn issued(user: &str, token: &str) -> IssuedToken {
+    IssuedToken { user: user.into(), token: token.into(), ttl_seconds: 10 }
+}
+
+fn user_of(auth: &Auth, now_millis: u64) -> Option<&str> {
+    auth.token("first", now_millis).map(|token| token.user.as_str())
+}
+
 #[test]
 fn tokens_live_for_a_while_and_die_with_the_password() {
     let mut auth = auth();
-    auth.authenticate("ann", "first", 1000).unwrap();
-    assert_eq!(auth.token("first", 1000 + TOKEN_TTL_MILLIS - 1), Some("ann"));
-    assert_eq!(auth.token("first", 1000 + TOKEN_TTL_MILLIS), None);
+    let issued = issued("ann", "first");
+    auth.authenticate(&issued, 1000).unwrap();
+    assert_eq!(user_of(&auth, 10_999), Some("ann"));
+    assert_eq!(user_of(&auth, 11_000), None);
+    // One that is used lives on, but nobody else's, and not after its end.
+    auth.renew_token(&IssuedToken { user: "root".into(), ..issued.clone() }, 5000);
+    assert_eq!(user_of(&auth, 11_000), None);
+    auth.renew_token(&issued, 5000);
+    assert_eq!(user_of(&auth, 14_999), Some("ann"));
+    auth.renew_token(&issued, 15_000);
+    assert_eq!(user_of(&auth, 15_000), None);
+    auth.authenticate(&issued, 20_000).unwrap();
     let hashed_password = "bmV3".to_owned();
     let change = pb::AuthUserChangePasswordRequest { name: "ann".into(), hashed_password, ..Default::default() };
     auth.change_password(&change).unwrap();
-    assert_eq!(auth.token("first", 1001), None);
+    auth.renew_token(&issued, 21_000);
+    assert_eq!(user_of(&auth, 21_000), None);
     assert_eq!(auth.password("ann").map(|(hash, _)| &hash[..]), Ok(&b"new"[..]));
-    assert_eq!(auth.authenticate("nobody", "t", 0), Err(Error::AuthFailed));
+    assert_eq!(auth.authenticate(&super::tests::issued("nobody", "t"), 0), Err(Error::AuthFailed));
     auth.disable();
-    assert_eq!((auth.token("first", 0), auth.password("ann")), (None, Err(Error::AuthNotEnabled)));
+    assert_eq!((user_of(&auth, 0), auth.password("ann")), (None, Err(Error::AuthNotEnabled)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::command::{Caller, Command, Request};
+use super::super::command::{Caller, Command, IssuedToken, Request};
 use super::pb;
 use crate::proto::etcdserverpb::compare::TargetUnion;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
@@ -107,8 +107,12 @@ fn administration() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::AuthEnable(pb::AuthEnableRequest {})),
         Just(Request::AuthDisable(pb::AuthDisableRequest {})),
-        (user(), "[a-z]{4}")
-            .prop_map(|(name, password)| Request::Authenticate(pb::AuthenticateRequest { name, password })),
+        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::Authenticate(IssuedToken {
+            user,
+            token,
+            ttl_seconds: 5
+        })),
+        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::TokenRenew(IssuedToken { user, token, ttl_seconds: 9 })),
         user().prop_map(|name| Request::AuthUserAdd(pb::AuthUserAddRequest {
             name,
             hashed_password: "aGFzaA==".into(),
