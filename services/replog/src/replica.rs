@@ -212,6 +212,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             Body::Snapshot(SnapshotMessage::Gone { id }) => {
                 self.receiving.take_if(|receiving| receiving.meta.id() == id && receiving.from == message.from);
             }
+            // Not the log's business.
+            Body::Note(_) => {}
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ pub mod compactor;
 pub mod der;
 pub mod etcd_file;
 pub mod flags;
+pub mod group;
 pub mod grpc;
 pub mod hashes;
 pub mod http;

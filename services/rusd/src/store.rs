@@ -77,6 +77,13 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
+    /// As before any command, in a group of these members.
+    pub fn of_group(members: impl IntoIterator<Item = crate::proto::etcdserverpb::Member>) -> Self {
+        let mut store = Self::default();
+        store.state.cluster = std::sync::Arc::new(Cluster::of(members));
+        store
+    }
+
     /// Gives views of what is published.
     pub fn reader(&self) -> Reader {
         self.reader.clone()
