@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod group;
+mod hostile;
 #[path = "../peers/mod.rs"]
 mod peers;
 mod process;
