@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::api::Api;
 use crate::compactor;
 use crate::grpc::{self, Incoming, Workers};
 use crate::hashes::CompactionHashes;
+use crate::import;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
@@ -38,6 +39,11 @@ const LEASES_A_ROUND: usize = 500;
 /// Why a server cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// It is etcd's.
+    #[error(
+        "--data-dir: {0} was written by etcd or etcdutl; take it over with rusd import {0} --data-dir=NEW, and start with that"
+    )]
+    Foreign(PathBuf),
     /// The data directory.
     #[error("--data-dir: {0}")]
     Data(io::Error),
@@ -80,7 +86,7 @@ impl Server {
             (&settings.listen_metrics, false, true),
         ]);
         let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
-        let Joined { member, node, signals } = join(settings)?;
+        let Joined { member, node, signals } = join(settings, Store::default())?;
         let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
         Ok(Self { member, node, workers, sockets })
     }
@@ -131,8 +137,18 @@ struct Joined {
     signals: Vec<Arc<Signal>>,
 }
 
-/// Opens the log and the store of a member.
-fn join(settings: Settings) -> Result<Joined, ServerError> {
+/// Founds a member's group with a state that was taken over, and stops.
+pub fn found(settings: Settings, store: Store) -> Result<(), ServerError> {
+    join(settings, store)?.member.stop().map_err(ServerError::Ended)
+}
+
+/// Opens the log of a member. `store` is as before any entry.
+fn join(settings: Settings, mut store: Store) -> Result<Joined, ServerError> {
+    let database = import::database_in(&settings.data_directory);
+    if database.exists() {
+        return Err(ServerError::Foreign(settings.data_directory));
+    }
+
     let cluster_id = cluster_id(&settings.founders, &settings.token);
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
@@ -151,7 +167,6 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
     };
     let tokens = Tokens::open(&settings.tokens)?;
     let hashes = CompactionHashes::default();
-    let mut store = Store::default();
     store.on_compaction({
         let hashes = hashes.clone();
         move |before, revision| hashes.begin(before, revision)
@@ -262,7 +277,8 @@ async fn announce(node: &Node) {
             Some(known) => pb::Member { peer_ur_ls: known.peer_ur_ls.clone(), ..member.clone() },
             None => member.clone(),
         };
-        let has_version = view.cluster.version == CLUSTER_VERSION;
+        // A downgrade that is under way says another.
+        let has_version = view.cluster.version == CLUSTER_VERSION || view.cluster.downgrade.enabled;
         if known == Some(&member) && has_version {
             std::future::pending::<()>().await;
         }
@@ -277,7 +293,7 @@ async fn announce(node: &Node) {
 }
 
 /// What members of this release speak.
-const CLUSTER_VERSION: &str = "3.7.0";
+pub const CLUSTER_VERSION: &str = "3.7.0";
 
 async fn revoke_ended_leases(node: &Node) {
     let mut led_in = None;

@@ -75,6 +75,8 @@ pub struct Settings {
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
+    /// Whether the API is served as JSON, too.
+    pub gateway: bool,
     /// What compaction without being asked keeps; `None`: there is none.
     pub compaction: Option<Retention>,
     /// What stands for a user and a password.
@@ -147,6 +149,7 @@ impl Settings {
             founders,
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
             tls: tls(flags)?,
+            gateway: flags.boolean("enable-grpc-gateway", true)?,
             compaction: Retention::of(flags)?,
             tokens: TokenSettings::of(flags)?,
             bcrypt_cost: bcrypt_cost(flags)?,

@@ -20,6 +20,7 @@ mod cluster;
 pub mod command;
 pub mod error;
 mod hash;
+pub mod import;
 mod keys;
 mod keyspace;
 mod lease;
@@ -77,6 +78,12 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
+    /// Begins with a state that was taken over.
+    pub fn of(state: State) -> Self {
+        let reader = Reader::new(state.clone());
+        Self { state, reader, ..Self::default() }
+    }
+
     /// Gives views of what is published.
     pub fn reader(&self) -> Reader {
         self.reader.clone()

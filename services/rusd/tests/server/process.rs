@@ -32,6 +32,11 @@ impl Rusd {
         Self::start_in(tempfile::tempdir().unwrap(), arguments)
     }
 
+    /// As [`Rusd::start`], on data that are there: in the folder `data`.
+    pub fn start_on(directory: TempDir, arguments: &[&str]) -> Self {
+        Self::start_in(directory, arguments.iter().map(|argument| (*argument).to_owned()).collect())
+    }
+
     fn start_in(directory: TempDir, arguments: Vec<String>) -> Self {
         let scheme =
             if arguments.iter().any(|argument| argument.starts_with("--cert-file")) { "https" } else { "http" };
@@ -52,6 +57,11 @@ impl Rusd {
         // What it says later is of no interest, but must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, scheme, address, arguments, directory }
+    }
+
+    /// Where it serves: `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// A place for files.
