@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.replicas == 1 || self.engine == 'Etcd'").message("replicas must be 1 for this engine: only Etcd replicates; set replicas: 1").field_path(".replicas"))]
+#[x_kube(validation = Rule::new("self.replicas == 1 || self.engine in ['Etcd', 'Rusd']").message("replicas must be 1 for this engine: only Etcd and Rusd replicate; set replicas: 1").field_path(".replicas"))]
 #[x_kube(validation = Rule::new("self.engine != 'Etcd' || self.durability != 'Interval'").message("durability Interval cannot be honoured by Etcd, which syncs on every write or never; use Fsync or None").field_path(".durability"))]
 pub struct StorageServiceSpec {
     /// The store to deploy.
@@ -55,7 +55,7 @@ pub struct StorageServiceSpec {
     #[x_kube(validation = ("self.contains('@sha256:') || (self.matches('^.+:[^:/]+$') && !self.endsWith(':latest'))", "image must be pinned by a tag other than latest, or by digest"))]
     pub image: Option<String>,
 
-    /// How many members. Engines that do not replicate take only 1; Etcd takes 1, 3 or 5.
+    /// How many members. Etcd and Rusd take 1, 3 or 5, all others only 1.
     #[serde(default = "one")]
     #[x_kube(validation = ("self in [1, 3, 5]", "replicas must be 1, 3 or 5: an even number adds cost and no fault tolerance"))]
     pub replicas: i32,

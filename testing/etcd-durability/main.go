@@ -4,13 +4,14 @@
 //   - no acknowledged write is lost, and none is found at another revision than its acknowledgement said;
 //   - no revision is used twice, and none is left out;
 //   - a watcher that was there all the time saw every event once and in order;
-//   - the keys are what the history says.
+//   - the keys are what the history says;
+//   - all members of a group have the same.
 //
 // Usage:
 //
-//	etcd-durability [-kills 200] [-writers 20] [-seed 1] SERVER
+//	etcd-durability [-kills 200] [-writers 20] [-seed 1] [-members 1] SERVER
 //
-// SERVER is the path of etcd or of a program that takes its flags. Everything happens on loopback and in a temporary folder.
+// SERVER is the path of etcd or of a program that takes its flags. Of a group one member is killed, and sometimes all of them. Everything happens on loopback and in a temporary folder.
 // Exit code 0: it kept its word. 1: it did not, and the lines before say how. 2: it could not be tested.
 package main
 
@@ -34,16 +35,17 @@ func main() {
 	kills := flag.Int("kills", 200, "how often the server is killed")
 	writers := flag.Int("writers", 20, "how many clients write")
 	seed := flag.Uint64("seed", 1, "of what is written and of when the server is killed")
+	members := flag.Int("members", 1, "how many servers are a group")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: etcd-durability [-kills 200] [-writers 20] [-seed 1] SERVER")
+		fmt.Fprintln(os.Stderr, "usage: etcd-durability [-kills 200] [-writers 20] [-seed 1] [-members 1] SERVER")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if flag.NArg() != 1 || *kills < 1 || *writers < 1 {
+	if flag.NArg() != 1 || *kills < 1 || *writers < 1 || *members < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	problems, err := run(flag.Arg(0), *kills, *writers, *seed)
+	problems, err := run(flag.Arg(0), *members, *kills, *writers, *seed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "etcd-durability:", err)
 		os.Exit(2)
@@ -58,16 +60,16 @@ func main() {
 	fmt.Println("it kept its word")
 }
 
-func run(program string, kills, writers int, seed uint64) ([]string, error) {
-	server, err := newServer(program)
+func run(program string, members, kills, writers int, seed uint64) ([]string, error) {
+	group, err := newGroup(program, members)
 	if err != nil {
 		return nil, err
 	}
-	defer server.remove()
-	if err := server.start(); err != nil {
+	defer group.remove()
+	if err := group.start(group.members...); err != nil {
 		return nil, err
 	}
-	client, err := connect(server)
+	client, err := connect(group.endpoints()...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,28 +81,34 @@ func run(program string, kills, writers int, seed uint64) ([]string, error) {
 
 	journal := &journal{}
 	stop := make(chan struct{})
-	var group sync.WaitGroup
+	var writing sync.WaitGroup
 	for number := range writers {
 		// A client of its own for each, so that a broken connection hinders no other.
-		writer, err := connect(server)
+		// By turns through every member: what is acknowledged by one counts for all.
+		writer, err := connect(group.members[number%members].clientURL)
 		if err != nil {
 			return nil, err
 		}
 		defer writer.Close()
-		group.Go(func() { write(writer, journal, number, rand.New(rand.NewPCG(seed, uint64(number))), stop) })
+		writing.Go(func() { write(writer, journal, number, rand.New(rand.NewPCG(seed, uint64(number))), stop) })
 	}
-	err = killAgainAndAgain(server, kills, rand.New(rand.NewPCG(seed, 1<<32)), journal)
+	err = killAgainAndAgain(group, kills, rand.New(rand.NewPCG(seed, 1<<32)), journal)
 	close(stop)
-	group.Wait()
+	writing.Wait()
 	if err != nil {
 		return nil, err
 	}
-	return examine(ctx, client, live, journal)
+	problems, err := examine(ctx, client, live, journal)
+	if err != nil {
+		return nil, err
+	}
+	different, err := group.compare(ctx, client)
+	return append(problems, different...), err
 }
 
-func connect(server *server) (*clientv3.Client, error) {
+func connect(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints:            []string{server.clientURL},
+		Endpoints:            endpoints,
 		DialTimeout:          10 * time.Second,
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
@@ -110,13 +118,12 @@ func connect(server *server) (*clientv3.Client, error) {
 	})
 }
 
-func killAgainAndAgain(server *server, kills int, random *rand.Rand, journal *journal) error {
+func killAgainAndAgain(group *group, kills int, random *rand.Rand, journal *journal) error {
 	for kill := 1; kill <= kills; kill++ {
 		before := journal.acknowledgedCount()
 		// Also in the middle of its start, and in the middle of the first writes after that.
 		time.Sleep(time.Duration(random.Int64N(int64(400 * time.Millisecond))))
-		server.kill()
-		if err := server.start(); err != nil {
+		if err := group.killSome(random); err != nil {
 			return fmt.Errorf("after kill %d: %w", kill, err)
 		}
 		if kill%10 == 0 || kill == kills {

@@ -18,16 +18,19 @@ import (
 // How long a server may take until it answers.
 const startPatience = 60 * time.Second
 
-// server is the program under test with its folder.
+// server is one member of the group under test with its folder.
 type server struct {
 	program   string
+	name      string
 	folder    string
 	clientURL string
 	peerURL   string
-	process   *exec.Cmd
+	// cluster is what all members are given as --initial-cluster.
+	cluster string
+	process *exec.Cmd
 }
 
-func newServer(program string) (*server, error) {
+func newServer(program, name string) (*server, error) {
 	client, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -40,7 +43,9 @@ func newServer(program string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{program: program, folder: folder, clientURL: "http://" + client, peerURL: "http://" + peer}, nil
+	return &server{
+		program: program, name: name, folder: folder, clientURL: "http://" + client, peerURL: "http://" + peer,
+	}, nil
 }
 
 func freeAddress() (string, error) {
@@ -52,7 +57,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// start returns when the server answers a linearizable read.
+// start begins; answers waits until it serves.
 func (s *server) start() error {
 	logs, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -60,19 +65,17 @@ func (s *server) start() error {
 	}
 	defer logs.Close()
 	s.process = exec.Command(s.program,
-		"--name=m", "--data-dir="+filepath.Join(s.folder, "data"), "--log-level=warn",
+		"--name="+s.name, "--data-dir="+filepath.Join(s.folder, "data"), "--log-level=warn",
 		"--listen-client-urls="+s.clientURL, "--advertise-client-urls="+s.clientURL,
 		"--listen-peer-urls="+s.peerURL, "--initial-advertise-peer-urls="+s.peerURL,
-		"--initial-cluster=m="+s.peerURL)
+		"--initial-cluster="+s.cluster)
 	s.process.Stdout, s.process.Stderr = logs, logs
 	// It shall not outlive this program, however that ends.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.process.Start(); err != nil {
-		return err
-	}
-	return s.answers()
+	return s.process.Start()
 }
 
+// answers returns when the server answers a linearizable read.
 func (s *server) answers() error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.clientURL}, Logger: zap.NewNop()})
 	if err != nil {

@@ -25,7 +25,7 @@ pub const DEPLOYMENT: &str = "storebench.dev/deployment";
 /// The key of a ConfigMap's data, and the field of a custom resource's spec.
 pub const DATA: &str = "data";
 /// On simulated nodes nothing is pulled; on real ones it is the image that every node has.
-const IMAGE: &str = "registry.k8s.io/pause:3.10";
+const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 /// Kinds of custom resources.
 const KIND: &str = "Churn";
 const PLURAL: &str = "churns";

@@ -89,7 +89,7 @@ fn start(path: &Path, nodes: u64, delay: Duration) -> (Vec<Member<u64>>, Vec<Cou
             wal,
             snapshots: open("snapshots"),
             origin: Origin::Found(Membership::of(1..=nodes)),
-            transport: Box::new(Tcp::new(TcpOptions::new(id, 1, listener, addresses.clone()))),
+            transport: Box::new(Tcp::new(TcpOptions::new(id, 1, vec![listener], addresses.clone()))),
         };
         members.push(Member::start(start).unwrap());
     }

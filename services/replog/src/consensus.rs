@@ -287,6 +287,11 @@ impl Consensus {
     }
 
     /// A snapshot was made; entries up to `index` are let go of.
+    /// The index behind which, up to `index`, there are no more than so many entries of so many bytes.
+    pub(crate) fn tail(&self, index: u64, entries_max: u64, bytes_max: u64) -> u64 {
+        self.raw.store().tail(index, entries_max, bytes_max)
+    }
+
     pub(crate) fn compact(&mut self, index: u64, snapshot: SnapshotMeta) -> Compaction {
         self.raw.mut_store().compact(index, snapshot).clone()
     }

@@ -5,12 +5,13 @@
 //! | --- | --- | --- |
 //! | 1 | version | 1 |
 //! | 8, 8 | from, to | |
-//! | 1 | what | 0 consensus, 1 snapshot |
+//! | 1 | what | 0 consensus, 1 snapshot, 2 note |
 //!
 //! Consensus: the stamp, seven times 8 (see `Stamp`); kind and rejection, 1 each; term, term of the entry before, index, commit
 //! index, its term, requested snapshot, hint, priority, 8 each; context, behind its length (4); 0, or 1 and the description of a
 //! snapshot; the number of entries (4), and of each its term (8), its index (8) and, behind its length (4), its record's payload.
-//! Snapshot: kind, 1; which one, 20; then by kind chunk numbers, or a chunk with its number and checksum. All is little-endian.
+//! Snapshot: kind, 1; which one, 20; then by kind chunk numbers, or a chunk with its number and checksum. Note: all
+//! the rest, which only servers understand. All is little-endian.
 
 use bytes::Bytes;
 
@@ -54,6 +55,8 @@ pub(crate) struct Stamp {
 pub(crate) enum Body {
     Consensus(Box<Wire>, Stamp),
     Snapshot(SnapshotMessage),
+    /// Something between servers that the log knows nothing of. Transports hand it over beside the log.
+    Note(Bytes),
 }
 
 /// A message from one node to another.
@@ -97,6 +100,10 @@ impl Message {
                 out.push(1);
                 encode_snapshot(message, out);
             }
+            Body::Note(note) => {
+                out.push(2);
+                out.extend_from_slice(note);
+            }
         }
     }
 
@@ -113,18 +120,20 @@ impl Message {
                 Body::Consensus(Box::new(decode_wire(&mut reader, from, to)?), stamp)
             }
             1 => Body::Snapshot(decode_snapshot(&mut reader)?),
+            2 => return Ok(Self { from, to, body: Body::Note(Bytes::copy_from_slice(reader.rest())) }),
             _ => return Err(Malformed(WHAT)),
         };
         reader.end()?;
         Ok(Self { from, to, body })
     }
 
-    /// Size of the entries or of the chunk in it, for who bounds what is under way.
+    /// Size of the entries, of the chunk or of the note in it, for who bounds what is under way.
     pub fn payload_bytes(&self) -> usize {
         match &self.body {
             Body::Consensus(wire, _) => wire.get_entries().iter().map(|entry| entry.data.len()).sum(),
             Body::Snapshot(SnapshotMessage::Chunk { data, .. }) => data.len(),
             Body::Snapshot(_) => 0,
+            Body::Note(note) => note.len(),
         }
     }
 
@@ -153,6 +162,7 @@ impl Message {
                 text
             }
             Body::Snapshot(message) => format!("{message:?}").chars().take(100).collect(),
+            Body::Note(note) => format!("note of {} bytes", note.len()),
         }
     }
 

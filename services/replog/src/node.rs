@@ -397,7 +397,8 @@ impl Node {
         if meta.index <= newest || meta.index > self.applied {
             return;
         }
-        let keep_from = meta.index.saturating_sub(self.settings.snapshot_keep_entries);
+        let Settings { snapshot_keep_entries, snapshot_log_bytes, .. } = self.settings;
+        let keep_from = self.consensus.tail(meta.index, snapshot_keep_entries, snapshot_log_bytes);
         let compaction = self.consensus.compact(keep_from, meta.clone());
         self.pending.push(compaction.record(self.settings.group));
         self.pending_snapshot = Some((meta, false));

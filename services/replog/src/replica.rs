@@ -105,8 +105,15 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     time_millis: u64,
     messages: Vec<Message>,
     is_making_snapshot: bool,
+    /// Of the last snapshot, and of the commands that were applied since it was begun.
+    snapshot_bytes: u64,
+    applied_bytes: u64,
     planted: Planted,
 }
+
+/// A snapshot writes everything: it is worth that only when the log since the last one has at least this part of its size. So what
+/// snapshots cost is in proportion to what was proposed, however large the state is.
+const SNAPSHOT_LOG_PART: u64 = 2;
 
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
@@ -133,11 +140,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         planted: Planted,
     ) -> Result<Self, Fatal> {
         let store = Store::open(snapshots, planted);
-        let mut time_millis = 0;
+        let (mut time_millis, mut snapshot_bytes) = (0, 0);
         if let Some(meta) = recovered.snapshot() {
             machine.restore(&store.load(meta)?)?;
             machine.applied(meta.index);
-            time_millis = meta.time_millis;
+            (time_millis, snapshot_bytes) = (meta.time_millis, meta.bytes);
         }
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
         Ok(Self {
@@ -148,6 +155,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             time_millis,
             messages: Vec::new(),
             is_making_snapshot: false,
+            snapshot_bytes,
+            applied_bytes: 0,
             planted,
         })
     }
@@ -203,6 +212,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             Body::Snapshot(SnapshotMessage::Gone { id }) => {
                 self.receiving.take_if(|receiving| receiving.meta.id() == id && receiving.from == message.from);
             }
+            // Not the log's business.
+            Body::Note(_) => {}
         }
         Ok(())
     }
@@ -270,11 +281,13 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             self.machine.applied(meta.index);
             self.store.forget();
             self.time_millis = meta.time_millis;
+            (self.snapshot_bytes, self.applied_bytes) = (meta.bytes, 0);
             effects.installed = Some(meta.index);
         }
         if let Some(last) = entries.last().map(|entry| entry.index) {
             for entry in &entries {
                 self.time_millis = self.time_millis.max(entry.time_millis);
+                self.applied_bytes += entry.data.len() as u64;
                 let reply = (entry.kind == EntryKind::Command).then(|| self.machine.apply(entry));
                 effects.applied.push(Applied { index: entry.index, term: entry.term, reply });
             }
@@ -282,10 +295,13 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             self.machine.applied(last);
         }
         let since = self.node.applied_index().saturating_sub(self.node.snapshot_index());
-        let due = self.node.settings().snapshot_entries;
+        let Settings { snapshot_entries, snapshot_log_bytes, .. } = *self.node.settings();
         // Who is fetching the last one would have to begin again; but the log shall not grow for ever.
-        let due = if self.node.is_sending_snapshot() { due.saturating_mul(4) } else { due };
-        if wants_snapshot || since >= due {
+        let patience = if self.node.is_sending_snapshot() { 4 } else { 1 };
+        let is_due = since >= snapshot_entries.saturating_mul(patience)
+            || self.applied_bytes >= snapshot_log_bytes.saturating_mul(patience);
+        let is_worth_it = self.applied_bytes >= self.snapshot_bytes / SNAPSHOT_LOG_PART;
+        if wants_snapshot || is_due && is_worth_it {
             effects.snapshot = effects.snapshot.take().or_else(|| self.begin_snapshot());
         }
         if let Some((from, meta)) = offer {
@@ -304,13 +320,16 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         }
         let meta = SnapshotMeta { time_millis: self.time_millis, ..self.node.describe_snapshot()? };
         self.is_making_snapshot = true;
+        self.applied_bytes = 0;
         Some(SnapshotJob::new(meta, self.machine.snapshot(), self.store.directory().clone()))
     }
 
     /// What came of [`Effects::snapshot`].
     pub fn snapshot_written(&mut self, written: io::Result<SnapshotMeta>) -> Result<(), Fatal> {
         self.is_making_snapshot = false;
-        self.node.snapshot_made(written?);
+        let meta = written?;
+        self.snapshot_bytes = meta.bytes;
+        self.node.snapshot_made(meta);
         Ok(())
     }
 

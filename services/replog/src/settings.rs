@@ -28,9 +28,11 @@ pub struct Settings {
     pub apply_bytes_max: u64,
     /// Reads that may wait. Beyond, [`crate::Rejected::Busy`].
     pub reads_max: usize,
-    /// A snapshot is made after so many entries.
+    /// A snapshot is made after so many entries, and not before these have half the size of the last snapshot.
     pub snapshot_entries: u64,
-    /// Entries kept behind a snapshot, for followers that lag a little.
+    /// The same after so many bytes of commands: the log is in memory.
+    pub snapshot_log_bytes: u64,
+    /// Entries kept behind a snapshot, for followers that lag a little; of no more than `snapshot_log_bytes`.
     pub snapshot_keep_entries: u64,
     /// Size of a snapshot's chunks, bytes.
     pub snapshot_chunk_bytes: u32,
@@ -52,6 +54,7 @@ impl Default for Settings {
             apply_bytes_max: 4 << 20,
             reads_max: 100_000,
             snapshot_entries: 100_000,
+            snapshot_log_bytes: 4 << 20,
             snapshot_keep_entries: 10_000,
             snapshot_chunk_bytes: 1 << 20,
         }

@@ -16,6 +16,7 @@ mod methods;
 mod session;
 mod watch;
 
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Stream
 use crate::http::{self as plain, Incoming};
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
-use crate::store::{Access, Caller};
+use crate::store::{Access, Caller, Error};
 use crate::watches::Watches;
 
 pub use methods::Method;
@@ -82,6 +83,28 @@ impl Api {
         Unary::Later(Box::pin(async move { Ok(grpc::encode(&answer(&node, proposed.await?))) }))
     }
 
+    /// Comes when there has been no leader for long, if the client wants to know that: its stream ends then.
+    fn leader_is_lost(&self, call: &grpc::Caller) -> impl Future<Output = ()> + use<> {
+        let lost = wants_leader(call).then(|| self.node.group.leader_is_lost());
+        async move {
+            match lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What this member does not do at the moment. From etcd's `server/etcdserver/api/v3rpc/interceptor.go`.
+    fn admit(&self, call: &grpc::Caller, is_for_learners: impl FnOnce() -> bool) -> Result<(), Error> {
+        if self.node.group.is_learner() && !is_for_learners() {
+            return Err(Error::NotSupportedForLearner);
+        }
+        if wants_leader(call) && self.node.handle.leader().0.is_none() {
+            return Err(Error::NoLeader);
+        }
+        Ok(())
+    }
+
     /// Checks that a client may do something that this member alone does.
     fn permit(&self, call: &grpc::Caller, access: Access<'_>) -> Result<Caller, Status> {
         let view = self.node.reader.view();
@@ -89,6 +112,11 @@ impl Api {
         view.check(&caller, access)?;
         Ok(caller)
     }
+}
+
+/// Whether the client wants to know that there is no leader, instead of waiting for one.
+fn wants_leader(call: &grpc::Caller) -> bool {
+    call.headers.get("hasleader").is_some_and(|value| value == "true")
 }
 
 fn refuse(error: impl Into<Status>) -> Unary {
@@ -109,10 +137,14 @@ impl Service for Api {
     }
 
     fn unary(&self, method: Method, call: grpc::Caller, message: Bytes) -> Unary {
-        self.dispatch(method, &call, message).unwrap_or_else(refuse)
+        let admitted = self.admit(&call, || method.is_for_learners(&message));
+        admitted.map_err(Status::from).and_then(|()| self.dispatch(method, &call, message)).unwrap_or_else(refuse)
     }
 
     fn stream(&self, method: Method, call: grpc::Caller, requests: Requests, responses: Responses) -> Stream {
+        if let Err(error) = self.admit(&call, || method.is_for_learners(&[])) {
+            return Box::pin(async move { Err(error.into()) });
+        }
         self.dispatch_stream(method, call, requests, responses)
     }
 

@@ -47,7 +47,7 @@ fn metadata(view: &View, index: u64, term: u64) -> Metadata {
         compact_revision: u64::try_from(view.keyspace.compacted()).unwrap_or(0),
         cluster_version: cluster.version.clone(),
         members: cluster.members.values().cloned().collect(),
-        members_removed: Vec::new(),
+        members_removed: cluster.removed.iter().copied().collect(),
         leases: view.leases.iter().map(lease).collect(),
         alarms: cluster.alarms(AlarmType::None as i32),
         is_auth_enabled: auth.is_enabled(),

@@ -127,7 +127,7 @@ impl Flags {
     }
 
     /// A flag that is on or off.
-    pub fn boolean(&self, name: &'static str, default: bool) -> Result<bool, Mistake> {
+    pub fn boolean(&self, name: &str, default: bool) -> Result<bool, Mistake> {
         self.given(name).map_or(Ok(default), |value| values::boolean(name, value))
     }
 

@@ -236,9 +236,7 @@ async fn run(node: &Node, check: &str) -> Result<(), String> {
             Err("alarm activated: CORRUPT".into())
         }
         "linearizable_read" => read(node, false).await,
-        "non_learner" if node.handle.status().membership.learners.contains(&node.member_id) => {
-            Err("not supported for learner".into())
-        }
+        "non_learner" if node.group.is_learner() => Err("not supported for learner".into()),
         _ => Ok(()),
     }
 }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::etcd_file::{self, EtcdFileError, wal};
-use crate::flags::{Flags, Mistake};
+use crate::flags::{Flags, Mistake, Url};
 use crate::server::{self, ServerError};
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::State;
 use crate::store::import::{Import, ImportError, Imported};
 
 /// Pages of a database, to which a snapshot adds a checksum.
@@ -70,16 +70,21 @@ pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
         return Err(usage().into());
     }
     let settings = Settings::of(&flags)?;
+    if settings.joins {
+        return Err(Mistake::new("initial-cluster-state", "must be new: a group is founded").into());
+    }
     if settings.data_directory.join("member").exists() {
         return Err(CannotImport::Exists(settings.data_directory));
     }
-    let (store, imported) = read(Path::new(source))?;
-    server::found(settings, store)?;
+    let (state, imported) = read(Path::new(source))?;
+    // Nobody is to find a member that has nothing to say yet.
+    let listen_peer = vec![Url { is_tls: false, host: "127.0.0.1".into(), port: 0 }];
+    server::found(Settings { listen_peer, ..settings }, state)?;
     Ok(imported)
 }
 
 /// Reads all of a source.
-fn read(source: &Path) -> Result<(Store, Imported), CannotImport> {
+fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
     let wrong = |what: String| CannotImport::Source(source.to_owned(), what);
     let database = if source.is_dir() { database_in(source) } else { source.to_owned() };
     let file = File::open(&database).map_err(|error| wrong(format!("{}: {error}", database.display())))?;
@@ -98,7 +103,7 @@ fn read(source: &Path) -> Result<(Store, Imported), CannotImport> {
         }
     }
     let (state, imported) = import.finish(metadata).map_err(|error| CannotImport::Content(database, error))?;
-    Ok((Store::of(state), imported))
+    Ok((state, imported))
 }
 
 /// Where etcd has its database.

@@ -8,6 +8,7 @@ pub mod der;
 pub mod etcd_file;
 pub mod flags;
 pub mod gateway;
+pub mod group;
 pub mod grpc;
 pub mod hashes;
 pub mod http;

@@ -63,7 +63,7 @@ pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(TcpListener, Rol
 }
 
 /// A name that has both kinds of addresses is bound by the older one, as Go does.
-fn listen(url: &Url) -> io::Result<TcpListener> {
+pub fn listen(url: &Url) -> io::Result<TcpListener> {
     let host = url.host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = (host, url.port).to_socket_addrs()?.collect::<Vec<SocketAddr>>();
     addresses.sort_by_key(SocketAddr::is_ipv6);

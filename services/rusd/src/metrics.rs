@@ -23,7 +23,7 @@ pub fn text(node: &Node) -> String {
     gauge(
         "etcd_server_is_learner",
         "Whether or not this member is a learner. 1 if is, 0 otherwise.",
-        truth(status.membership.learners.contains(&node.member_id)),
+        truth(node.group.is_learner()),
     );
     gauge(
         "etcd_server_proposals_committed_total",

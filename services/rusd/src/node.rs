@@ -1,19 +1,21 @@
 //! One member of a group, as its API sees it: who it is, where commands go, what may be read.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use replog::ReadLevel;
 use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
 use tokio::time::timeout;
 
+use crate::group::Group;
 use crate::grpc::{self, Status};
 use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::store::command::{self, Kind};
-use crate::store::{Caller, Error, Outcome, Reader, Response, View};
+use crate::store::{Caller, Error, Outcome, Reader, View};
 use crate::tokens::Tokens;
 
 /// The release of etcd whose API this is.
@@ -32,21 +34,16 @@ pub struct Node {
     /// What is published.
     pub reader: Reader,
     /// When leases end.
-    pub lessor: Lessor,
+    pub lessor: Arc<Lessor>,
+    /// The group around it.
+    pub group: Arc<Group>,
     /// What stands for users and passwords.
     pub tokens: Tokens,
     /// Hashes of before compactions.
     pub hashes: CompactionHashes,
 }
 
-/// What a command came to.
-#[derive(Debug)]
-pub struct Done {
-    /// The store's answer.
-    pub response: Response,
-    /// The term in which it was committed.
-    pub term: u64,
-}
+pub use crate::group::Done;
 
 impl Node {
     /// A response's header.
@@ -65,11 +62,11 @@ impl Node {
     }
 
     /// How long an answer may take: as in etcd, an election and a slow disk.
-    fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         Duration::from_secs(5) + 2 * self.settings.election
     }
 
-    /// Puts a command into the log, and waits until it was applied here.
+    /// Puts a command into the log, wherever its leader is, and waits until it was applied here.
     pub fn propose(
         &self,
         caller: &Caller,
@@ -77,13 +74,24 @@ impl Node {
         request: &[u8],
     ) -> impl Future<Output = Result<Done, Status>> + 'static {
         let is_too_large = request.len() > self.settings.request_bytes_max;
-        let proposed = (!is_too_large).then(|| self.handle.propose_async(command::encode(caller, kind, request)));
-        let patience = self.patience();
+        let command = (!is_too_large).then(|| command::encode(caller, kind, request));
+        let leads = self.handle.leader().1;
+        let proposed = command.clone().filter(|_| leads).map(|command| self.handle.propose_async(command));
+        let (group, patience) = (Arc::clone(&self.group), self.patience());
         async move {
-            let Some(proposed) = proposed else { return Err(Error::RequestTooLarge.into()) };
-            let Committed { term, reply, .. } =
-                timeout(patience, proposed).await.map_err(|_| Error::Timeout)?.map_err(refused)?;
-            Ok(Done { response: reply?, term })
+            let command = command.ok_or(Error::RequestTooLarge)?;
+            let done = async {
+                match proposed {
+                    None => group.submit(command).await,
+                    Some(proposed) => match proposed.await {
+                        Ok(Committed { term, reply, .. }) => Ok(Done { response: reply?, term }),
+                        // It has just ceased to lead, and nothing has happened.
+                        Err(ProposeError::NotLeader(_)) => group.submit(command).await,
+                        Err(error) => Err(refused(error)),
+                    },
+                }
+            };
+            Ok(timeout(patience, done).await.map_err(|_| Error::Timeout)??)
         }
     }
 
@@ -118,7 +126,7 @@ impl Node {
                 if let Some(renewal) = renewal {
                     let renewal = prost::Message::encode_to_vec(&renewal);
                     // If it fails, a later use tries again.
-                    self.handle.propose(command::encode(&Caller::Server, Kind::TokenRenew, &renewal), |_| {});
+                    self.group.post(command::encode(&Caller::Server, Kind::TokenRenew, &renewal));
                 }
                 return Ok(caller);
             }
@@ -143,7 +151,7 @@ impl Node {
             };
             let command = command::encode(&Caller::Server, Kind::Alarm, &prost::Message::encode_to_vec(&alarm));
             // If it fails, the next request raises it.
-            self.handle.propose(command, |_| {});
+            self.group.post(command);
         }
         Err(Error::NoSpace)
     }

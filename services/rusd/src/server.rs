@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use prost::Message;
 use replog::Membership;
-use replog::runtime::{Limits, LocalNetwork, Member, MemberError, Origin, Start};
-use tokio::time::sleep;
+use replog::runtime::tcp::{Tcp, TcpOptions};
+use replog::runtime::{Limits, Member, MemberError, Origin, Start};
+use tokio::time::{sleep, timeout};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::compactor;
+use crate::flags::Url;
+use crate::group::{Door, Group, Identity, IdentityError};
 use crate::grpc::{self, Incoming, Workers};
 use crate::hashes::CompactionHashes;
 use crate::import;
@@ -23,10 +26,10 @@ use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
-use crate::settings::{Settings, cluster_id};
+use crate::settings::Settings;
 use crate::store::command::{self, Kind};
-use crate::store::{Caller, Outcome, Store, watch};
-use crate::tls::{Tls, TlsError};
+use crate::store::{Caller, Outcome, State, Store, watch};
+use crate::tls::{self, Tls, TlsError};
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
 
@@ -56,6 +59,14 @@ pub enum ServerError {
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Who it is.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// It is no member any more.
+    #[error(
+        "this member was removed from the group for good; to come back, add it as a new one, with an empty --data-dir"
+    )]
+    Removed,
     /// A socket.
     #[error("cannot listen on {0}; is another server running there?")]
     Listen(io::Error),
@@ -86,7 +97,7 @@ impl Server {
             (&settings.listen_metrics, false, true),
         ]);
         let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
-        let Joined { member, node, signals } = join(settings, Store::default())?;
+        let Joined { member, node, signals } = join(settings, None)?;
         let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
         Ok(Self { member, node, workers, sockets })
     }
@@ -105,6 +116,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let Self { member, node, workers, sockets } = self;
+        let mut is_removed = false;
         {
             let workers = &workers;
             let mut accepting = Vec::new();
@@ -113,20 +125,24 @@ impl Server {
                 let socket = tokio::net::TcpListener::from_std(socket).map_err(ServerError::Listen)?;
                 accepting.push(Box::pin(accept(socket, listener, workers)));
             }
-            let cluster_id = format!("{:x}", node.cluster_id);
-            tracing::info!(%addresses, %cluster_id, "ready to serve client requests");
             tokio::select! {
                 () = stop => {}
                 () = ended(&node) => {}
                 _ = futures::future::join_all(accepting) => {}
-                () = announce(&node) => {}
+                () = announce(&node, &addresses) => {}
                 () = revoke_ended_leases(&node) => {}
+                () = node.group.keep_members() => {}
+                () = node.group.watch_leader(node.settings.election) => {}
+                () = node.group.removed() => is_removed = true,
                 () = compactor::run(&node) => {}
             }
         }
+        // Others need not wait until they notice.
+        member.resign(node.settings.election);
         tracing::info!("stopping: connections have {} s", PATIENCE.as_secs());
         workers.stop();
-        member.stop().map_err(ServerError::Ended)
+        member.stop().map_err(ServerError::Ended)?;
+        if is_removed { Err(ServerError::Removed) } else { Ok(()) }
     }
 }
 
@@ -138,22 +154,32 @@ struct Joined {
 }
 
 /// Founds a member's group with a state that was taken over, and stops.
-pub fn found(settings: Settings, store: Store) -> Result<(), ServerError> {
-    join(settings, store)?.member.stop().map_err(ServerError::Ended)
+pub fn found(settings: Settings, taken: State) -> Result<(), ServerError> {
+    join(settings, Some(taken))?.member.stop().map_err(ServerError::Ended)
 }
 
-/// Opens the log of a member. `store` is as before any entry.
-fn join(settings: Settings, mut store: Store) -> Result<Joined, ServerError> {
-    let database = import::database_in(&settings.data_directory);
-    if database.exists() {
+/// Opens the log and the store of a member. `taken` is what its group is founded with, if not with nothing.
+fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError> {
+    if import::database_in(&settings.data_directory).exists() {
         return Err(ServerError::Foreign(settings.data_directory));
     }
-
-    let cluster_id = cluster_id(&settings.founders, &settings.token);
-    let own = settings.founders.iter().find(|founder| founder.name == settings.name);
-    let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    let voters = settings.founders.iter().map(|founder| founder.id(&settings.token));
-    let origin = Origin::Found(Membership::of(voters));
+    let peer_tls = settings.peer_tls.clone().filter(|_| settings.listen_peer.iter().any(|url| url.is_tls));
+    let peer_tls = peer_tls.map(tls::open_peer).transpose()?;
+    let known = Identity::find(&settings, peer_tls.as_ref())?;
+    let (cluster_id, member_id) = (known.identity.cluster_id(), known.identity.member_id());
+    let (origin, mut store) = match known.identity.is_founder {
+        true => {
+            let voters = known.members.iter().map(|member| member.id);
+            (Origin::Found(Membership::of(voters)), Store::of_group(known.members.iter().cloned()))
+        }
+        false => (Origin::Join, Store::default()),
+    };
+    if let Some(taken) = taken {
+        store.take_over(taken);
+    }
+    let door = Arc::new(Door::default());
+    let transport = transport(&settings, (cluster_id, member_id), &known.members, peer_tls, Arc::clone(&door))?;
+    let peers = transport.peers();
     let open = |name: &str| open(&settings.data_directory.join("member").join(name)).map_err(ServerError::Data);
     let tick_micros = 20_000;
     let ticks = |duration: Duration| (duration.as_micros() as u64 / tick_micros).max(1) as u32;
@@ -184,11 +210,38 @@ fn join(settings: Settings, mut store: Store) -> Result<Joined, ServerError> {
         wal: open("wal")?,
         snapshots: open("snap")?,
         origin,
-        transport: LocalNetwork::default().join(member_id),
+        transport: Box::new(transport),
     })?;
-    let lessor = Lessor::new(settings.election);
-    let node = Node { cluster_id, member_id, handle: member.handle(), reader, lessor, tokens, hashes, settings };
+    let lessor = Arc::new(Lessor::new(settings.election));
+    let handle = member.handle();
+    let group =
+        Arc::new(Group::new((cluster_id, member_id), handle.clone(), reader.clone(), Arc::clone(&lessor), peers));
+    door.open(Arc::clone(&group));
+    let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
+}
+
+/// What members talk over.
+fn transport(
+    settings: &Settings,
+    (cluster_id, member_id): (u64, u64),
+    members: &[pb::Member],
+    tls: Option<replog::runtime::tcp::Tls>,
+    door: Arc<Door>,
+) -> Result<Tcp, ServerError> {
+    let mut listeners = Vec::new();
+    for url in &settings.listen_peer {
+        let listener = listen::listen(url).map_err(|error| {
+            ServerError::Listen(io::Error::new(error.kind(), format!("{url} (--listen-peer-urls): {error}")))
+        })?;
+        listeners.push(listener);
+    }
+    let place = |member: &pb::Member| {
+        let url = member.peer_ur_ls.iter().find_map(|url| Url::parse("", url).ok())?;
+        Some((member.id, format!("{}:{}", url.host, url.port)))
+    };
+    let options = TcpOptions::new(member_id, cluster_id, listeners, members.iter().filter_map(place).collect());
+    Ok(Tcp::new(TcpOptions { tls, host: Some(door), ..options }))
 }
 
 /// A snapshot writes everything; etcd's default of 10,000 is for snapshots that write nearly nothing.
@@ -259,34 +312,34 @@ async fn ended(node: &Node) {
     }
 }
 
-/// Tells the group who this member is, until it knows.
-async fn announce(node: &Node) {
-    let own = node.settings.founders.iter().find(|founder| founder.name == node.settings.name);
-    let member = pb::Member {
-        id: node.member_id,
-        name: node.settings.name.clone(),
-        peer_ur_ls: own.map(|founder| founder.peer_urls.iter().map(ToString::to_string).collect()).unwrap_or_default(),
-        client_ur_ls: node.settings.advertise_client.iter().map(ToString::to_string).collect(),
-        is_learner: false,
-    };
+/// Tells the group who this member is, until it knows; then there is a leader, and clients are welcome.
+async fn announce(node: &Node, addresses: &str) {
+    let client_urls = node.settings.advertise_client.iter().map(ToString::to_string).collect::<Vec<_>>();
     loop {
         let view = node.reader.view();
-        let known = view.cluster.members.get(&node.member_id);
-        // Where others find it may have been changed since it was founded.
-        let member = match known {
-            Some(known) => pb::Member { peer_ur_ls: known.peer_ur_ls.clone(), ..member.clone() },
-            None => member.clone(),
-        };
-        // A downgrade that is under way says another.
-        let has_version = view.cluster.version == CLUSTER_VERSION || view.cluster.downgrade.enabled;
-        if known == Some(&member) && has_version {
-            std::future::pending::<()>().await;
-        }
-        let version = pb::DowngradeVersionTestRequest { ver: CLUSTER_VERSION.to_owned() };
-        let commands = [(Kind::MemberSet, member.encode_to_vec()), (Kind::ClusterVersion, version.encode_to_vec())];
-        for (kind, request) in commands {
-            // Without a leader there is none to tell yet.
-            let _ = node.propose(&Caller::Server, kind, &request).await;
+        // Who joins is no member, as far as it knows, before it has the log.
+        if let Some(known) = view.cluster.members.get(&node.member_id) {
+            let is_known = known.name == node.settings.name && known.client_ur_ls == client_urls;
+            // A downgrade that is under way says another.
+            let has_version = view.cluster.version == CLUSTER_VERSION || view.cluster.downgrade.enabled;
+            if is_known && has_version {
+                let (cluster_id, member_id) = (format!("{:x}", node.cluster_id), format!("{:x}", node.member_id));
+                tracing::info!(%addresses, %cluster_id, %member_id, "ready to serve client requests");
+                return std::future::pending().await;
+            }
+            let member = pb::Member {
+                id: node.member_id,
+                name: node.settings.name.clone(),
+                client_ur_ls: client_urls.clone(),
+                ..Default::default()
+            };
+            let version = pb::DowngradeVersionTestRequest { ver: CLUSTER_VERSION.to_owned() };
+            let publish = Some((Kind::MemberPublish, member.encode_to_vec()));
+            let version = (!has_version).then(|| (Kind::ClusterVersion, version.encode_to_vec()));
+            for (kind, request) in publish.into_iter().chain(version) {
+                // Without a leader there is none to tell yet.
+                let _ = node.propose(&Caller::Server, kind, &request).await;
+            }
         }
         sleep(Duration::from_millis(20)).await;
     }
@@ -296,9 +349,11 @@ async fn announce(node: &Node) {
 pub const CLUSTER_VERSION: &str = "3.7.0";
 
 async fn revoke_ended_leases(node: &Node) {
+    let mut leadership = node.group.leadership();
     let mut led_in = None;
     loop {
-        let term = node.handle.leader().1.then(|| node.term());
+        let now = *leadership.borrow_and_update();
+        let term = now.is_ready_leader.then_some(now.term);
         let view = node.reader.view();
         if term != led_in {
             led_in = term;
@@ -312,7 +367,7 @@ async fn revoke_ended_leases(node: &Node) {
             // If it fails, a later round tries again.
             node.handle.propose(command::encode(&Caller::Server, Kind::LeaseRevoke, &request), |_| {});
         }
-        // The first leadership is noticed soon, so that clients need not wait for it.
-        sleep(if led_in.is_some() { LEASE_ROUND } else { Duration::from_millis(5) }).await;
+        // A change of leadership is noticed at once: clients wait for it.
+        let _ = timeout(LEASE_ROUND, leadership.changed()).await;
     }
 }

@@ -3,11 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
+
+/// Certificates of the peer port, on which members talk to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerTlsFiles {
+    /// What a member shows to those who connect to it; it wants certificates of them if there is an authority.
+    pub server: TlsFiles,
+    /// Who signs members' certificates.
+    pub authority: PathBuf,
+    /// The certificate that it shows to those it connects to, PEM.
+    pub client_certificate: PathBuf,
+    /// Its key, PEM.
+    pub client_key: PathBuf,
+}
 
 /// Certificates of the client port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,25 +45,32 @@ pub struct Founder {
 }
 
 impl Founder {
-    /// Its number, made of what all founders know: as etcd, but with another hash.
+    /// Its number, made of what all founders know.
     pub fn id(&self, token: &str) -> u64 {
-        let mut urls = self.peer_urls.iter().map(Url::to_string).collect::<Vec<_>>();
-        urls.sort_unstable();
-        hash(urls.concat().as_bytes(), token.as_bytes())
+        let urls = self.peer_urls.iter().map(Url::to_string).collect();
+        member_id(urls, token)
     }
 }
 
-/// The number of a group with these founders.
+/// The number of a member: etcd's `computeMemberID`. `distinction` is the token of the group that it founds, or the time, in
+/// seconds, at which it was added.
+pub fn member_id(mut peer_urls: Vec<String>, distinction: &str) -> u64 {
+    peer_urls.sort_unstable();
+    peer_urls.push(distinction.to_owned());
+    hash(peer_urls.concat().as_bytes())
+}
+
+/// The number of a group with these founders: etcd's `genID`.
 pub fn cluster_id(founders: &[Founder], token: &str) -> u64 {
     let mut ids = founders.iter().map(|founder| founder.id(token)).collect::<Vec<_>>();
     ids.sort_unstable();
-    hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>(), b"")
+    hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>())
 }
 
 /// Never 0.
-fn hash(first: &[u8], second: &[u8]) -> u64 {
-    let digest = Sha256::new().chain_update(first).chain_update(second).finalize();
-    let first = digest.first_chunk::<8>().copied().unwrap_or_default();
+fn hash(bytes: &[u8]) -> u64 {
+    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
     u64::from_be_bytes(first).max(1)
 }
 
@@ -69,14 +89,24 @@ pub struct Settings {
     pub listen_metrics: Vec<Url>,
     /// Where clients find it.
     pub advertise_client: Vec<Url>,
-    /// Who founds the group.
+    /// Where other members are served.
+    pub listen_peer: Vec<Url>,
+    /// Who founds the group, or belongs to the one that exists already.
     pub founders: Vec<Founder>,
+    /// Whether the group exists already, and has this member among those it has added.
+    pub joins: bool,
+    /// Whether changes of the membership are refused that could cost the group its majority.
+    pub strict_reconfig_check: bool,
+    /// Learners in the group, at most.
+    pub learners_max: usize,
     /// What distinguishes groups of the same members.
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
     /// Whether the API is served as JSON, too.
     pub gateway: bool,
+    /// Certificates between members, if they use TLS.
+    pub peer_tls: Option<PeerTlsFiles>,
     /// What compaction without being asked keeps; `None`: there is none.
     pub compaction: Option<Retention>,
     /// What stands for a user and a password.
@@ -119,25 +149,14 @@ impl Settings {
         if flags.given("listen-client-urls").is_some() && flags.given("advertise-client-urls").is_none() {
             return Err(Mistake::new("advertise-client-urls", "is required when --listen-client-urls is set"));
         }
-        match flags.given("initial-cluster-state") {
-            None | Some("new") => {}
-            Some("existing") => {
-                return Err(Mistake::new(
-                    "initial-cluster-state",
-                    "existing is not supported by rusd yet; found with new",
-                ));
-            }
+        let joins = match flags.given("initial-cluster-state") {
+            None | Some("new") => false,
+            Some("existing") => true,
             Some(other) => {
-                return Err(Mistake::new(
-                    "initial-cluster-state",
-                    format!("expected new or existing, found {other:?}"),
-                ));
+                let what = format!("expected new or existing, found {other:?}");
+                return Err(Mistake::new("initial-cluster-state", what));
             }
-        }
-        if founders.len() != 1 {
-            let what = format!("names {} members; rusd serves groups of one so far", founders.len());
-            return Err(Mistake::new("initial-cluster", what));
-        }
+        };
         let client_default = "http://localhost:2379";
         let settings = Self {
             data_directory: flags.given("data-dir").map_or_else(|| format!("{name}.etcd").into(), PathBuf::from),
@@ -146,9 +165,14 @@ impl Settings {
             listen_client_http: flags.urls("listen-client-http-urls", "")?,
             listen_metrics: flags.urls("listen-metrics-urls", "")?,
             advertise_client: flags.urls("advertise-client-urls", client_default)?,
+            listen_peer: flags.urls("listen-peer-urls", peer_default)?,
             founders,
+            joins,
+            strict_reconfig_check: flags.boolean("strict-reconfig-check", true)?,
+            learners_max: flags.number("max-learners", 1)? as usize,
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
-            tls: tls(flags)?,
+            tls: tls(flags, "")?,
+            peer_tls: peer_tls(flags)?,
             gateway: flags.boolean("enable-grpc-gateway", true)?,
             compaction: Retention::of(flags)?,
             tokens: TokenSettings::of(flags)?,
@@ -176,6 +200,13 @@ impl Settings {
         if self.heartbeat.is_zero() || self.election < 5 * self.heartbeat {
             let what = "must be at least five times --heartbeat-interval, which must not be 0";
             return Err(Mistake::new("election-timeout", what));
+        }
+        if self.peer_tls.is_none() && self.listen_peer.iter().any(|url| url.is_tls) {
+            let what = "has an https URL: give --peer-cert-file and --peer-key-file as well";
+            return Err(Mistake::new("listen-peer-urls", what));
+        }
+        if self.listen_peer.iter().any(|url| url.is_tls != self.listen_peer[0].is_tls) {
+            return Err(Mistake::new("listen-peer-urls", "has http and https URLs: members use one of them"));
         }
         if self.request_bytes_max > 10 << 20 {
             return Err(Mistake::new("max-request-bytes", "must be at most 10485760"));
@@ -219,21 +250,39 @@ fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Fou
     }
 }
 
-fn tls(flags: &Flags) -> Result<Option<TlsFiles>, Mistake> {
-    let (certificate, key) = match (flags.given("cert-file"), flags.given("key-file")) {
+/// What the flags say that begin with `prefix`: empty for clients, `peer-` for members.
+fn tls(flags: &Flags, prefix: &str) -> Result<Option<TlsFiles>, Mistake> {
+    let name = |flag: &str| format!("{prefix}{flag}");
+    let mistake =
+        |flag: &str, other: &str| Err(Mistake::new(&name(flag), format!("is required with --{}", name(other))));
+    let (certificate, key) = match (flags.given(&name("cert-file")), flags.given(&name("key-file"))) {
         (Some(certificate), Some(key)) => (certificate.into(), key.into()),
         (None, None) => return Ok(None),
-        (Some(_), None) => return Err(Mistake::new("key-file", "is required with --cert-file")),
-        (None, Some(_)) => return Err(Mistake::new("cert-file", "is required with --key-file")),
+        (Some(_), None) => return mistake("key-file", "cert-file"),
+        (None, Some(_)) => return mistake("cert-file", "key-file"),
     };
-    let authority = flags.given("trusted-ca-file").map(PathBuf::from);
+    let authority = flags.given(&name("trusted-ca-file")).map(PathBuf::from);
     // As in etcd: clients are asked for certificates where somebody is named who signs them.
-    let client_cert_auth = flags.boolean("client-cert-auth", false)?;
+    let client_cert_auth = flags.boolean(&name("client-cert-auth"), false)?;
     let client_authority = match (client_cert_auth, authority) {
-        (true, None) => return Err(Mistake::new("trusted-ca-file", "is required with --client-cert-auth")),
+        (true, None) => return mistake("trusted-ca-file", "client-cert-auth"),
         (_, authority) => authority,
     };
     Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth }))
+}
+
+fn peer_tls(flags: &Flags) -> Result<Option<PeerTlsFiles>, Mistake> {
+    let Some(server) = tls(flags, "peer-")? else { return Ok(None) };
+    let Some(authority) = server.client_authority.clone() else {
+        return Err(Mistake::new(
+            "peer-trusted-ca-file",
+            "is required with --peer-cert-file: members check each other",
+        ));
+    };
+    let file = |flag, default: &PathBuf| flags.given(flag).map_or_else(|| default.clone(), PathBuf::from);
+    let client_certificate = file("peer-client-cert-file", &server.certificate);
+    let client_key = file("peer-client-key-file", &server.key);
+    Ok(Some(PeerTlsFiles { server, authority, client_certificate, client_key }))
 }
 
 /// Where bcrypt knows no such cost, etcd takes its default.
@@ -273,6 +322,42 @@ mod tests {
         assert_eq!(settings.quota_bytes, Some(2_147_483_648));
     }
 
+    /// As etcd 3.7.3 told them with these flags.
+    #[test]
+    fn numbers_are_those_of_etcd() {
+        let settings = settings(&[]).unwrap();
+        assert_eq!(format!("{:x}", settings.founders[0].id(&settings.token)), "8e9e05c52164694d");
+        assert_eq!(format!("{:x}", cluster_id(&settings.founders, &settings.token)), "cdf818194e3a8c32");
+    }
+
+    #[test]
+    fn what_kubeadm_passes_is_taken() {
+        let settings = settings(&[
+            "--advertise-client-urls=https://172.18.0.2:2379",
+            "--cert-file=/pki/server.crt",
+            "--client-cert-auth=true",
+            "--data-dir=/var/lib/etcd",
+            "--feature-gates=InitialCorruptCheck=true",
+            "--initial-advertise-peer-urls=https://172.18.0.2:2380",
+            "--initial-cluster=node=https://172.18.0.2:2380",
+            "--key-file=/pki/server.key",
+            "--listen-client-urls=https://127.0.0.1:2379,https://172.18.0.2:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://172.18.0.2:2380",
+            "--name=node",
+            "--peer-cert-file=/pki/peer.crt",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=/pki/peer.key",
+            "--peer-trusted-ca-file=/pki/ca.crt",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=/pki/ca.crt",
+            "--watch-progress-notify-interval=5s",
+        ])
+        .unwrap();
+        assert_eq!(settings.listen_client.len(), 2);
+        assert_eq!(settings.watch_progress_interval, Duration::from_secs(5));
+    }
+
     #[test]
     fn numbers_of_members_follow_from_what_all_of_them_know() {
         let founder = |name: &str, url: &str| Founder {
@@ -283,6 +368,19 @@ mod tests {
         assert_ne!(a.id("t"), b.id("t"));
         assert_ne!(a.id("t"), a.id("u"));
         assert_eq!(cluster_id(&[a.clone(), b.clone()], "t"), cluster_id(&[b, a], "t"));
+    }
+
+    #[test]
+    fn members_of_a_group_are_read_from_the_flags() {
+        let settings = settings(&[
+            "--name=b",
+            "--initial-cluster=a=http://a:1,b=http://b:1,b=http://b:2,c=http://c:1",
+            "--initial-cluster-state=existing",
+            "--strict-reconfig-check=false",
+        ]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.founders.iter().map(|founder| founder.peer_urls.len()).collect::<Vec<_>>(), [1, 2, 1]);
+        assert!(settings.joins && !settings.strict_reconfig_check);
     }
 
     #[test]
@@ -298,6 +396,16 @@ mod tests {
             ),
             (&["--initial-cluster=b"], "--initial-cluster: expected NAME=URL with commas between them, found \"b\""),
             (&["--cert-file=c"], "--key-file: is required with --cert-file"),
+            (&["--peer-cert-file=c"], "--peer-key-file: is required with --peer-cert-file"),
+            (
+                &["--peer-cert-file=c", "--peer-key-file=k"],
+                "--peer-trusted-ca-file: is required with --peer-cert-file: members check each other",
+            ),
+            (
+                &["--listen-peer-urls=https://a:1"],
+                "--listen-peer-urls: has an https URL: give --peer-cert-file and --peer-key-file as well",
+            ),
+            (&["--initial-cluster-state=old"], "--initial-cluster-state: expected new or existing, found \"old\""),
             (
                 &["--election-timeout=300"],
                 "--election-timeout: must be at least five times --heartbeat-interval, which must not be 0",

@@ -1,18 +1,17 @@
-//! TLS for clients: certificates from files, read again when they change, without a restart.
+//! TLS for clients and between members: certificates from files, read again when they change, without a restart.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustls::RootCertStore;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::der::Der;
-use crate::settings::TlsFiles;
+use crate::settings::{PeerTlsFiles, TlsFiles};
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -31,16 +30,18 @@ pub enum TlsError {
     Refused(String),
 }
 
-/// The configuration of now.
-#[derive(Debug)]
-pub struct Tls {
-    files: TlsFiles,
-    current: Mutex<Current>,
+/// The configuration of now, for those who are connected to.
+pub type Tls = Renewed<ServerConfig>;
+
+/// A configuration made of files.
+pub struct Renewed<T> {
+    paths: Vec<PathBuf>,
+    read: Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>,
+    current: Mutex<Current<T>>,
 }
 
-#[derive(Debug)]
-struct Current {
-    config: Arc<ServerConfig>,
+struct Current<T> {
+    config: Arc<T>,
     looked_at: Instant,
     changed_at: Vec<Option<SystemTime>>,
 }
@@ -48,20 +49,44 @@ struct Current {
 impl Tls {
     /// Reads the files.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        let changed_at = changed_at(&files);
-        let config = Arc::new(read(&files)?);
-        Ok(Self { files, current: Mutex::new(Current { config, looked_at: Instant::now(), changed_at }) })
+        let mut paths = vec![files.certificate.clone(), files.key.clone()];
+        paths.extend(files.client_authority.clone());
+        Self::of(paths, move || read(&files))
+    }
+}
+
+/// Both ends of connections between members.
+pub fn open_peer(files: PeerTlsFiles) -> Result<replog::runtime::tcp::Tls, TlsError> {
+    let server = Tls::open(files.server.clone())?;
+    let paths = vec![files.authority.clone(), files.client_certificate.clone(), files.client_key.clone()];
+    let client = Renewed::of(paths, move || read_client(&files))?;
+    Ok(replog::runtime::tcp::Tls {
+        server: Arc::new(move || server.config()),
+        client: Arc::new(move || client.config()),
+        server_name: None,
+    })
+}
+
+impl<T> Renewed<T> {
+    fn of(
+        paths: Vec<PathBuf>,
+        read: impl Fn() -> Result<T, TlsError> + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        let changed_at = changed_at(&paths);
+        let config = Arc::new(read()?);
+        let current = Mutex::new(Current { config, looked_at: Instant::now(), changed_at });
+        Ok(Self { paths, read: Box::new(read), current })
     }
 
     /// For the next connection. Files that have changed and cannot be used are left for what was there before, with a warning.
-    pub fn config(&self) -> Arc<ServerConfig> {
+    pub fn config(&self) -> Arc<T> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked_at.elapsed() >= LOOK_EVERY {
             current.looked_at = Instant::now();
-            let changed_at = changed_at(&self.files);
+            let changed_at = changed_at(&self.paths);
             if changed_at != current.changed_at {
                 current.changed_at = changed_at;
-                match read(&self.files) {
+                match (self.read)() {
                     Ok(config) => current.config = Arc::new(config),
                     Err(error) => {
                         tracing::warn!(%error, "certificates were changed and cannot be used; the old ones stay")
@@ -73,10 +98,9 @@ impl Tls {
     }
 }
 
-fn changed_at(files: &TlsFiles) -> Vec<Option<SystemTime>> {
-    let paths = [Some(&files.certificate), Some(&files.key), files.client_authority.as_ref()];
-    let time = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
-    paths.into_iter().flatten().map(|path| time(path)).collect()
+fn changed_at(paths: &[PathBuf]) -> Vec<Option<SystemTime>> {
+    let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    paths.iter().map(time).collect()
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -92,8 +116,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| TlsError::Read(files.key.display().to_string(), error))?;
+    let key = private_key(&files.key)?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -101,17 +124,38 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let builder = match &files.client_authority {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| refused(&error))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
             builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// For who connects to another member.
+fn read_client(files: &PeerTlsFiles) -> Result<ClientConfig, TlsError> {
+    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
+    let chain = certificates(&files.client_certificate)?;
+    let key = private_key(&files.client_key)?;
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error))?
+        .with_root_certificates(roots(&files.authority)?)
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| refused(&error))
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::Read(path.display().to_string(), error))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| TlsError::Refused(error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 /// The common name of a certificate's subject: the last of several, as Go reads it.

@@ -45,6 +45,12 @@ pub trait File: Send + 'static {
     /// All of its bytes.
     fn read(&self) -> io::Result<Vec<u8>>;
 
+    /// Its first bytes, so many or as many as there are.
+    fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>>;
+
+    /// How many bytes it has.
+    fn bytes(&self) -> io::Result<u64>;
+
     /// Writes at this offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 

@@ -42,11 +42,14 @@ pub(crate) enum Code {
     Entry = 2,
     HardState = 3,
     Compaction = 4,
+    /// Written when the log was opened and something stood behind its end. The batch in front of it does not go on behind it.
+    Cut = 5,
 }
 
 impl Code {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::SegmentHead, Self::Entry, Self::HardState, Self::Compaction].into_iter().find(|code| *code as u8 == byte)
+        const ALL: [Code; 5] = [Code::SegmentHead, Code::Entry, Code::HardState, Code::Compaction, Code::Cut];
+        ALL.into_iter().find(|code| *code as u8 == byte)
     }
 }
 
@@ -61,10 +64,10 @@ impl From<Kind> for Code {
 }
 
 impl Code {
-    /// What users of the log know it as; a segment head is none of their business.
+    /// What users of the log know it as; heads and cuts are none of their business.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
-            Self::SegmentHead => None,
+            Self::SegmentHead | Self::Cut => None,
             Self::Entry => Some(Kind::Entry),
             Self::HardState => Some(Kind::HardState),
             Self::Compaction => Some(Kind::Compaction),
@@ -175,7 +178,13 @@ mod tests {
     }
 
     fn any_code() -> impl Strategy<Value = Code> {
-        prop_oneof![Just(Code::SegmentHead), Just(Code::Entry), Just(Code::HardState), Just(Code::Compaction)]
+        prop_oneof![
+            Just(Code::SegmentHead),
+            Just(Code::Entry),
+            Just(Code::HardState),
+            Just(Code::Compaction),
+            Just(Code::Cut)
+        ]
     }
 
     proptest! {

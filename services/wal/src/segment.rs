@@ -7,7 +7,7 @@ use crate::record::{ALIGNMENT, Code, Raw, claimed_batch};
 const SUFFIX: &str = ".wal";
 const NUMBER_DIGITS: usize = 20;
 /// What the first record of a segment says, after which the format's version.
-const HEAD: &[u8] = b"storebench-wal-1";
+const HEAD: &[u8] = b"storebench-wal-2";
 
 /// The name of a segment's file.
 pub(crate) fn name(number: u64) -> String {
@@ -25,6 +25,22 @@ pub(crate) fn head(number: u64, previous_end: u32) -> Raw<'static> {
     Raw { code: Code::SegmentHead, group: 0, batch: 0, term: previous_end.into(), index: number, payload: HEAD }
 }
 
+/// Bytes of a segment's first record: enough for [`has_head`].
+pub(crate) fn head_bytes() -> usize {
+    head(0, 0).size()
+}
+
+/// Whether a segment that begins with these bytes was written to, as far as can be told from them.
+pub(crate) fn has_head(number: u64, bytes: &[u8]) -> bool {
+    Raw::decode(number, bytes, 0).is_some_and(|raw| raw.code == Code::SegmentHead)
+}
+
+/// The record that is written behind the end of a log that was found. It belongs to the last batch, with which it is written: a
+/// batch of its own would say that the one before is safe.
+pub(crate) fn cut(last_batch: u32) -> Raw<'static> {
+    Raw { code: Code::Cut, group: 0, batch: last_batch, term: 0, index: 0, payload: b"" }
+}
+
 /// How a segment's records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
@@ -32,7 +48,7 @@ pub(crate) struct End {
     pub(crate) batch: u32,
     /// Behind the last record.
     pub(crate) offset: u32,
-    /// Where bytes other than zero end: behind `offset` if a batch was torn.
+    /// Where bytes other than zero end: behind `offset` if a batch was torn, or if the file was another segment before.
     pub(crate) dirty: u32,
 }
 
@@ -44,13 +60,15 @@ pub(crate) struct Damage {
 }
 
 /// Reads a segment from its beginning. `visit` is given every record in front of the end, the head included. What stands
-/// behind the end is a torn batch, or this is an error.
+/// behind the end is a torn batch, or was there before this segment, or this is an error.
 pub(crate) fn scan(number: u64, bytes: &[u8], mut visit: impl FnMut(&Raw<'_>)) -> Result<End, Damage> {
     let mut offset = 0;
     let mut batch = 0;
+    // What a torn batch has left behind a cut is not its continuation.
+    let mut is_cut = false;
     while let Some(raw) = Raw::decode(number, bytes, offset) {
         let is_first = offset == 0;
-        let continues = raw.batch == batch || raw.batch as usize == offset;
+        let continues = raw.batch as usize == offset || raw.batch == batch && (!is_cut || raw.code == Code::Cut);
         if !continues || is_first != (raw.code == Code::SegmentHead) {
             break;
         }
@@ -59,7 +77,7 @@ pub(crate) fn scan(number: u64, bytes: &[u8], mut visit: impl FnMut(&Raw<'_>)) -
             return Err(Damage { offset: 0, what });
         }
         visit(&raw);
-        batch = raw.batch;
+        (batch, is_cut) = (raw.batch, raw.code == Code::Cut);
         offset += raw.size();
     }
     let rest = bytes.get(offset..).unwrap_or_default();

@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -15,6 +14,7 @@ use crate::files::Directory;
 use crate::log::Log;
 use crate::pace::Pace;
 use crate::record::{PAYLOAD_BYTES_MAX, Record, size};
+use crate::spares::Spares;
 
 /// Limits of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,14 +143,13 @@ fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) 
             batch.into_iter().for_each(|submission| (submission.done)(Err(error.clone())));
             continue;
         }
-        spares.supply(&mut log);
         let mut waiting = Vec::with_capacity(batch.len());
         for submission in batch {
             records.extend(submission.records);
             waiting.push(submission.done);
         }
         let began = Instant::now();
-        let result = log.commit(&records);
+        let result = spares.supply(&mut log).and_then(|()| log.commit(&records));
         let (took, count) = (began.elapsed(), records.len());
         records.clear();
         shared.bytes.store(log.bytes(), Ordering::Relaxed);
@@ -191,57 +190,4 @@ fn next_batch(shared: &Shared, pace: &mut Pace, told: Instant) -> Option<Vec<Sub
     queue.records -= queue.submissions.iter().take(count).map(|submission| submission.records.len()).sum::<usize>();
     queue.bytes -= bytes;
     Some(queue.submissions.drain(..count).collect())
-}
-
-/// Makes files of zeros while the writer writes: one at a time, since there is one name for them.
-struct Spares<D: Directory> {
-    want: Option<SyncSender<u64>>,
-    made: Receiver<Option<(D::File, u64)>>,
-    thread: Option<JoinHandle<()>>,
-    is_making: bool,
-    /// The segment in which one was asked for last. Where there was no room there is none a moment later.
-    asked_in: u64,
-}
-
-impl<D: Directory> Spares<D> {
-    fn start(directory: D) -> io::Result<Self> {
-        let (want, wanted) = sync_channel::<u64>(1);
-        let (make, made) = sync_channel(1);
-        let thread = thread::Builder::new().name("wal-spare".into()).spawn(move || {
-            for bytes in wanted {
-                // A failure is not reported: when the file is needed the writer tries again, and reports that.
-                let file = Log::create_spare(&directory, bytes).ok();
-                if make.send(file.map(|file| (file, bytes))).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { want: Some(want), made, thread: Some(thread), is_making: false, asked_in: 0 })
-    }
-
-    /// Hands over what was made, and has the next one made.
-    fn supply(&mut self, log: &mut Log<D>) {
-        if let Ok(made) = self.made.try_recv() {
-            self.is_making = false;
-            if let Some((file, bytes)) = made {
-                log.set_spare(file, bytes);
-            }
-        }
-        let segment = log.segment_number();
-        if self.is_making || log.has_spare() || segment == self.asked_in {
-            return;
-        }
-        self.asked_in = segment;
-        let asked = self.want.as_ref().map(|want| want.try_send(log.options().segment_bytes.into()));
-        self.is_making = matches!(asked, Some(Ok(())));
-    }
-}
-
-impl<D: Directory> Drop for Spares<D> {
-    fn drop(&mut self) {
-        self.want = None;
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
-    }
 }

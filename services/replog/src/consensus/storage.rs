@@ -9,6 +9,9 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use crate::record::{Compaction, Hard};
 use crate::snapshot::SnapshotMeta;
 
+/// Entries that there is always room for.
+const ROOM_ENTRIES: usize = 1024;
+
 /// The log in memory.
 pub(super) struct MemoryLog {
     hard: Hard,
@@ -66,11 +69,27 @@ impl MemoryLog {
         self.compaction = Compaction { index: snapshot.index, term: snapshot.term, begins_anew: true, snapshot };
     }
 
+    /// The index behind which, up to `index`, there are no more than so many entries of so many bytes.
+    pub(super) fn tail(&self, index: u64, entries_max: u64, bytes_max: u64) -> u64 {
+        let (mut from, mut bytes) = (index, 0);
+        while index - from < entries_max
+            && let Some(entry) = self.get(from)
+        {
+            bytes += entry.data.len() as u64;
+            if bytes > bytes_max {
+                break;
+            }
+            from -= 1;
+        }
+        from
+    }
+
     /// Notes a new snapshot, and lets go of entries up to `index`, which it holds.
     pub(super) fn compact(&mut self, index: u64, snapshot: SnapshotMeta) -> &Compaction {
         let index = index.clamp(self.compaction.index, snapshot.index.min(self.last()));
         if let Some(term) = self.get(index).map(|entry| entry.term) {
             self.entries.drain(..(index - self.compaction.index) as usize);
+            self.entries.shrink_to(2 * self.entries.len() + ROOM_ENTRIES);
             self.compaction.index = index;
             self.compaction.term = term;
         }
@@ -183,4 +202,20 @@ fn conf_state(meta: &SnapshotMeta) -> ConfState {
 /// The description of the snapshot that a message offers.
 pub(crate) fn snapshot_of_wire(message: &raft::eraftpb::Message) -> Option<SnapshotMeta> {
     meta(message.get_snapshot())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_behind_a_snapshot_is_bounded_by_entries_and_by_bytes() {
+        let entries = (1..=100).map(|index| Entry { term: 1, index, data: vec![0; 100].into(), ..Entry::default() });
+        let log = MemoryLog::new(Hard::default(), Compaction::default(), entries.collect());
+        assert_eq!(log.tail(90, 10, 1_000_000), 80);
+        assert_eq!(log.tail(90, 1_000, 1_050), 80);
+        assert_eq!(log.tail(90, 1_000, 99), 90);
+        assert_eq!(log.tail(90, 1_000, 1_000_000), 0, "no more than there are");
+        assert_eq!(log.tail(90, 0, 1_000), 90);
+    }
 }

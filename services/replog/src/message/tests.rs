@@ -66,9 +66,17 @@ fn any_snapshot_message() -> impl Strategy<Value = Message> {
     })
 }
 
+fn any_note() -> impl Strategy<Value = Message> {
+    (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..50)).prop_map(|(to, note)| Message {
+        from: 1,
+        to,
+        body: Body::Note(note.into()),
+    })
+}
+
 proptest! {
     #[test]
-    fn what_was_encoded_is_decoded(message in prop_oneof![any_wire(), any_snapshot_message()]) {
+    fn what_was_encoded_is_decoded(message in prop_oneof![any_wire(), any_snapshot_message(), any_note()]) {
         let bytes = message.encode();
         let decoded = Message::decode(&bytes).unwrap();
         prop_assert_eq!(format!("{:?}", decoded.body), format!("{:?}", message.body));

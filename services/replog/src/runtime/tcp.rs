@@ -2,25 +2,43 @@
 //! carries bytes one way and nobody waits for anybody.
 
 mod frame;
+mod introduction;
 mod receiver;
 mod sender;
 mod tls;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
+use bytes::Bytes;
 use rustix::net::Shutdown;
 
 use self::frame::Hello;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use super::transport::{Deliver, Transport};
-use crate::message::Message;
+use crate::message::{Body, Message};
 
+pub use introduction::ask;
 pub use tls::{Supplier, Tls};
+
+/// The server around a member, as far as it talks to other servers on the connections of the log. Called on the threads of the
+/// transport: it should be quick, and never wait for what comes on the same connections.
+pub trait Host: Send + Sync + 'static {
+    /// What another server sent with [`Peers::send`]: in order, each once or not at all.
+    fn note(&self, from: u64, note: Bytes);
+
+    /// What a newcomer is told that uses [`ask`]: at most a mebibyte.
+    fn introduction(&self) -> Vec<u8>;
+
+    /// Whether a member was removed from the group for good; it is told so.
+    fn is_removed(&self, member: u64) -> bool;
+}
 
 /// How a member is reached, and how it reaches others.
 pub struct TcpOptions {
@@ -30,7 +48,7 @@ pub struct TcpOptions {
     /// could be reached by mistake.
     pub group: u64,
     /// Where others reach it.
-    pub listener: TcpListener,
+    pub listeners: Vec<TcpListener>,
     /// Where others are, as `host:port`; this member itself may be among them. [`Peers::set`] changes that later.
     pub peers: BTreeMap<u64, String>,
     /// TLS, or plain TCP.
@@ -39,12 +57,23 @@ pub struct TcpOptions {
     pub frame_bytes_max: usize,
     /// What may wait for one member, bytes; what is more is lost.
     pub queue_bytes_max: usize,
+    /// The server, if it talks to other servers.
+    pub host: Option<Arc<dyn Host>>,
 }
 
 impl TcpOptions {
     /// With the usual limits, and without TLS.
-    pub fn new(id: u64, group: u64, listener: TcpListener, peers: BTreeMap<u64, String>) -> Self {
-        Self { id, group, listener, peers, tls: None, frame_bytes_max: 64 << 20, queue_bytes_max: 64 << 20 }
+    pub fn new(id: u64, group: u64, listeners: Vec<TcpListener>, peers: BTreeMap<u64, String>) -> Self {
+        Self {
+            id,
+            group,
+            listeners,
+            peers,
+            tls: None,
+            frame_bytes_max: 64 << 20,
+            queue_bytes_max: 64 << 20,
+            host: None,
+        }
     }
 }
 
@@ -56,11 +85,29 @@ struct Senders {
     is_stopped: bool,
 }
 
+/// A member that has connected.
+struct Here {
+    connection: u64,
+    since: Instant,
+    socket: TcpStream,
+}
+
+/// Who has connected, and who had before.
+#[derive(Default)]
+struct Neighbours {
+    here: BTreeMap<u64, Here>,
+    incarnations: BTreeMap<u64, u64>,
+}
+
 struct Shared {
     id: u64,
     group: u64,
+    incarnation: u64,
     tls: Option<Tls>,
     queue_bytes_max: usize,
+    host: Option<Arc<dyn Host>>,
+    is_removed: Arc<AtomicBool>,
+    neighbours: Mutex<Neighbours>,
     senders: Mutex<Senders>,
 }
 
@@ -71,11 +118,34 @@ impl Shared {
 
     /// A thread for a member that is sent to.
     fn begin(&self, to: u64, address: &str) -> io::Result<(Arc<Sender>, JoinHandle<()>)> {
-        let hello = Hello { group: self.group, from: self.id, to };
-        let sender = Sender::new(hello, self.tls.clone(), self.queue_bytes_max, address.to_owned());
+        let hello = Hello { group: self.group, from: self.id, to, incarnation: self.incarnation };
+        let is_removed = Arc::clone(&self.is_removed);
+        let sender = Sender::new(hello, self.tls.clone(), self.queue_bytes_max, is_removed, address.to_owned());
         let of_thread = Arc::clone(&sender);
         let thread = thread::Builder::new().name(format!("to-{to}")).spawn(move || of_thread.run())?;
         Ok((sender, thread))
+    }
+
+    fn neighbours(&self) -> MutexGuard<'_, Neighbours> {
+        self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A member has connected. If it was started since it was here before, the connection to it leads nowhere.
+    fn is_here(&self, member: u64, connection: u64, incarnation: u64, socket: TcpStream) {
+        let mut neighbours = self.neighbours();
+        neighbours.here.insert(member, Here { connection, since: Instant::now(), socket });
+        let before = neighbours.incarnations.insert(member, incarnation);
+        drop(neighbours);
+        if before.is_some_and(|before| before != incarnation)
+            && let Some((sender, _)) = self.lock().running.get(&member)
+        {
+            sender.renew();
+        }
+    }
+
+    /// A connection has ended.
+    fn is_gone(&self, connection: u64) {
+        self.neighbours().here.retain(|_, here| here.connection != connection);
     }
 }
 
@@ -84,13 +154,35 @@ impl Shared {
 pub struct Peers(Arc<Shared>);
 
 impl Peers {
-    /// A member is at this address from now on; `None`: it is not to be reached any more.
+    /// Sends something to the server around another member, or loses it: see [`Host::note`].
+    pub fn send(&self, to: u64, note: Bytes) {
+        let senders = self.0.lock();
+        if let Some((sender, _)) = senders.running.get(&to) {
+            sender.send(std::iter::once(Message { from: self.0.id, to, body: Body::Note(note) }));
+        }
+    }
+
+    /// Since when a member has been connected to this one; `None`: it is not.
+    pub fn here_since(&self, member: u64) -> Option<Instant> {
+        self.0.neighbours().here.get(&member).map(|here| here.since)
+    }
+
+    /// Whether another member has said that this one was removed from the group.
+    pub fn is_removed(&self) -> bool {
+        self.0.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// A member is at this address from now on; `None`: it is not to be reached any more, and is hung up on.
     pub fn set(&self, id: u64, address: Option<&str>) -> io::Result<()> {
         let mut senders = self.0.lock();
         let Some(address) = address else {
             senders.addresses.remove(&id);
             let removed = senders.running.remove(&id);
             drop(senders);
+            if let Some(here) = self.0.neighbours().here.get(&id) {
+                // It may have ended by itself.
+                let _ = here.socket.shutdown(std::net::Shutdown::Both);
+            }
             if let Some((sender, thread)) = removed {
                 sender.close();
                 drop(thread.join());
@@ -112,18 +204,27 @@ impl Peers {
 /// A member's side of a TCP network.
 pub struct Tcp {
     shared: Arc<Shared>,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     frame_bytes_max: usize,
-    accepting: Option<(Arc<Receiver>, JoinHandle<()>)>,
+    accepting: Option<(Arc<Receiver>, Vec<JoinHandle<()>>)>,
 }
 
 impl Tcp {
     /// Nothing happens before [`Transport::start`].
     pub fn new(options: TcpOptions) -> Self {
-        let TcpOptions { id, group, listener, peers, tls, frame_bytes_max, queue_bytes_max } = options;
-        let senders = Mutex::new(Senders { addresses: peers, ..Senders::default() });
-        let shared = Arc::new(Shared { id, group, tls, queue_bytes_max, senders });
-        Self { shared, listener, frame_bytes_max, accepting: None }
+        let TcpOptions { id, group, listeners, peers, tls, frame_bytes_max, queue_bytes_max, host } = options;
+        let shared = Shared {
+            id,
+            group,
+            incarnation: rand::random(),
+            tls,
+            queue_bytes_max,
+            host,
+            is_removed: Arc::default(),
+            neighbours: Mutex::default(),
+            senders: Mutex::new(Senders { addresses: peers, ..Senders::default() }),
+        };
+        Self { shared: Arc::new(shared), listeners, frame_bytes_max, accepting: None }
     }
 
     /// To tell it where members are.
@@ -132,21 +233,23 @@ impl Tcp {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 }
 
 impl Transport for Tcp {
     fn start(&mut self, deliver: Deliver) -> io::Result<()> {
-        let Shared { id, group, tls, .. } = &*self.shared;
-        let receiver = Receiver::new((*group, *id), tls.clone(), self.frame_bytes_max, deliver);
-        let (of_thread, listener) = (Arc::clone(&receiver), self.listener.try_clone()?);
-        let thread = thread::Builder::new().name("accept".into()).spawn(move || of_thread.accept(&listener))?;
-        self.accepting = Some((receiver, thread));
+        let id = self.shared.id;
+        let receiver = Receiver::new(Arc::clone(&self.shared), self.frame_bytes_max, deliver);
+        let (_, threads) = self.accepting.insert((Arc::clone(&receiver), Vec::new()));
+        for listener in &self.listeners {
+            let (of_thread, listener) = (Arc::clone(&receiver), listener.try_clone()?);
+            threads.push(thread::Builder::new().name("accept".into()).spawn(move || of_thread.accept(&listener))?);
+        }
         let mut senders = self.shared.lock();
         senders.is_started = true;
-        for (to, address) in senders.addresses.clone().into_iter().filter(|(to, _)| to != id) {
+        for (to, address) in senders.addresses.clone().into_iter().filter(|(to, _)| *to != id) {
             let sender = self.shared.begin(to, &address)?;
             senders.running.insert(to, sender);
         }
@@ -175,11 +278,13 @@ impl Transport for Tcp {
         };
         running.values().for_each(|(sender, _)| sender.close());
         running.into_values().for_each(|(_, thread)| drop(thread.join()));
-        if let Some((receiver, thread)) = self.accepting.take() {
+        if let Some((receiver, threads)) = self.accepting.take() {
             receiver.close();
-            // Wakes the thread that accepts, on Linux.
-            let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
-            drop(thread.join());
+            for listener in &self.listeners {
+                // Wakes the thread that accepts, on Linux.
+                let _ = rustix::net::shutdown(listener, Shutdown::Both);
+            }
+            threads.into_iter().for_each(|thread| drop(thread.join()));
         }
     }
 }

@@ -582,6 +582,7 @@ fn settings(random: &mut Random) -> Settings {
         apply_bytes_max: pick(random, &[64, 1 << 20]),
         reads_max: 64,
         snapshot_entries: pick(random, &[10, 40, 100, 10_000]),
+        snapshot_log_bytes: 5_000,
         snapshot_keep_entries: pick(random, &[0, 5, 50]),
         snapshot_chunk_bytes: pick(random, &[64, 128, 300, 4096]) as u32,
     }

@@ -111,7 +111,7 @@ fn run(root: &Path, id: u64, members: u64) -> String {
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let transport = Tcp::new(TcpOptions::new(id, GROUP, listener, BTreeMap::new()));
+    let transport = Tcp::new(TcpOptions::new(id, GROUP, vec![listener], BTreeMap::new()));
     let peers = transport.peers();
     let machine = Registers::default();
     let rows = Arc::clone(&machine.rows);

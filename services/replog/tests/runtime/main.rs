@@ -8,5 +8,6 @@ mod failures;
 mod group;
 mod machine;
 mod members;
+mod notes;
 mod reads;
 mod tcp;

@@ -73,6 +73,18 @@ fn the_last_two_of_three_go_on() {
     assert!(group.member(leader).commands().contains(&"second".to_owned()));
 }
 
+/// The log is in memory: a hundred thousand commands of a megabyte would not fit.
+#[test]
+fn large_commands_do_not_wait_in_memory_until_there_are_many() {
+    let settings = Settings { snapshot_entries: 1_000_000, snapshot_log_bytes: 10_000, ..settings() };
+    let group = Group::of(1, settings);
+    let large = "x".repeat(1_000);
+    for _ in 0..15 {
+        group.propose(&large);
+    }
+    group.member(1).handle.wait_for(|status| status.snapshot > 5, LONG).expect("a snapshot is made");
+}
+
 #[test]
 fn a_new_member_gets_a_snapshot_and_may_vote_then() {
     let settings = Settings { snapshot_entries: 20, snapshot_keep_entries: 3, snapshot_chunk_bytes: 100, ..settings() };

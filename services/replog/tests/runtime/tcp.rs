@@ -89,7 +89,7 @@ impl Three {
     }
 
     fn member(&self, id: u64, listener: TcpListener, group: u64, tls: Option<Tls>) -> (Running, Peers) {
-        let tcp = Tcp::new(TcpOptions { tls, ..TcpOptions::new(id, group, listener, self.addresses.clone()) });
+        let tcp = Tcp::new(TcpOptions { tls, ..TcpOptions::new(id, group, vec![listener], self.addresses.clone()) });
         let peers = tcp.peers();
         let path = self.scratch.path().join(id.to_string());
         let origin = Origin::Found(Membership::of([1, 2, 3]));

@@ -1,16 +1,19 @@
-//! Leases. From etcd's `server/etcdserver/{v3_server.go,api/v3rpc/lease.go}`.
+//! Leases. From etcd's `server/etcdserver/{v3_server.go,api/v3rpc/lease.go}`. When they end, the leader alone knows.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
+use replog::ReadLevel;
+use tokio::time::timeout;
 
 use crate::api::kv::{fill, header_of};
 use crate::api::{Api, decode};
 use crate::grpc::{self, Requests, Responses, Status, Unary};
+use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
-use crate::store::{Access, Error, Response, quota};
+use crate::store::{Access, Caller, Error, Response, View, quota};
 
 impl Api {
     pub(super) fn lease_grant(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -41,21 +44,30 @@ impl Api {
 
     pub(super) fn lease_time_to_live(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::LeaseTimeToLiveRequest = decode(message)?;
-        self.look(false, call, move |node, caller, view, term| {
+        let (node, call) = (Arc::clone(&self.node), call.clone());
+        let look = move |node: &Node, caller: &Caller, view: &View, term: u64| {
             view.check(caller, if request.keys { Access::SeeLease(request.id) } else { Access::Authenticated })?;
             let header = Some(node.header(view.revision(), term));
             let Some(lease) = view.leases.get(request.id) else {
                 let response = pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: -1, ..Default::default() };
-                return Ok(grpc::encode(&response));
+                return Ok::<_, Status>((response, false));
             };
             let keys = match request.keys {
                 true => view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect(),
                 false => Vec::new(),
             };
-            let ttl = node.lessor.remaining_seconds(request.id, view)?;
             let granted_ttl = lease.ttl_seconds;
-            Ok(grpc::encode(&pb::LeaseTimeToLiveResponse { header, id: request.id, ttl, granted_ttl, keys }))
-        })
+            Ok((pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: 0, granted_ttl, keys }, true))
+        };
+        Ok(Unary::Later(Box::pin(async move {
+            let (view, ticket) = node.view().await?;
+            let (mut response, exists) = look(&node, &node.caller(&call, &view)?, &view, ticket.term)?;
+            if exists {
+                let left = timeout(node.patience(), node.group.remaining_seconds(request.id));
+                response.ttl = left.await.map_err(|_| Error::Timeout)??;
+            }
+            Ok(grpc::encode(&response))
+        })))
     }
 
     pub(super) fn lease_leases(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -68,7 +80,7 @@ impl Api {
         })
     }
 
-    /// Renews leases in this member's memory: no command, no disk.
+    /// Renews leases in the leader's memory: no command, no disk.
     pub(super) fn lease_keep_alive(
         &self,
         call: grpc::Caller,
@@ -76,13 +88,31 @@ impl Api {
         responses: Responses,
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let node = Arc::clone(&self.node);
+        let mut lost = Box::pin(self.leader_is_lost(&call));
         async move {
-            while let Some(message) = requests.next().await? {
+            loop {
+                let message = tokio::select! {
+                    biased;
+                    message = requests.next() => message?,
+                    () = &mut lost => return Err(Error::NoLeader.into()),
+                };
+                let Some(message) = message else { return Ok(()) };
                 let pb::LeaseKeepAliveRequest { id } = decode(message)?;
                 let view = node.reader.view();
                 view.check(&node.caller(&call, &view)?, Access::ControlLease(id))?;
                 let header = Some(node.header(view.revision(), node.term()));
-                let ttl = match node.lessor.renew(id, &view) {
+                let renewed = match node.handle.try_read(ReadLevel::Lease, 0) {
+                    Some(_) => node.lessor.renew(id, &view),
+                    None => Err(Error::NotLeader),
+                };
+                let renewed = match renewed {
+                    Err(Error::NotLeader) => {
+                        let renewed = timeout(node.patience(), node.group.renew_lease(id));
+                        renewed.await.map_err(|_| Error::Timeout)?
+                    }
+                    renewed => renewed,
+                };
+                let ttl = match renewed {
                     // A lease that is gone has no time left; that is no error.
                     Err(Error::LeaseNotFound) => 0,
                     renewed => renewed?,
@@ -92,7 +122,6 @@ impl Api {
                     return Ok(());
                 }
             }
-            Ok(())
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 use crate::api::kv::fill;
 use crate::api::{Api, decode, refuse};
@@ -61,7 +62,7 @@ impl Api {
             raft_applied_index: status.applied,
             errors,
             db_size_in_use: view.bytes() as i64,
-            is_learner: status.membership.learners.contains(&node.member_id),
+            is_learner: node.group.is_learner(),
             storage_version: STORAGE_VERSION.to_owned(),
             db_size_quota: node.settings.quota_bytes.unwrap_or_default() as i64,
             downgrade_info: Some(view.cluster.downgrade.clone()),
@@ -128,9 +129,21 @@ impl Api {
         if request.target_id == self.node.member_id {
             return Ok(Unary::Now(Ok(grpc::encode(&pb::MoveLeaderResponse::default()))));
         }
-        let moved = self.node.handle.transfer_leader(request.target_id);
+        let (node, target) = (Arc::clone(&self.node), request.target_id);
         Ok(Unary::Later(Box::pin(async move {
-            moved.await.map_err(|_| Error::Timeout)?;
+            let moved = async {
+                let mut leadership = node.group.leadership();
+                loop {
+                    // An offer that is lost, or comes too early, is withdrawn after a while.
+                    let offered = node.handle.transfer_leader(target).await.is_ok();
+                    let wait = if offered { node.settings.election } else { node.settings.heartbeat };
+                    let leads = leadership.wait_for(|now| now.leader == Some(target));
+                    if timeout(wait, leads).await.is_ok() {
+                        return;
+                    }
+                }
+            };
+            timeout(node.patience(), moved).await.map_err(|_| Error::TimeoutDueToLeaderTransfer)?;
             Ok(grpc::encode(&pb::MoveLeaderResponse::default()))
         })))
     }

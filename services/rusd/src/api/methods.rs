@@ -1,9 +1,11 @@
 //! The methods that are served, by path. What is not here is answered with `Unimplemented`.
 
 use bytes::Bytes;
+use prost::Message;
 
 use crate::api::Api;
 use crate::grpc::{self, Requests, Responses, Status, Stream, Unary};
+use crate::proto::etcdserverpb as pb;
 
 macro_rules! methods {
     (
@@ -60,6 +62,17 @@ macro_rules! methods {
     };
 }
 
+impl Method {
+    /// Whether a learner answers it: reads that need not be the newest, and what is asked of one member.
+    pub(super) fn is_for_learners(self, message: &[u8]) -> bool {
+        match self {
+            Self::Status | Self::Snapshot | Self::HealthCheck | Self::HealthWatch => true,
+            Self::Range => pb::RangeRequest::decode(message).is_ok_and(|request| request.serializable),
+            _ => false,
+        }
+    }
+}
+
 methods! {
     unary {
         "/etcdserverpb.KV/Range" Range range
@@ -71,7 +84,10 @@ methods! {
         "/etcdserverpb.Lease/LeaseRevoke" LeaseRevoke lease_revoke
         "/etcdserverpb.Lease/LeaseTimeToLive" LeaseTimeToLive lease_time_to_live
         "/etcdserverpb.Lease/LeaseLeases" LeaseLeases lease_leases
+        "/etcdserverpb.Cluster/MemberAdd" MemberAdd member_add
         "/etcdserverpb.Cluster/MemberList" MemberList member_list
+        "/etcdserverpb.Cluster/MemberPromote" MemberPromote member_promote
+        "/etcdserverpb.Cluster/MemberRemove" MemberRemove member_remove
         "/etcdserverpb.Cluster/MemberUpdate" MemberUpdate member_update
         "/etcdserverpb.Maintenance/Alarm" Alarm alarm
         "/etcdserverpb.Maintenance/Status" Status status

@@ -25,10 +25,8 @@ impl Api {
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let node = Arc::clone(&self.node);
         let watching = self.watches.open();
+        let mut lost = Box::pin(self.leader_is_lost(&call));
         async move {
-            if wants_leader(&call) && node.handle.leader().0.is_none() {
-                return Err(Error::NoLeader.into());
-            }
             // Clients wait for the head of the answer before they go on.
             if responses.open().is_err() {
                 return Ok(());
@@ -57,6 +55,7 @@ impl Api {
                         None => has_ended = true,
                     },
                     () = watching.ready() => {}
+                    () = &mut lost => return Err(Error::NoLeader.into()),
                     () = progress.tick() => watching.ask(|hub, id| hub.notify_progress(id)),
                 }
             }
@@ -83,11 +82,6 @@ fn act(node: &Node, call: &grpc::Caller, watching: &Watching, progress: &mut Pro
         Some(RequestUnion::ProgressRequest(_)) => watching.ask(|hub, id| hub.request_progress(id)),
         None => {}
     }
-}
-
-/// Whether the client wants to know that there is no leader, instead of waiting for one.
-fn wants_leader(call: &grpc::Caller) -> bool {
-    call.headers.get("hasleader").is_some_and(|value| value == "true")
 }
 
 /// The clock of periodic progress; most streams need none.

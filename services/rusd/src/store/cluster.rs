@@ -1,15 +1,20 @@
 //! What members know of each other besides keys: names and addresses, alarms, the version that all of them speak.
+//!
+//! Who is a member is said here; who votes in the log follows from it: see [`crate::group`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::error::Error;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType, DowngradeInfo, Member};
 
-/// What members know of each other. Who votes is the business of the log; this says who they are.
+/// What members know of each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
     /// Members by id.
     pub members: BTreeMap<u64, Member>,
+    /// Who was a member and never will be again.
+    pub removed: BTreeSet<u64>,
     /// The version that all members speak, such as `3.7.0`; empty before it was agreed on.
     pub version: String,
     /// A downgrade that is under way.
@@ -19,6 +24,66 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// A group with these members.
+    pub fn of(members: impl IntoIterator<Item = Member>) -> Self {
+        let members = members.into_iter().map(|member| (member.id, member)).collect();
+        Self { members, ..Self::default() }
+    }
+
+    fn member(&mut self, id: u64) -> Result<&mut Member, Error> {
+        self.members.get_mut(&id).ok_or(Error::MemberNotFound)
+    }
+
+    /// Whether another member than this one is to be found at one of these URLs.
+    pub fn has_peer_url(&self, urls: &[String], but_for: u64) -> bool {
+        let others = self.members.values().filter(|other| other.id != but_for);
+        others.flat_map(|other| &other.peer_ur_ls).any(|url| urls.contains(url))
+    }
+
+    /// A member tells its name and where clients find it.
+    pub(super) fn publish(&mut self, published: &Member) -> Result<(), Error> {
+        let member = self.member(published.id)?;
+        member.name.clone_from(&published.name);
+        member.client_ur_ls.clone_from(&published.client_ur_ls);
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, member: Member) -> Result<(), Error> {
+        if self.removed.contains(&member.id) {
+            return Err(Error::MemberNotFound);
+        }
+        if self.members.contains_key(&member.id) {
+            return Err(Error::MemberExists);
+        }
+        if self.has_peer_url(&member.peer_ur_ls, member.id) {
+            return Err(Error::PeerUrlExists);
+        }
+        self.members.insert(member.id, member);
+        Ok(())
+    }
+
+    pub(super) fn promote(&mut self, id: u64) -> Result<(), Error> {
+        let member = self.member(id)?;
+        if !std::mem::take(&mut member.is_learner) {
+            return Err(Error::MemberNotLearner);
+        }
+        Ok(())
+    }
+
+    pub(super) fn update(&mut self, id: u64, peer_urls: Vec<String>) -> Result<(), Error> {
+        if self.has_peer_url(&peer_urls, id) {
+            return Err(Error::PeerUrlExists);
+        }
+        self.member(id)?.peer_ur_ls = peer_urls;
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Result<(), Error> {
+        self.members.remove(&id).ok_or(Error::MemberNotFound)?;
+        self.removed.insert(id);
+        Ok(())
+    }
+
     /// Whether an alarm is raised for any member.
     pub fn has_alarm(&self, alarm: AlarmType) -> bool {
         self.alarms.iter().any(|(kind, _)| *kind == alarm as i32)
@@ -47,5 +112,40 @@ impl Cluster {
 
     pub(super) fn restore_alarm(&mut self, alarm: AlarmMember) {
         self.alarms.insert((alarm.alarm, alarm.member_id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64, url: &str, is_learner: bool) -> Member {
+        Member { id, peer_ur_ls: vec![url.into()], is_learner, ..Member::default() }
+    }
+
+    #[test]
+    fn a_member_comes_is_promoted_and_goes_for_good() {
+        let mut cluster = Cluster::of([member(1, "http://a:1", false)]);
+        assert_eq!(cluster.add(member(1, "http://b:1", false)), Err(Error::MemberExists));
+        assert_eq!(cluster.add(member(2, "http://a:1", true)), Err(Error::PeerUrlExists));
+        assert_eq!(cluster.add(member(2, "http://b:1", true)), Ok(()));
+        assert_eq!(cluster.promote(1), Err(Error::MemberNotLearner));
+        assert_eq!(cluster.promote(3), Err(Error::MemberNotFound));
+        assert_eq!(cluster.promote(2), Ok(()));
+        assert!(!cluster.members[&2].is_learner);
+        assert_eq!(cluster.update(2, vec!["http://a:1".into()]), Err(Error::PeerUrlExists));
+        assert_eq!(cluster.update(2, vec!["http://b:2".into()]), Ok(()));
+        assert_eq!((cluster.remove(2), cluster.remove(2)), (Ok(()), Err(Error::MemberNotFound)));
+        assert_eq!(cluster.add(member(2, "http://b:3", true)), Err(Error::MemberNotFound), "its number is used up");
+    }
+
+    #[test]
+    fn who_was_removed_does_not_come_back_by_telling_its_name() {
+        let mut cluster = Cluster::of([member(1, "http://a:1", false), member(2, "http://b:1", false)]);
+        cluster.remove(2).unwrap();
+        assert_eq!(cluster.publish(&member(2, "http://b:1", false)), Err(Error::MemberNotFound));
+        let told = Member { id: 1, name: "one".into(), client_ur_ls: vec!["http://c:1".into()], ..Member::default() };
+        cluster.publish(&told).unwrap();
+        assert_eq!(cluster.members[&1], Member { peer_ur_ls: vec!["http://a:1".into()], ..told });
     }
 }

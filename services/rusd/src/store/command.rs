@@ -117,10 +117,13 @@ requests! {
     7 LeaseCheckpoint pb::LeaseCheckpointRequest
     8 Alarm pb::AlarmRequest
     // Who a member is. Its vote is the business of the log.
-    16 MemberSet pb::Member
-    17 MemberForget pb::MemberRemoveRequest
+    16 MemberPublish pb::Member
+    17 MemberRemove pb::MemberRemoveRequest
     18 ClusterVersion pb::DowngradeVersionTestRequest
     19 Downgrade pb::DowngradeInfo
+    24 MemberAdd pb::Member
+    25 MemberPromote pb::MemberPromoteRequest
+    26 MemberUpdate pb::MemberUpdateRequest
     32 AuthEnable pb::AuthEnableRequest
     33 AuthDisable pb::AuthDisableRequest
     34 Authenticate IssuedToken

@@ -45,6 +45,14 @@ macro_rules! errors {
                     $(Self::$name => $message,)*
                 }
             }
+
+            /// The error with this message.
+            pub fn of(message: &str) -> Option<Self> {
+                match message {
+                    $($message => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -109,6 +117,7 @@ errors! {
     Stopped Unavailable "etcdserver: server stopped"
     Timeout Unavailable "etcdserver: request timed out"
     TimeoutDueToLeaderFail Unavailable "etcdserver: request timed out, possibly due to previous leader failure"
+    TimeoutDueToLeaderTransfer Unknown "etcdserver: request timed out, leader transfer took too long"
     TimeoutDueToConnectionLost Unavailable "etcdserver: request timed out, possibly due to connection lost"
     TimeoutWaitAppliedIndex Unavailable "etcdserver: request timed out, waiting for the applied index took too long"
     Unhealthy Unavailable "etcdserver: unhealthy cluster"

@@ -63,6 +63,8 @@ enum Section {
     /// A `DowngradeVersionTestRequest` with the version that all members speak.
     Version = 9,
     Downgrade = 10,
+    /// Numbers of members that were removed, 8 bytes each.
+    Removed = 11,
 }
 
 /// A state as bytes.
@@ -88,6 +90,7 @@ pub fn write(state: &State) -> Vec<u8> {
     let version = pb::DowngradeVersionTestRequest { ver: cluster.version.clone() };
     section(&mut out, Section::Version, [version.encode_to_vec()].into_iter());
     section(&mut out, Section::Downgrade, [cluster.downgrade.encode_to_vec()].into_iter());
+    section(&mut out, Section::Removed, cluster.removed.iter().map(|id| id.to_le_bytes()));
     out
 }
 
@@ -197,8 +200,10 @@ fn read_cluster(reader: &mut Reader<'_>) -> Result<Cluster, Refused> {
     let version = reader
         .section(Section::Version as u8, "the version", |item| pb::DowngradeVersionTestRequest::decode(item).ok())?;
     let downgrade = reader.section(Section::Downgrade as u8, "the downgrade", |item| Message::decode(item).ok())?;
-    let mut cluster = Cluster::default();
-    cluster.members = members.into_iter().map(|member| (member.id, member)).collect();
+    let removed = |item: &[u8]| Some(u64::from_le_bytes(item.try_into().ok()?));
+    let removed = reader.section(Section::Removed as u8, "a removed member", removed)?;
+    let mut cluster = Cluster::of(members);
+    cluster.removed = removed.into_iter().collect();
     cluster.version = version.into_iter().next().unwrap_or_default().ver;
     cluster.downgrade = downgrade.into_iter().next().unwrap_or_default();
     alarms.into_iter().for_each(|alarm| cluster.restore_alarm(alarm));

@@ -5,6 +5,7 @@
 
 mod concurrency;
 mod gateway;
+mod group;
 mod http2;
 mod import;
 #[path = "../peers/mod.rs"]

@@ -1,8 +1,8 @@
 //! A running `rusd`, and what etcd's client says of it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -38,6 +38,11 @@ impl Rusd {
     }
 
     fn start_in(directory: TempDir, arguments: Vec<String>) -> Self {
+        Self::spawn(directory, arguments).ready()
+    }
+
+    /// Starts it without waiting.
+    pub fn spawn(directory: TempDir, arguments: Vec<String>) -> Starting {
         let scheme =
             if arguments.iter().any(|argument| argument.starts_with("--cert-file")) { "https" } else { "http" };
         let mut child = rusd()
@@ -45,18 +50,13 @@ impl Rusd {
             .arg(directory.path().join("data"))
             .arg(format!("--listen-client-urls={scheme}://127.0.0.1:0"))
             .arg(format!("--advertise-client-urls={scheme}://127.0.0.1:0"))
+            .arg("--listen-peer-urls=http://127.0.0.1:0")
             .args(&arguments)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let ready = lines.find(|line| line.as_ref().unwrap().contains("ready to serve client requests"));
-        let ready: serde_json::Value =
-            serde_json::from_str(&ready.expect("it ended before it was ready").unwrap()).unwrap();
-        let address = ready["addresses"].as_str().unwrap().to_owned();
-        // What it says later is of no interest, but must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, scheme, address, arguments, directory }
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Starting { rusd: Self { child, scheme, address: String::new(), arguments, directory }, lines }
     }
 
     /// Where it serves: `127.0.0.1:PORT`.
@@ -70,11 +70,27 @@ impl Rusd {
     }
 
     /// Kills it and starts it on the same data.
-    pub fn restart(mut self) -> Self {
+    pub fn restart(self) -> Self {
+        let (directory, arguments) = self.kill();
+        Self::start_in(directory, arguments)
+    }
+
+    /// Kills it; what is left can be started again.
+    pub fn kill(mut self) -> (TempDir, Vec<String>) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let directory = std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap());
-        Self::start_in(directory, std::mem::take(&mut self.arguments))
+        (directory, std::mem::take(&mut self.arguments))
+    }
+
+    /// Where clients find it.
+    pub fn endpoint(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Asks it to stop.
@@ -86,8 +102,7 @@ impl Rusd {
     /// etcd's client, pointed at it.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(peers::etcd("etcdctl"));
-        let endpoint = format!("{}://{}", self.scheme, self.address);
-        command.env_clear().env("PATH", "/usr/bin:/bin").arg("--endpoints").arg(endpoint);
+        command.env_clear().env("PATH", "/usr/bin:/bin").arg("--endpoints").arg(self.endpoint());
         command.args(["--command-timeout=60s", "--dial-timeout=60s"]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -103,6 +118,40 @@ impl Rusd {
         let output = self.command(arguments).output().unwrap();
         assert!(!output.status.success(), "{arguments:?} succeeded");
         String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// A server that is not ready yet.
+pub struct Starting {
+    rusd: Rusd,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Starting {
+    /// Waits until it is ready.
+    pub fn ready(mut self) -> Rusd {
+        let mut said = Vec::new();
+        let ready = loop {
+            let Some(line) = self.lines.next() else { panic!("it ended before it was ready: {said:#?}") };
+            let line = line.unwrap();
+            if line.contains("ready to serve client requests") {
+                break line;
+            }
+            said.push(line);
+        };
+        let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+        ready["addresses"].as_str().unwrap().clone_into(&mut self.rusd.address);
+        let lines = self.lines;
+        // What it says later is of no interest, but must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        self.rusd
+    }
+}
+
+impl Starting {
+    /// What it says when it ends without having been ready.
+    pub fn refusal(self) -> String {
+        self.lines.map(|line| line.unwrap() + "\n").collect()
     }
 }
 

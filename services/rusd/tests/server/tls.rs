@@ -50,6 +50,40 @@ impl Authority {
 }
 
 #[test]
+fn members_talk_over_mutual_tls_and_no_stranger_joins() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    authority.sign("peer");
+    other.sign("peer");
+    let flags = |authority: &Authority| {
+        vec![
+            format!("--peer-cert-file={}", authority.path("peer.pem")),
+            format!("--peer-key-file={}", authority.path("peer.key")),
+            format!("--peer-trusted-ca-file={}", authority.path("ca.pem")),
+            "--peer-client-cert-auth".to_owned(),
+        ]
+    };
+    let servers = crate::group::group(3, "https", &flags(&authority));
+    for (number, server) in servers.iter().enumerate() {
+        assert_eq!(server.etcdctl(&["put", &number.to_string(), "v"]), "OK\n");
+    }
+    assert_eq!(servers[0].etcdctl(&["get", "", "--prefix", "--keys-only"]).split_whitespace().count(), 3);
+    let asks = |authority: &Authority| {
+        let mut flags = flags(authority);
+        flags.extend([
+            "--name=stranger".to_owned(),
+            "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+            format!("--initial-cluster=m={},stranger=https://127.0.0.1:1", crate::group::peer_url(&servers[0])),
+            "--initial-cluster-state=existing".to_owned(),
+        ]);
+        Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal()
+    };
+    let said = asks(&authority);
+    assert!(said.contains("knows no member at https://127.0.0.1:1: add it first"), "{said}");
+    let said = asks(&other);
+    assert!(said.contains("ertificate"), "{said}");
+}
+
+#[test]
 fn clients_are_served_with_tls_and_strangers_are_not() {
     let authority = Authority::new();
     authority.sign("server");

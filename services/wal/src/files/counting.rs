@@ -107,6 +107,14 @@ impl<F: File> File for CountingFile<F> {
         self.inner.read()
     }
 
+    fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>> {
+        self.inner.read_first(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.inner.bytes()
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         count(&self.counters.writes, 1);
         count(&self.counters.written_bytes, bytes.len() as u64);

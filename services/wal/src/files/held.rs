@@ -64,6 +64,14 @@ impl<F: File> File for HeldFile<F> {
         self.inner.read()
     }
 
+    fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>> {
+        self.inner.read_first(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.inner.bytes()
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.inner.write_at(bytes, offset)
     }

@@ -96,9 +96,17 @@ impl Directory for RealDirectory {
 
 impl File for fs::File {
     fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.metadata()?.len() as usize];
-        self.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
+        self.read_first(usize::MAX)
+    }
+
+    fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut read = vec![0; bytes.min(self.metadata()?.len() as usize)];
+        self.read_exact_at(&mut read, 0)?;
+        Ok(read)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

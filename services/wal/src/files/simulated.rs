@@ -293,6 +293,14 @@ impl File for SimulatedFile {
         self.with(None, |content, _| Ok(content.current.clone()))
     }
 
+    fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>> {
+        self.with(None, |content, _| Ok(content.current[..bytes.min(content.current.len())].to_vec()))
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.with(None, |content, _| Ok(content.current.len() as u64))
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.with(Some(Fault::Write), |content, fails| {
             let written = if fails { &bytes[..bytes.len() / 2] } else { bytes };

@@ -8,16 +8,22 @@
 //! | 4 | checksum | CRC-32C of the length and the payload |
 //! | length | payload | |
 //!
-//! The first frame, from who opens: magic `storebench-peer1` (16), group (8), from (8), to (8). The answer, one frame: 0, or 1 and
-//! why not. Then messages, as [`crate::Message`] has them, until the connection ends.
+//! The first frame, from who opens: magic `storebench-peer2` (16), group (8), from (8), to (8), incarnation (8). The answer, one
+//! frame: 0, or 1 and why not, or 2 and why never again. Then messages, as [`crate::Message`] has them, until the connection ends.
+//!
+//! Who does not know yet which member it is sends magic `storebench-intro` (16) instead, and gets one frame that the server
+//! around the member has written; that is all.
 
 use crate::codec::{Malformed, Reader, put};
 use crate::message::Message;
 
-const MAGIC: &[u8; 16] = b"storebench-peer1";
+const MAGIC: &[u8; 16] = b"storebench-peer2";
+const NEWCOMER: &[u8; 16] = b"storebench-intro";
 pub(super) const HEAD_BYTES: usize = 8;
 /// The largest first frame or answer.
 pub(super) const HELLO_BYTES_MAX: usize = 256;
+/// The largest introduction.
+pub(super) const INTRODUCTION_BYTES_MAX: usize = 1 << 20;
 
 /// How a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +32,39 @@ pub(super) struct Hello {
     pub(super) group: u64,
     pub(super) from: u64,
     pub(super) to: u64,
+    /// Another one at each start of who opens.
+    pub(super) incarnation: u64,
+}
+
+/// The first frame of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    Member(Hello),
+    Newcomer,
+}
+
+impl Greeting {
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        if payload == NEWCOMER { Ok(Self::Newcomer) } else { Hello::decode(payload).map(Self::Member) }
+    }
+}
+
+/// Asks who everybody is.
+pub(super) fn encode_newcomer(out: &mut Vec<u8>) {
+    frame(out, |out| out.extend_from_slice(NEWCOMER));
+}
+
+/// What a newcomer gets.
+pub(super) fn encode_introduction(introduction: &[u8], out: &mut Vec<u8>) {
+    frame(out, |out| out.extend_from_slice(introduction));
 }
 
 impl Hello {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, |out| {
             out.extend_from_slice(MAGIC);
-            [self.group, self.from, self.to].into_iter().for_each(|number| put(out, number));
+            let numbers = [self.group, self.from, self.to, self.incarnation];
+            numbers.into_iter().for_each(|number| put(out, number));
         });
     }
 
@@ -40,7 +72,8 @@ impl Hello {
         let what = "the hello of a member of this version";
         let rest = payload.strip_prefix(MAGIC).ok_or(Malformed(what))?;
         let mut reader = Reader::new(rest, what);
-        let hello = Self { group: reader.number()?, from: reader.number()?, to: reader.number()? };
+        let (group, from, to) = (reader.number()?, reader.number()?, reader.number()?);
+        let hello = Self { group, from, to, incarnation: reader.number()? };
         reader.end()?;
         Ok(hello)
     }
@@ -57,21 +90,31 @@ impl Hello {
     }
 }
 
+/// Why a member does not want to talk to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub(super) text: String,
+    /// The other was removed from the group.
+    pub(super) is_for_ever: bool,
+}
+
 /// The answer to a hello.
-pub(super) fn encode_answer(objection: Option<&str>, out: &mut Vec<u8>) {
+pub(super) fn encode_answer(objection: Option<&Objection>, out: &mut Vec<u8>) {
     frame(out, |out| {
-        out.push(u8::from(objection.is_some()));
-        let text = objection.unwrap_or_default().as_bytes();
+        out.push(objection.map_or(0, |objection| 1 + u8::from(objection.is_for_ever)));
+        let text = objection.map_or(&[][..], |objection| objection.text.as_bytes());
         out.extend_from_slice(&text[..text.len().min(HELLO_BYTES_MAX - 1)]);
     });
 }
 
 /// `Err`: why the other does not want to talk.
-pub(super) fn decode_answer(payload: &[u8]) -> Result<(), String> {
+pub(super) fn decode_answer(payload: &[u8]) -> Result<(), Objection> {
+    let text_of = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     match payload {
         [0] => Ok(()),
-        [1, text @ ..] => Err(String::from_utf8_lossy(text).into_owned()),
-        _ => Err("its answer is not one of a member".into()),
+        [1, text @ ..] => Err(Objection { text: text_of(text), is_for_ever: false }),
+        [2, text @ ..] => Err(Objection { text: text_of(text), is_for_ever: true }),
+        _ => Err(Objection { text: "its answer is not one of a member".into(), is_for_ever: false }),
     }
 }
 
@@ -138,10 +181,10 @@ mod tests {
 
     #[test]
     fn a_hello_says_who_wants_whom() {
-        let hello = Hello { group: 7, from: 1, to: 2 };
+        let hello = Hello { group: 7, from: 1, to: 2, incarnation: 9 };
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
-        assert_eq!(Hello::decode(&parse(&bytes, HELLO_BYTES_MAX).unwrap()), Ok(hello));
+        assert_eq!(Greeting::decode(&parse(&bytes, HELLO_BYTES_MAX).unwrap()), Ok(Greeting::Member(hello)));
         assert_eq!(hello.objection(7, 2), None);
         assert!(hello.objection(8, 2).unwrap().contains("group"));
         assert!(hello.objection(7, 3).unwrap().contains("wants member 2"));
@@ -150,12 +193,26 @@ mod tests {
 
     #[test]
     fn an_answer_is_told() {
-        for objection in [None, Some("no"), Some("x".repeat(1000).as_str())] {
+        let no = |text: &str, is_for_ever| Some(Objection { text: text.into(), is_for_ever });
+        for objection in [None, no("no", false), no("never", true), no(&"x".repeat(HELLO_BYTES_MAX - 1), false)] {
             let mut bytes = Vec::new();
-            encode_answer(objection, &mut bytes);
+            encode_answer(objection.as_ref(), &mut bytes);
             let answer = decode_answer(&parse(&bytes, HELLO_BYTES_MAX).unwrap());
-            assert_eq!(answer.is_err(), objection.is_some());
+            assert_eq!(answer.err(), objection);
         }
+        let mut bytes = Vec::new();
+        encode_answer(no(&"x".repeat(1000), false).as_ref(), &mut bytes);
+        assert!(parse(&bytes, HELLO_BYTES_MAX).is_some(), "a long reason is cut");
+    }
+
+    #[test]
+    fn a_newcomer_is_introduced() {
+        let mut bytes = Vec::new();
+        encode_newcomer(&mut bytes);
+        assert_eq!(Greeting::decode(&parse(&bytes, HELLO_BYTES_MAX).unwrap()), Ok(Greeting::Newcomer));
+        bytes.clear();
+        encode_introduction(b"all of us", &mut bytes);
+        assert_eq!(parse(&bytes, INTRODUCTION_BYTES_MAX).unwrap(), b"all of us");
     }
 
     proptest! {
@@ -170,7 +227,7 @@ mod tests {
         #[test]
         fn garbage_is_refused(mut bytes: Vec<u8>, payload: Vec<u8>, at: usize, bit in 0u8..8) {
             let _ = parse(&bytes, 1000);
-            let _ = Hello::decode(&bytes);
+            let _ = Greeting::decode(&bytes);
             let _ = decode_answer(&bytes);
             let _ = Message::decode(&bytes);
             bytes.clear();

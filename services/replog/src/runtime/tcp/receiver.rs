@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::frame::{self, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello};
-use super::tls::{self, Tls};
-use crate::message::Message;
+use super::Shared;
+use super::frame::{self, Greeting, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello, Objection};
+use super::tls;
+use crate::message::{Body, Message};
 use crate::runtime::transport::Deliver;
 
 /// Who opens a connection says who it is within this time.
@@ -20,6 +21,8 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections at the same time, of members and of strangers.
 const CONNECTIONS_MAX: usize = 256;
 const BUFFER_BYTES: usize = 128 << 10;
+/// After this much silence it is asked whether the other side is still there.
+const KEEPALIVE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Open {
@@ -33,22 +36,16 @@ struct Open {
 
 /// What the threads share.
 pub(super) struct Receiver {
-    pub(super) group: u64,
-    pub(super) id: u64,
-    pub(super) tls: Option<Tls>,
-    pub(super) frame_bytes_max: usize,
-    pub(super) deliver: Deliver,
+    shared: Arc<Shared>,
+    id: u64,
+    frame_bytes_max: usize,
+    deliver: Deliver,
     open: Mutex<Open>,
 }
 
 impl Receiver {
-    pub(super) fn new(
-        (group, id): (u64, u64),
-        tls: Option<Tls>,
-        frame_bytes_max: usize,
-        deliver: Deliver,
-    ) -> Arc<Self> {
-        Arc::new(Self { group, id, tls, frame_bytes_max, deliver, open: Mutex::default() })
+    pub(super) fn new(shared: Arc<Shared>, frame_bytes_max: usize, deliver: Deliver) -> Arc<Self> {
+        Arc::new(Self { id: shared.id, shared, frame_bytes_max, deliver, open: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -92,6 +89,7 @@ impl Receiver {
             }
             open.sockets.remove(&number);
             open.members.retain(|_, of| *of != number);
+            receiver.shared.is_gone(number);
             open.threads.remove(&number);
         });
         match thread {
@@ -108,19 +106,33 @@ impl Receiver {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(HELLO_PATIENCE))?;
         socket.set_write_timeout(Some(HELLO_PATIENCE))?;
-        let mut stream = tls::accept(socket.try_clone()?, self.tls.as_ref())?;
+        // Of a member whose machine has gone nothing is heard, not even an end.
+        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+        rustix::net::sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+        let mut stream = tls::accept(socket.try_clone()?, self.shared.tls.as_ref())?;
         let mut payload = Vec::new();
         read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload)?;
-        let hello = Hello::decode(&payload).map_err(malformed)?;
-        let objection = hello.objection(self.group, self.id);
+        let greeting = Greeting::decode(&payload).map_err(malformed)?;
         payload.clear();
-        frame::encode_answer(objection.as_deref(), &mut payload);
+        let hello = match greeting {
+            Greeting::Member(hello) => hello,
+            Greeting::Newcomer => {
+                let introduction = self.shared.host.as_ref().map(|host| host.introduction()).unwrap_or_default();
+                frame::encode_introduction(&introduction, &mut payload);
+                stream.write_all(&payload)?;
+                return stream.flush();
+            }
+        };
+        let objection = self.objection(&hello);
+        frame::encode_answer(objection.as_ref(), &mut payload);
         stream.write_all(&payload)?;
         stream.flush()?;
-        if let Some(objection) = objection {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {objection}")));
+        if let Some(Objection { text, .. }) = objection {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {text}")));
         }
         self.replace(hello.from, number);
+        self.shared.is_here(hello.from, number, hello.incarnation, socket.try_clone()?);
         info!(member = self.id, from = hello.from, "a member has connected");
         // A member that follows says nothing for long.
         socket.set_read_timeout(None)?;
@@ -134,9 +146,23 @@ impl Receiver {
                 let text = format!("a message from {} to {}", message.from, message.to);
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
-            (self.deliver)(message);
+            match (message.body, &self.shared.host) {
+                (Body::Note(note), Some(host)) => host.note(hello.from, note),
+                (Body::Note(_), None) => {}
+                (body, _) => (self.deliver)(Message { body, ..message }),
+            }
             payload.shrink_to(BUFFER_BYTES);
         }
+    }
+
+    /// Why a member is not talked to.
+    fn objection(&self, hello: &Hello) -> Option<Objection> {
+        if let Some(text) = hello.objection(self.shared.group, self.id) {
+            return Some(Objection { text, is_for_ever: false });
+        }
+        let is_removed = self.shared.host.as_ref().is_some_and(|host| host.is_removed(hello.from));
+        let text = || format!("member {:x} was removed from the group", hello.from);
+        is_removed.then(|| Objection { text: text(), is_for_ever: true })
     }
 
     /// A member has a new connection: the old one is of no use, whether that is known here or not.
@@ -169,7 +195,11 @@ fn malformed(error: crate::codec::Malformed) -> io::Error {
 }
 
 /// Reads a frame's payload; `false` at the end of the connection. Memory grows with what comes, not with what was announced.
-fn read_frame(stream: &mut (impl io::Read + ?Sized), bytes_max: usize, payload: &mut Vec<u8>) -> io::Result<bool> {
+pub(super) fn read_frame(
+    stream: &mut (impl io::Read + ?Sized),
+    bytes_max: usize,
+    payload: &mut Vec<u8>,
+) -> io::Result<bool> {
     let mut head = [0; HEAD_BYTES];
     if stream.read(&mut head[..1])? == 0 {
         return Ok(false);

@@ -2,14 +2,16 @@
 //! Messages are lost meanwhile, which consensus expects; it is said so once for each connection.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::frame::{self, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello};
+use super::frame::{self, HELLO_BYTES_MAX, Hello};
+use super::receiver::read_frame;
 use super::tls::{self, Stream, Tls};
 use crate::message::Message;
 
@@ -39,14 +41,22 @@ pub(super) struct Sender {
     hello: Hello,
     tls: Option<Tls>,
     queue_bytes_max: usize,
+    /// Set when the other says that this member was removed.
+    is_removed: Arc<AtomicBool>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
 impl Sender {
-    pub(super) fn new(hello: Hello, tls: Option<Tls>, queue_bytes_max: usize, address: String) -> Arc<Self> {
+    pub(super) fn new(
+        hello: Hello,
+        tls: Option<Tls>,
+        queue_bytes_max: usize,
+        is_removed: Arc<AtomicBool>,
+        address: String,
+    ) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { address, ..Waiting::default() });
-        Arc::new(Self { hello, tls, queue_bytes_max, waiting, changed: Condvar::new() })
+        Arc::new(Self { hello, tls, queue_bytes_max, is_removed, waiting, changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -82,6 +92,15 @@ impl Sender {
         }
     }
 
+    /// The member was started anew: what is sent on the connection of before is lost.
+    pub(super) fn renew(&self) {
+        let mut waiting = self.lock();
+        waiting.generation += 1;
+        cut(&waiting);
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
     /// The thread ends soon.
     pub(super) fn close(&self) {
         let mut waiting = self.lock();
@@ -96,7 +115,7 @@ impl Sender {
     pub(super) fn run(&self) {
         let mut backoff_millis = BACKOFF_MILLIS_MIN;
         let mut last_problem = String::new();
-        while let Some((address, generation)) = self.wait_for_messages() {
+        while let Some((address, generation)) = self.place() {
             let Hello { from, to, .. } = self.hello;
             let problem = match self.connect(&address) {
                 Ok(stream) => {
@@ -118,18 +137,10 @@ impl Sender {
         }
     }
 
-    /// Where to connect to, when there is something to be sent. `None`: never again.
-    fn wait_for_messages(&self) -> Option<(String, u64)> {
-        let mut waiting = self.lock();
-        loop {
-            if waiting.is_closed {
-                return None;
-            }
-            if !waiting.messages.is_empty() {
-                return Some((waiting.address.clone(), waiting.generation));
-            }
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// Where to connect to, also if there is nothing to be sent: others see by it that this member is there. `None`: never again.
+    fn place(&self) -> Option<(String, u64)> {
+        let waiting = self.lock();
+        (!waiting.is_closed).then(|| (waiting.address.clone(), waiting.generation))
     }
 
     /// Waits before the next attempt, shorter if the address changes. What waits is old by then.
@@ -143,44 +154,24 @@ impl Sender {
     }
 
     fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(socket) => {
-                    last = match self.greet(socket) {
-                        Ok(stream) => return Ok(stream),
-                        Err(error) => error,
-                    };
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        connect(address, |socket| {
+            self.lock().socket = Some(socket.try_clone()?);
+            self.greet(tls::connect(socket, self.tls.as_ref(), address)?)
+        })
     }
 
-    fn greet(&self, socket: TcpStream) -> io::Result<Box<dyn Stream>> {
-        socket.set_nodelay(true)?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        let address = {
-            let mut waiting = self.lock();
-            waiting.socket = Some(socket.try_clone()?);
-            waiting.address.clone()
-        };
-        let mut stream = tls::connect(socket, self.tls.as_ref(), &address)?;
+    fn greet(&self, mut stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut bytes = Vec::new();
         self.hello.encode(&mut bytes);
         stream.write_all(&bytes)?;
         stream.flush()?;
-        let mut head = [0; HEAD_BYTES];
-        stream.read_exact(&mut head)?;
-        let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
-        let head = Head::decode(head, HELLO_BYTES_MAX).map_err(malformed)?;
-        let mut answer = vec![0; head.payload_bytes()];
-        stream.read_exact(&mut answer)?;
-        head.check(&answer).map_err(malformed)?;
-        let refused = |why| io::Error::new(ErrorKind::ConnectionRefused, format!("the member refuses: {why}"));
-        frame::decode_answer(&answer).map_err(refused)?;
+        if !read_frame(&mut stream, HELLO_BYTES_MAX, &mut bytes)? {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        frame::decode_answer(&bytes).map_err(|objection| {
+            self.is_removed.fetch_or(objection.is_for_ever, Ordering::Relaxed);
+            io::Error::new(ErrorKind::ConnectionRefused, format!("the member refuses: {}", objection.text))
+        })?;
         Ok(stream)
     }
 
@@ -226,6 +217,24 @@ impl Sender {
         waiting.bytes = waiting.bytes.saturating_sub(taken);
         true
     }
+}
+
+/// Connects to the first address of a name that lets `greet` succeed.
+pub(super) fn connect<T>(address: &str, greet: impl Fn(TcpStream) -> io::Result<T>) -> io::Result<T> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        let greeted = TcpStream::connect_timeout(&address, PATIENCE).and_then(|socket| {
+            socket.set_nodelay(true)?;
+            socket.set_write_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            greet(socket)
+        });
+        match greeted {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn cut(waiting: &Waiting) {

@@ -133,12 +133,12 @@ fn administration() -> impl Strategy<Value = Request> {
             member_id,
             alarm
         })),
-        (1..4u64, "[a-z]{1,4}").prop_map(|(id, name)| Request::MemberSet(pb::Member {
+        (1..4u64, "[a-z]{1,4}").prop_map(|(id, name)| Request::MemberAdd(pb::Member {
             id,
             name,
             ..Default::default()
         })),
-        (1..4u64).prop_map(|id| Request::MemberForget(pb::MemberRemoveRequest { id })),
+        (1..4u64).prop_map(|id| Request::MemberRemove(pb::MemberRemoveRequest { id })),
     ]
 }
 

@@ -1,0 +1,113 @@
+//! What servers say to each other on the connections of the log.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use replog::runtime::Transport;
+use replog::runtime::tcp::{self, Host, Peers, Tcp, TcpOptions};
+
+use crate::group::LONG;
+
+struct Server {
+    notes: Mutex<Sender<(u64, Bytes)>>,
+    removed: u64,
+}
+
+impl Host for Server {
+    fn note(&self, from: u64, note: Bytes) {
+        let _ = self.notes.lock().unwrap().send((from, note));
+    }
+
+    fn introduction(&self) -> Vec<u8> {
+        b"we are two".to_vec()
+    }
+
+    fn is_removed(&self, member: u64) -> bool {
+        member == self.removed
+    }
+}
+
+struct Side {
+    tcp: Tcp,
+    peers: Peers,
+    notes: Receiver<(u64, Bytes)>,
+}
+
+/// A transport without a log behind it, which does not let a removed member in.
+fn side(id: u64, listener: TcpListener, addresses: &BTreeMap<u64, String>, removed: u64) -> Side {
+    let (notes, received) = channel();
+    let host = Server { notes: Mutex::new(notes), removed };
+    let options = TcpOptions::new(id, 7, vec![listener], addresses.clone());
+    let mut tcp = Tcp::new(TcpOptions { host: Some(Arc::new(host)), ..options });
+    let peers = tcp.peers();
+    tcp.start(Arc::new(|_| {})).unwrap();
+    Side { tcp, peers, notes: received }
+}
+
+fn two() -> (Vec<TcpListener>, BTreeMap<u64, String>) {
+    let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+    let addresses = (1..).zip(listeners.iter().map(address)).collect();
+    (listeners, addresses)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + LONG;
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn servers_send_each_other_notes_in_order() {
+    let (listeners, addresses) = two();
+    let mut listeners = listeners.into_iter();
+    let one = side(1, listeners.next().unwrap(), &addresses, 0);
+    let two = side(2, listeners.next().unwrap(), &addresses, 0);
+    wait_until("members connect without being asked", || two.peers.here_since(1).is_some());
+    for number in 0..100_u8 {
+        one.peers.send(2, Bytes::from(vec![number; 1000]));
+    }
+    for number in 0..100_u8 {
+        assert_eq!(two.notes.recv_timeout(LONG).unwrap(), (1, Bytes::from(vec![number; 1000])));
+    }
+    drop(one.tcp);
+    wait_until("who has gone is seen to have", || two.peers.here_since(1).is_none());
+}
+
+#[test]
+fn a_newcomer_is_told_whom_it_joins() {
+    let (mut listeners, addresses) = two();
+    let _one = side(1, listeners.remove(0), &addresses, 0);
+    assert_eq!(tcp::ask(&addresses[&1], None).unwrap(), b"we are two");
+}
+
+#[test]
+fn a_removed_member_is_told_so() {
+    let (listeners, addresses) = two();
+    let mut listeners = listeners.into_iter();
+    let _one = side(1, listeners.next().unwrap(), &addresses, 2);
+    let two = side(2, listeners.next().unwrap(), &addresses, 0);
+    wait_until("member 1 says that member 2 was removed", || two.peers.is_removed());
+}
+
+/// The connection to a member that was killed takes one more message before it says that nobody is there: the first answer to
+/// who has just come back was lost.
+#[test]
+fn the_first_note_to_a_member_that_came_back_arrives() {
+    let (listeners, addresses) = two();
+    let mut listeners = listeners.into_iter();
+    let one = side(1, listeners.next().unwrap(), &addresses, 0);
+    let before = side(2, listeners.next().unwrap(), &addresses, 0);
+    wait_until("2 connects", || one.peers.here_since(2).is_some() && before.peers.here_since(1).is_some());
+    drop(before.tcp);
+    wait_until("2 goes", || one.peers.here_since(2).is_none());
+    let again = side(2, TcpListener::bind(&addresses[&2]).unwrap(), &addresses, 0);
+    wait_until("2 is back", || one.peers.here_since(2).is_some() && again.peers.here_since(1).is_some());
+    one.peers.send(2, Bytes::from_static(b"welcome"));
+    assert_eq!(again.notes.recv_timeout(LONG).unwrap(), (1, Bytes::from_static(b"welcome")));
+}

@@ -1,0 +1,57 @@
+//! What comes from other members: calls, answers, and newcomers who ask whom they join.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use prost::Message;
+use replog::runtime::tcp::Host;
+
+use super::Group;
+use super::wire::Note;
+use crate::proto::etcdserverpb as pb;
+
+/// Stands in the transport before there is a member behind it; what comes earlier is lost.
+#[derive(Default)]
+pub struct Door(OnceLock<Arc<Group>>);
+
+impl Door {
+    /// From now on this group is behind it.
+    pub fn open(&self, group: Arc<Group>) {
+        // There is one group in a process; a second one would not be listened to.
+        let _ = self.0.set(group);
+    }
+}
+
+impl Host for Door {
+    fn note(&self, from: u64, note: Bytes) {
+        let (Some(group), Some(note)) = (self.0.get(), Note::decode(&note)) else { return };
+        match note {
+            Note::Call(number, call) => {
+                let peers = group.peers.clone();
+                group.serve(call, move |answer| peers.send(from, Note::Answer(number, answer).encode()));
+            }
+            Note::Answer(number, answer) => {
+                if let Some(waiting) = group.calls().remove(&number) {
+                    // Who waits no longer has gone meanwhile.
+                    let _ = waiting.send(answer);
+                }
+            }
+        }
+    }
+
+    /// The members, as etcd's API has them; nothing before the group knows.
+    fn introduction(&self) -> Vec<u8> {
+        let Some(group) = self.0.get() else { return Vec::new() };
+        let header = pb::ResponseHeader { cluster_id: group.cluster_id, member_id: group.id, ..Default::default() };
+        let members = group.reader.view().cluster.members.values().cloned().collect();
+        pb::MemberListResponse { header: Some(header), members }.encode_to_vec()
+    }
+
+    /// Only when the log has no more use for it either: to leave it needs its own voice.
+    fn is_removed(&self, member: u64) -> bool {
+        self.0.get().is_some_and(|group| {
+            group.reader.view().cluster.removed.contains(&member)
+                && !group.handle.status().membership.all().contains(&member)
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! Groups of several members.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::peers;
+use crate::process::{Rusd, Starting};
+
+const LONG: Duration = Duration::from_secs(120);
+
+/// Addresses that nobody listened on a moment ago.
+fn free_addresses(count: usize) -> Vec<String> {
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect::<Vec<_>>();
+    listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+/// The flags of the members of a group of so many.
+fn flags(scheme: &str, addresses: &[String], more: &[String]) -> Vec<Vec<String>> {
+    let all = addresses.iter().enumerate().map(|(number, address)| format!("m{number}={scheme}://{address}"));
+    let all = all.collect::<Vec<_>>().join(",");
+    let one = |(number, address): (usize, &String)| {
+        let mut flags = vec![
+            format!("--name=m{number}"),
+            format!("--listen-peer-urls={scheme}://{address}"),
+            format!("--initial-advertise-peer-urls={scheme}://{address}"),
+            format!("--initial-cluster={all}"),
+        ];
+        flags.extend_from_slice(more);
+        flags
+    };
+    addresses.iter().enumerate().map(one).collect()
+}
+
+fn spawn(flags: Vec<String>) -> Starting {
+    Rusd::spawn(tempfile::tempdir().unwrap(), flags)
+}
+
+/// A group that is ready.
+pub fn group(count: usize, scheme: &str, more: &[String]) -> Vec<Rusd> {
+    let starting = flags(scheme, &free_addresses(count), more).into_iter().map(spawn).collect::<Vec<_>>();
+    starting.into_iter().map(Starting::ready).collect()
+}
+
+fn json(server: &Rusd, arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&server.etcdctl(&[arguments, &["-w", "json"]].concat())).unwrap()
+}
+
+fn status(server: &Rusd) -> serde_json::Value {
+    json(server, &["endpoint", "status"])[0]["Status"].clone()
+}
+
+/// Where other members find it.
+pub fn peer_url(server: &Rusd) -> String {
+    let listed = json(server, &["member", "list"]);
+    let own = listed["header"]["member_id"].as_u64();
+    let members = listed["members"].as_array().unwrap();
+    let itself = members.iter().find(|member| member["ID"].as_u64() == own).unwrap();
+    itself["peerURLs"][0].as_str().unwrap().to_owned()
+}
+
+/// Its own number, and that of the leader.
+fn ids(server: &Rusd) -> (u64, u64) {
+    let status = status(server);
+    (status["header"]["member_id"].as_u64().unwrap(), status["leader"].as_u64().unwrap_or(0))
+}
+
+fn leader_of(servers: &[Rusd]) -> usize {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let (_, leader) = ids(&servers[0]);
+        if let Some(place) = servers.iter().position(|server| ids(server).0 == leader) {
+            return place;
+        }
+        assert!(Instant::now() < deadline, "nobody leads");
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+    }
+}
+
+fn hash(server: &Rusd) -> u64 {
+    json(server, &["endpoint", "hashkv"])[0]["HashKV"]["hash"].as_u64().unwrap()
+}
+
+#[test]
+fn every_member_of_three_does_everything() {
+    let servers = group(3, "http", &[]);
+    for (number, server) in servers.iter().enumerate() {
+        let key = format!("k{number}");
+        assert_eq!(server.etcdctl(&["put", &key, "v"]), "OK\n");
+        // What was acknowledged by one is seen at once at all.
+        for other in &servers {
+            assert_eq!(other.etcdctl(&["get", &key, "--print-value-only"]), "v\n");
+        }
+        let granted = server.etcdctl(&["lease", "grant", "600"]);
+        let lease = granted.split(' ').nth(1).unwrap();
+        for other in &servers {
+            assert!(other.etcdctl(&["lease", "keep-alive", "--once", lease]).contains("keepalived with TTL(600)"));
+            assert!(other.etcdctl(&["lease", "timetolive", lease]).contains("granted with TTL(600s), remaining(59"));
+        }
+        assert!(server.etcdctl(&["lease", "revoke", lease]).contains("revoked"));
+        assert!(server.refused(&["lease", "keep-alive", "--once", lease]).contains("requested lease not found"));
+        assert!(server.refused(&["lease", "revoke", lease]).contains("requested lease not found"));
+        assert!(server.etcdctl(&["endpoint", "health"]).contains("is healthy"));
+        assert_eq!(server.etcdctl(&["member", "list"]).matches("started, m").count(), 3);
+    }
+    let hashes = servers.iter().map(hash).collect::<Vec<_>>();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    assert_eq!(servers.iter().filter(|server| ids(server).0 == ids(server).1).count(), 1, "one leads");
+}
+
+#[test]
+fn users_are_checked_at_every_member() {
+    let servers = group(3, "http", &[]);
+    servers[0].etcdctl(&["user", "add", "root:secret"]);
+    servers[1].etcdctl(&["user", "grant-role", "root", "root"]);
+    servers[2].etcdctl(&["auth", "enable"]);
+    for server in &servers {
+        assert_eq!(server.etcdctl(&["--user", "root:secret", "put", "k", "v"]), "OK\n");
+        assert!(server.refused(&["--user", "root:wrong", "get", "k"]).contains("authentication failed"));
+    }
+}
+
+#[test]
+fn the_group_goes_on_without_its_leader_which_comes_back() {
+    let mut servers = group(3, "http", &[]);
+    servers[0].etcdctl(&["put", "before", "v"]);
+    let killed = servers.remove(leader_of(&servers));
+    let (directory, flags) = killed.kill();
+    for (number, server) in servers.iter().enumerate() {
+        put(server, &format!("without{number}"), "v");
+        assert_eq!(server.etcdctl(&["get", "before", "--print-value-only"]), "v\n");
+    }
+    let back = Rusd::spawn(directory, flags).ready();
+    assert_eq!(back.etcdctl(&["get", "", "--prefix", "--keys-only"]).split_whitespace().count(), 3);
+    assert_eq!(back.etcdctl(&["put", "after", "v"]), "OK\n");
+}
+
+#[test]
+fn two_of_three_that_are_gone_leave_no_leader() {
+    let mut servers = group(3, "http", &["--heartbeat-interval=20".into(), "--election-timeout=200".into()]);
+    servers[0].etcdctl(&["put", "k", "v"]);
+    let last = servers.pop().unwrap();
+    drop(servers);
+    wait_until("the last one still sees a leader", || ids(&last).1 == 0);
+    let said = last.refused(&["put", "k", "v", "--command-timeout=20s"]);
+    assert!(said.contains("etcdserver: request timed out"), "{said}");
+    assert_eq!(last.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]), "v\n");
+    assert!(status(&last)["errors"].to_string().contains("etcdserver: no leader"));
+}
+
+#[test]
+fn leadership_moves_where_it_is_told() {
+    let servers = group(3, "http", &[]);
+    let leader = leader_of(&servers);
+    let heir = (leader + 1) % 3;
+    let id = format!("{:x}", ids(&servers[heir]).0);
+    assert!(servers[leader].etcdctl(&["move-leader", &id]).contains("Leadership transferred"));
+    assert_eq!(leader_of(&servers), heir);
+}
+
+/// A member that was away for longer than the log goes back gets a snapshot.
+#[test]
+fn a_member_far_behind_catches_up() {
+    let mut servers = group(3, "http", &["--snapshot-catchup-entries=5".into()]);
+    let follower = (leader_of(&servers) + 1) % 3;
+    let (directory, flags) = servers.remove(follower).kill();
+    // Snapshots are made every 100,000 entries.
+    let mut benchmark = Command::new(peers::etcd("benchmark"));
+    benchmark.arg(format!("--endpoints={}", servers[0].endpoint().trim_start_matches("http://")));
+    benchmark.args(["--conns=10", "--clients=1000", "put", "--total=110000", "--key-space-size=1000"]);
+    peers::output(&mut benchmark);
+    let back = Rusd::spawn(directory, flags).ready();
+    wait_until("it has not what the others have", || hash(&back) == hash(&servers[0]));
+    assert_eq!(back.etcdctl(&["put", "after", "v"]), "OK\n");
+}
+
+/// A client may be told that nobody knows what became of its write while a leader is lost; then it tries again.
+fn put(server: &Rusd, key: &str, value: &str) {
+    let is_ok = || server.command(&["put", key, value]).output().unwrap().status.success();
+    wait_until("a write does not succeed", is_ok);
+}
+
+/// Waits for a learner that has caught up, and promotes it.
+fn promote(server: &Rusd, id: &str) {
+    wait_until("the learner does not catch up", || {
+        let output = server.command(&["member", "promote", id]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() || said.contains("in sync with leader"), "{said}");
+        output.status.success()
+    });
+}
+
+/// The flags of a member that was added.
+fn joining(first: &[String], name: &str, address: &str) -> Vec<String> {
+    let all = first.iter().find_map(|flag| flag.strip_prefix("--initial-cluster=")).unwrap();
+    vec![
+        format!("--name={name}"),
+        format!("--listen-peer-urls=http://{address}"),
+        format!("--initial-advertise-peer-urls=http://{address}"),
+        format!("--initial-cluster={all},{name}=http://{address}"),
+        "--initial-cluster-state=existing".into(),
+    ]
+}
+
+#[test]
+fn a_group_grows_by_learners_and_shrinks() {
+    let addresses = free_addresses(2);
+    let first = flags("http", &addresses[..1], &["--max-learners=1".into()]).remove(0);
+    let one = spawn(first.clone()).ready();
+    one.etcdctl(&["put", "k", "v"]);
+    let url = format!("--peer-urls=http://{}", addresses[1]);
+    let added = json(&one, &["member", "add", "m1", "--learner", &url]);
+    let id = format!("{:x}", added["member"]["ID"].as_u64().unwrap());
+    assert!(one.refused(&["member", "promote", &id]).contains("in sync with leader"));
+    let said = one.refused(&["member", "add", "m2", "--learner", "--peer-urls=http://127.0.0.1:1"]);
+    assert!(said.contains("too many learner members in cluster"), "{said}");
+    let said = one.refused(&["member", "add", "m2", &format!("{url},http://127.0.0.1:1")]);
+    assert!(said.contains("Peer URLs already exists"), "{said}");
+
+    let mut two = spawn(joining(&first, "m1", &addresses[1])).ready();
+    assert!(status(&two)["isLearner"].as_bool().unwrap());
+    assert!(two.refused(&["put", "k", "v"]).contains("rpc not supported for learner"));
+    wait_until("the learner has the key", || {
+        two.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]) == "v\n"
+    });
+    promote(&one, &id);
+    assert_eq!(two.etcdctl(&["put", "from", "two"]), "OK\n");
+    assert!(one.refused(&["member", "promote", &id]).contains("can only promote a learner member"));
+    assert!(one.refused(&["member", "remove", "abc"]).contains("member not found"));
+
+    // It goes on by itself after a restart: what it was told is written down.
+    two = two.restart();
+    put(&two, "from", "two again");
+    wait_until("it is not removed", || {
+        let output = one.command(&["member", "remove", &id]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() || said.contains("unhealthy cluster"), "{said}");
+        output.status.success()
+    });
+    assert_eq!(two.wait().code(), Some(1), "who was removed ends");
+    put(&one, "alone", "again");
+}
+
+/// A member that lost its disk is removed, and a new one takes its place; the group depends on neither meanwhile.
+#[test]
+fn a_member_is_replaced() {
+    let mut servers = group(3, "http", &["--strict-reconfig-check=false".into()]);
+    put(&servers[0], "k", "v");
+    let lost = servers.pop().unwrap();
+    let id = format!("{:x}", ids(&lost).0);
+    let (_, flags) = lost.kill();
+    wait_until("it is not removed", || {
+        servers[0].command(&["member", "remove", &id]).output().unwrap().status.success()
+    });
+    let address = free_addresses(1).remove(0);
+    servers[1].etcdctl(&["member", "add", "new", &format!("--peer-urls=http://{address}")]);
+    put(&servers[0], "meanwhile", "v");
+    let new = spawn(joining(&flags, "new", &address)).ready();
+    wait_until("the new member has not all", || {
+        new.etcdctl(&["get", "", "--prefix", "--keys-only"]).split_whitespace().count() == 2
+    });
+    put(&new, "by the new one", "v");
+    assert_eq!(new.etcdctl(&["member", "list"]).matches("started").count(), 3);
+}
