@@ -5,6 +5,7 @@
 
 mod auth;
 mod cluster;
+mod downgrade;
 mod election;
 mod health;
 mod kv;
@@ -16,12 +17,15 @@ mod session;
 mod watch;
 
 use std::future::Future;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request;
 use prost::Message;
 
-use crate::grpc::{self, Code, Requests, Responses, Service, Status, Stream, Unary};
+use crate::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use crate::http::{self as plain, Incoming};
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error};
@@ -42,6 +46,11 @@ impl Api {
     /// The API of a member.
     pub fn new(node: Arc<Node>, watches: Watches) -> Self {
         Self { node, watches }
+    }
+
+    /// The member.
+    pub fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Puts a request into the log as the client sent it, if the client may ask for that; `answer` makes a message of the outcome.
@@ -137,5 +146,10 @@ impl Service for Api {
             return Box::pin(async move { Err(error.into()) });
         }
         self.dispatch_stream(method, call, requests, responses)
+    }
+
+    fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
+        let api = self.clone();
+        Some(Box::pin(async move { plain::answer(&api, &head, body, peer).await }))
     }
 }

@@ -23,6 +23,7 @@
 mod read;
 #[cfg(test)]
 mod tests;
+pub mod wal;
 mod write;
 
 use prost::Message;

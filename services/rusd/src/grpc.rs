@@ -14,7 +14,7 @@ mod tests;
 mod timeout;
 mod workers;
 
-pub use call::{Caller, Gone, Peer, Requests, Responses, Service, Stream, Unary};
+pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 pub use connection::{Limits, serve};
 pub use frame::{FrameError, check_answer, content, encode, encode_with};
 pub use status::{Code, Status};

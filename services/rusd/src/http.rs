@@ -1,32 +1,93 @@
-//! What is served to people, probes and monitoring over HTTP/1.1: version, health, metrics.
-//! From etcd's `server/etcdserver/api/etcdhttp/{version,health}.go`.
+//! What is served to people, probes and monitoring: version, health, metrics; and the way to the JSON gateway.
+//! From etcd's `server/etcdserver/api/etcdhttp/{version,health}.go` and `server/embed/serve.go`.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use futures::{Stream, StreamExt};
+use http::{HeaderValue, Method, Response, StatusCode, header, request};
+use http_body_util::BodyExt;
+use hyper::body::Frame;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use crate::api::Api;
+use crate::gateway;
+use crate::grpc::Peer;
 use crate::metrics;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
-type Reply = Response<Full<Bytes>>;
+type Reply = Response<Body>;
+
+/// The client has gone in the middle of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct CutOff;
+
+/// The body of a request, piece by piece.
+pub type Incoming = Pin<Box<dyn Stream<Item = Result<Bytes, CutOff>>>>;
+
+/// The body of an answer.
+pub enum Body {
+    /// All of it; taken when it is sent.
+    Full(Option<Bytes>),
+    /// Piece by piece.
+    Stream(Pin<Box<dyn Stream<Item = Bytes>>>),
+}
+
+impl Body {
+    /// All of it.
+    pub fn full(text: String) -> Self {
+        Self::Full(Some(text.into()))
+    }
+
+    /// The next piece.
+    pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self {
+            Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Stream(stream) => stream.poll_next_unpin(context),
+        }
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.poll_piece(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            Self::Full(bytes) => {
+                hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Stream(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}
 
 /// Speaks HTTP/1.1 until the client or `stop` ends it.
-pub async fn serve<T>(io: T, node: Arc<Node>, mut stop: watch::Receiver<bool>)
+pub async fn serve<T>(io: T, api: Rc<Api>, peer: Rc<Peer>, mut stop: watch::Receiver<bool>)
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let node = Arc::clone(&node);
-        async move { Ok::<_, Infallible>(answer(&node, &request).await) }
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let (api, peer) = (Rc::clone(&api), Rc::clone(&peer));
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.into_data_stream().map(|piece| piece.map_err(|_| CutOff));
+            Ok::<_, Infallible>(answer(&api, &head, Box::pin(body), peer).await)
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -43,9 +104,21 @@ where
     }
 }
 
-async fn answer<B>(node: &Node, request: &Request<B>) -> Reply {
-    let path = request.uri().path();
-    let query = request.uri().query().unwrap_or_default();
+/// Answers a request.
+pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, peer: Rc<Peer>) -> Reply {
+    let node = api.node();
+    let path = head.uri.path();
+    let query = head.uri.query().unwrap_or_default();
+    if node.settings.gateway && gateway::is_mine(path) {
+        let is_named = peer.common_name.as_ref().is_some_and(|name| !name.is_empty());
+        let names_count = node.settings.tls.as_ref().is_some_and(|tls| tls.client_cert_auth);
+        if is_named && names_count && node.reader.view().auth.is_enabled() {
+            return text(StatusCode::BAD_REQUEST, NAME_IGNORED.into());
+        }
+        // In base64, a request is longer by a third.
+        let body_bytes_max = 2 * (node.settings.request_bytes_max + (512 << 10));
+        return gateway::answer(api, head, body, peer, body_bytes_max).await;
+    }
     let is_known = matches!(path, "/version" | "/health" | "/metrics")
         || ["/livez", "/readyz"]
             .iter()
@@ -53,7 +126,7 @@ async fn answer<B>(node: &Node, request: &Request<B>) -> Reply {
     if !is_known {
         return text(StatusCode::NOT_FOUND, "404 page not found\n".into());
     }
-    if request.method() != Method::GET {
+    if head.method != Method::GET {
         let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n".into());
         reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
         return reply;
@@ -66,8 +139,12 @@ async fn answer<B>(node: &Node, request: &Request<B>) -> Reply {
     }
 }
 
+/// As etcd says it.
+const NAME_IGNORED: &str =
+    "CommonName of client sending a request against gateway will be ignored and not used as expected\n";
+
 fn text(status: StatusCode, body: String) -> Reply {
-    let mut reply = Response::new(Full::from(body));
+    let mut reply = Response::new(Body::full(body));
     *reply.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     reply.headers_mut().insert(header::CONTENT_TYPE, plain);

@@ -125,7 +125,7 @@ impl Front {
         if is_http2 && role.grpc {
             grpc::serve(io, Rc::clone(&self.api), Rc::new(peer), self.limits.clone(), stop).await;
         } else if !is_http2 && role.http {
-            http::serve(io, Arc::clone(&self.node), stop).await;
+            http::serve(io, Rc::clone(&self.api), Rc::new(peer), stop).await;
         }
     }
 }

@@ -9,7 +9,11 @@ use rusd::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    let flags = Flags::parse(std::env::args().skip(1), std::env::vars_os(), |path| std::fs::read_to_string(path));
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>();
+    if arguments.first().is_some_and(|first| first == "import") {
+        return take_over(&arguments[1..]);
+    }
+    let flags = Flags::parse(arguments, std::env::vars_os(), |path| std::fs::read_to_string(path));
     let flags = match flags {
         Ok(flags) => flags,
         Err(mistake) => return usage(&mistake),
@@ -33,6 +37,28 @@ fn main() -> ExitCode {
     }
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rusd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `rusd import`.
+fn take_over(arguments: &[String]) -> ExitCode {
+    match rusd::import::run(arguments) {
+        Ok(imported) => {
+            let rusd::store::import::Imported { revision, compacted, keys, leases, users, loose_keys } = imported;
+            println!("imported revision {revision}: {keys} keys, {leases} leases, {users} users");
+            if compacted > 0 {
+                println!("compacted at revision {compacted}");
+            }
+            if loose_keys > 0 {
+                println!("{loose_keys} records named a lease that does not exist, and name none now");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(rusd::import::CannotImport::Usage(mistake)) => usage(&mistake),
         Err(error) => {
             eprintln!("rusd: {error}");
             ExitCode::FAILURE

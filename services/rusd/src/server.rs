@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::flags::Url;
 use crate::group::{Door, Group, Identity, IdentityError};
 use crate::grpc::{self, Incoming, Workers};
 use crate::hashes::CompactionHashes;
+use crate::import;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
@@ -27,7 +28,7 @@ use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::store::command::{self, Kind};
-use crate::store::{Caller, Outcome, Store, watch};
+use crate::store::{Caller, Outcome, State, Store, watch};
 use crate::tls::{self, Tls, TlsError};
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
@@ -41,6 +42,11 @@ const LEASES_A_ROUND: usize = 500;
 /// Why a server cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// It is etcd's.
+    #[error(
+        "--data-dir: {0} was written by etcd or etcdutl; take it over with rusd import {0} --data-dir=NEW, and start with that"
+    )]
+    Foreign(PathBuf),
     /// The data directory.
     #[error("--data-dir: {0}")]
     Data(io::Error),
@@ -97,7 +103,7 @@ impl Server {
             (&settings.listen_metrics, false, true),
         ]);
         let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
-        let Joined { member, node, signals } = join(settings)?;
+        let Joined { member, node, signals } = join(settings, None)?;
         let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
         Ok(Self { member, node, workers, sockets })
     }
@@ -153,8 +159,16 @@ struct Joined {
     signals: Vec<Arc<Signal>>,
 }
 
-/// Opens the log and the store of a member.
-fn join(settings: Settings) -> Result<Joined, ServerError> {
+/// Founds a member's group with a state that was taken over, and stops.
+pub fn found(settings: Settings, taken: State) -> Result<(), ServerError> {
+    join(settings, Some(taken))?.member.stop().map_err(ServerError::Ended)
+}
+
+/// Opens the log and the store of a member. `taken` is what its group is founded with, if not with nothing.
+fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError> {
+    if import::database_in(&settings.data_directory).exists() {
+        return Err(ServerError::Foreign(settings.data_directory));
+    }
     let peer_tls = settings.peer_tls.clone().filter(|_| settings.listen_peer.iter().any(|url| url.is_tls));
     let peer_tls = peer_tls.map(tls::open_peer).transpose()?;
     let known = Identity::find(&settings, peer_tls.as_ref())?;
@@ -166,6 +180,9 @@ fn join(settings: Settings) -> Result<Joined, ServerError> {
         }
         false => (Origin::Join, Store::default()),
     };
+    if let Some(taken) = taken {
+        store.take_over(taken);
+    }
     let door = Arc::new(Door::default());
     let transport = transport(&settings, (cluster_id, member_id), &known.members, peer_tls, Arc::clone(&door))?;
     let peers = transport.peers();
@@ -314,7 +331,9 @@ async fn announce(node: &Node, addresses: &str) {
         // Who joins is no member, as far as it knows, before it has the log.
         if let Some(known) = view.cluster.members.get(&node.member_id) {
             let is_known = known.name == node.settings.name && known.client_ur_ls == client_urls;
-            if is_known && view.cluster.version == CLUSTER_VERSION {
+            // A downgrade that is under way says another.
+            let has_version = view.cluster.version == CLUSTER_VERSION || view.cluster.downgrade.enabled;
+            if is_known && has_version {
                 let (cluster_id, member_id) = (format!("{:x}", node.cluster_id), format!("{:x}", node.member_id));
                 tracing::info!(%addresses, %cluster_id, %member_id, "ready to serve client requests");
                 return std::future::pending().await;
@@ -326,9 +345,9 @@ async fn announce(node: &Node, addresses: &str) {
                 ..Default::default()
             };
             let version = pb::DowngradeVersionTestRequest { ver: CLUSTER_VERSION.to_owned() };
-            let commands =
-                [(Kind::MemberPublish, member.encode_to_vec()), (Kind::ClusterVersion, version.encode_to_vec())];
-            for (kind, request) in commands {
+            let publish = Some((Kind::MemberPublish, member.encode_to_vec()));
+            let version = (!has_version).then(|| (Kind::ClusterVersion, version.encode_to_vec()));
+            for (kind, request) in publish.into_iter().chain(version) {
                 // Without a leader there is none to tell yet.
                 let _ = node.propose(&Caller::Server, kind, &request).await;
             }
@@ -338,7 +357,7 @@ async fn announce(node: &Node, addresses: &str) {
 }
 
 /// What members of this release speak.
-const CLUSTER_VERSION: &str = "3.7.0";
+pub const CLUSTER_VERSION: &str = "3.7.0";
 
 async fn revoke_ended_leases(node: &Node) {
     let mut leadership = node.group.leadership();

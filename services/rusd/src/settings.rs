@@ -103,6 +103,8 @@ pub struct Settings {
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
+    /// Whether the API is served as JSON, too.
+    pub gateway: bool,
     /// Certificates between members, if they use TLS.
     pub peer_tls: Option<PeerTlsFiles>,
     /// What compaction without being asked keeps; `None`: there is none.
@@ -171,6 +173,7 @@ impl Settings {
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
             tls: tls(flags, "")?,
             peer_tls: peer_tls(flags)?,
+            gateway: flags.boolean("enable-grpc-gateway", true)?,
             compaction: Retention::of(flags)?,
             tokens: TokenSettings::of(flags)?,
             bcrypt_cost: bcrypt_cost(flags)?,

@@ -20,6 +20,7 @@ mod cluster;
 pub mod command;
 pub mod error;
 mod hash;
+pub mod import;
 mod keys;
 mod keyspace;
 mod lease;
@@ -77,6 +78,13 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
+    /// Begins with what was taken over from elsewhere; who the group is made of stays.
+    pub fn take_over(&mut self, taken: State) {
+        let mut cluster = Cluster::clone(&self.state.cluster);
+        taken.cluster.alarms(0).into_iter().for_each(|alarm| cluster.restore_alarm(alarm));
+        self.state = State { cluster: std::sync::Arc::new(cluster), ..taken };
+    }
+
     /// As before any command, in a group of these members.
     pub fn of_group(members: impl IntoIterator<Item = crate::proto::etcdserverpb::Member>) -> Self {
         let mut store = Self::default();

@@ -5,11 +5,10 @@
 mod peers;
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use peers::Etcd;
 use prost::Message;
 use rusd::etcd_file::{Change, EtcdFileError, Lease, Metadata, read, write};
 use rusd::proto::mvccpb::KeyValue;
@@ -55,45 +54,6 @@ fn write_file(path: &Path) -> Vec<Owned> {
     };
     write(File::create(path).unwrap(), &metadata, changes).unwrap().sync_all().unwrap();
     history
-}
-
-/// An etcd; killed when dropped.
-struct Etcd(Child, String);
-
-impl Etcd {
-    fn start(data: &Path) -> Self {
-        let address = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (client, peer) = (format!("http://{}", address()), format!("http://{}", address()));
-        let mut command = Command::new(peers::etcd("etcd"));
-        command.arg("--data-dir").arg(data).args(["--log-level", "error", "--unsafe-no-fsync"]);
-        command.args([
-            "--listen-client-urls",
-            &client,
-            "--advertise-client-urls",
-            &client,
-            "--listen-peer-urls",
-            &peer,
-        ]);
-        let etcd = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), client);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !etcd.ctl(&["get", "ready"]).output().unwrap().status.success() {
-            assert!(Instant::now() < deadline, "etcd does not start on {}", data.display());
-        }
-        etcd
-    }
-
-    fn ctl(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(peers::etcd("etcdctl"));
-        command.args(["--endpoints", &self.1, "--command-timeout", "20s"]).args(arguments);
-        command
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
 }
 
 #[test]

@@ -95,6 +95,7 @@ methods! {
         "/etcdserverpb.Maintenance/Hash" Hash hash
         "/etcdserverpb.Maintenance/HashKV" HashKv hash_kv
         "/etcdserverpb.Maintenance/MoveLeader" MoveLeader move_leader
+        "/etcdserverpb.Maintenance/Downgrade" Downgrade downgrade
         "/etcdserverpb.Auth/AuthEnable" AuthEnable auth_enable
         "/etcdserverpb.Auth/AuthDisable" AuthDisable auth_disable
         "/etcdserverpb.Auth/AuthStatus" AuthStatus auth_status

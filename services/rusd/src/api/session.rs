@@ -32,12 +32,13 @@ pub(super) fn unknown(message: &'static str) -> Status {
 }
 
 impl Session {
-    /// Calls a method as the client itself would.
+    /// Calls a method as the client itself would. Errors lose their code, as in etcd, which makes these calls with its own client.
     pub async fn ask<M: Message + Default>(&self, method: Method, request: &impl Message) -> Result<M, Status> {
         let answer = match self.api.unary(method, self.call.clone(), request.encode_to_vec().into()) {
-            Unary::Now(answer) => answer?,
-            Unary::Later(answer) => answer.await?,
+            Unary::Now(answer) => answer,
+            Unary::Later(answer) => answer.await,
         };
+        let answer = answer.map_err(|error| Status { code: Code::Unknown, ..error })?;
         decode(grpc::content(answer))
     }
 

@@ -84,7 +84,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "downgrade-check-time", kind: Kind::Duration, effect: Effect::None },
     Flag { name: "election-timeout", kind: Kind::Number, effect: Effect::Used },
     Flag { name: "enable-distributed-tracing", kind: Kind::Bool, effect: Effect::Refused },
-    Flag { name: "enable-grpc-gateway", kind: Kind::Bool, effect: Effect::None },
+    Flag { name: "enable-grpc-gateway", kind: Kind::Bool, effect: Effect::Used },
     Flag { name: "enable-log-rotation", kind: Kind::Bool, effect: Effect::Refused },
     Flag { name: "enable-pprof", kind: Kind::Bool, effect: Effect::None },
     Flag { name: "feature-gates", kind: Kind::Text, effect: Effect::Used },

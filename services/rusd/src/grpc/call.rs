@@ -11,10 +11,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
+use tokio::sync::mpsc;
 
 use crate::grpc::frame::Deframer;
 use crate::grpc::status::{Code, Status, success};
+use crate::http::{Body, Incoming};
 
 /// Answers calls. One lives on each worker thread; what threads share, it holds itself.
 pub trait Service: 'static {
@@ -29,7 +31,16 @@ pub trait Service: 'static {
 
     /// Answers a streaming call. The future is dropped when the client has gone, or waits no longer.
     fn stream(&self, method: Self::Method, caller: Caller, requests: Requests, responses: Responses) -> Stream;
+
+    /// Answers a request that is no gRPC, if anything is served besides.
+    fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<HttpAnswer> {
+        drop((head, body, peer));
+        None
+    }
 }
+
+/// The answer to a request that is no gRPC, under way.
+pub type HttpAnswer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 
 /// The answer to a unary call: a message that [`crate::grpc::encode`] has framed, or an error.
 pub enum Unary {
@@ -65,21 +76,30 @@ pub struct Caller {
 pub struct Gone;
 
 /// The requests of a call, one by one.
-pub struct Requests {
-    body: RecvStream,
-    deframer: Deframer,
-    is_over: bool,
+pub struct Requests(Source);
+
+/// Where they come from.
+enum Source {
+    /// The client's own HTTP/2 stream.
+    Framed { body: RecvStream, deframer: Deframer, is_over: bool },
+    /// Somebody who speaks for the client.
+    Messages(mpsc::Receiver<Bytes>),
 }
 
 impl fmt::Debug for Requests {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Requests").field("is_over", &self.is_over).finish_non_exhaustive()
+        formatter.write_str("Requests")
     }
 }
 
 impl Requests {
     pub(crate) fn new(body: RecvStream, message_bytes_max: usize) -> Self {
-        Self { body, deframer: Deframer::new(message_bytes_max), is_over: false }
+        Self(Source::Framed { body, deframer: Deframer::new(message_bytes_max), is_over: false })
+    }
+
+    /// Messages that came another way.
+    pub fn of(messages: mpsc::Receiver<Bytes>) -> Self {
+        Self(Source::Messages(messages))
     }
 
     /// The next request; `None`: the client has sent its last. Errors: what the call must end with.
@@ -89,23 +109,27 @@ impl Requests {
 
     /// As [`Requests::next`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
+        let (body, deframer, is_over) = match &mut self.0 {
+            Source::Framed { body, deframer, is_over } => (body, deframer, is_over),
+            Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
+        };
         loop {
-            if let Some(message) = self.deframer.next()? {
+            if let Some(message) = deframer.next()? {
                 return Poll::Ready(Ok(Some(message)));
             }
-            if self.is_over {
-                self.deframer.finish()?;
+            if *is_over {
+                deframer.finish()?;
                 return Poll::Ready(Ok(None));
             }
-            match ready!(self.body.poll_data(context)) {
+            match ready!(body.poll_data(context)) {
                 Some(Ok(chunk)) => {
                     // What is in the deframer is bounded by the longest message.
-                    let _ = self.body.flow_control().release_capacity(chunk.len());
-                    self.is_over = self.body.is_end_stream();
-                    self.deframer.push(chunk);
+                    let _ = body.flow_control().release_capacity(chunk.len());
+                    *is_over = body.is_end_stream();
+                    deframer.push(chunk);
                 }
                 Some(Err(error)) => return Poll::Ready(Err(Status::new(Code::Canceled, error.to_string()))),
-                None => self.is_over = true,
+                None => *is_over = true,
             }
         }
     }
@@ -183,6 +207,23 @@ impl Sender {
         let _ = self.respond.send_response(response, true);
     }
 
+    /// Answers a request that is not gRPC, piece by piece; ends early when the client has gone.
+    pub(crate) async fn answer_http(&mut self, response: Response<Body>) {
+        let (mut head, mut body) = response.into_parts();
+        // Of HTTP/1.1 only.
+        head.headers.remove(header::CONNECTION);
+        let Ok(stream) = self.respond.send_response(Response::from_parts(head, ()), false) else { return };
+        self.stream = Some(stream);
+        while let Some(mut piece) = poll_fn(|context| body.poll_piece(context)).await {
+            if poll_fn(|context| self.poll_send(&mut piece, context)).await.is_err() {
+                return;
+            }
+        }
+        if let Some(stream) = &mut self.stream {
+            let _ = stream.send_data(Bytes::new(), true);
+        }
+    }
+
     /// The client has given the call up.
     pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let reset: Poll<Result<Reason, h2::Error>> = match &mut self.stream {
@@ -201,7 +242,14 @@ fn head() -> Response<()> {
 
 /// The answers of a call.
 #[derive(Clone)]
-pub struct Responses(Rc<RefCell<Sender>>);
+pub struct Responses(Sink);
+
+/// Where they go.
+#[derive(Clone)]
+enum Sink {
+    Client(Rc<RefCell<Sender>>),
+    Channel(mpsc::Sender<Bytes>),
+}
 
 impl fmt::Debug for Responses {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,16 +259,33 @@ impl fmt::Debug for Responses {
 
 impl Responses {
     pub(crate) fn new(sender: &Rc<RefCell<Sender>>) -> Self {
-        Self(Rc::clone(sender))
+        Self(Sink::Client(Rc::clone(sender)))
+    }
+
+    /// Answers that go another way, in their frames.
+    pub fn of(channel: mpsc::Sender<Bytes>) -> Self {
+        Self(Sink::Channel(channel))
     }
 
     /// Lets the client know that the call has begun, before there is anything to say.
     pub fn open(&self) -> Result<(), Gone> {
-        self.0.borrow_mut().open().map(|_| ())
+        match &self.0 {
+            Sink::Client(sender) => sender.borrow_mut().open().map(|_| ()),
+            Sink::Channel(channel) => {
+                if channel.is_closed() {
+                    Err(Gone)
+                } else {
+                    Ok(())
+                }
+            }
+        }
     }
 
     /// Sends a message that [`crate::grpc::encode`] has framed; ends when the client has room for the last byte.
     pub async fn send(&self, mut message: Bytes) -> Result<(), Gone> {
-        poll_fn(|context| self.0.borrow_mut().poll_send(&mut message, context)).await
+        match &self.0 {
+            Sink::Client(sender) => poll_fn(|context| sender.borrow_mut().poll_send(&mut message, context)).await,
+            Sink::Channel(channel) => channel.send(message).await.map_err(|_| Gone),
+        }
     }
 }

@@ -24,6 +24,7 @@ use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unar
 use crate::grpc::cork::cork;
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout;
+use crate::http::{CutOff, Incoming};
 
 /// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
 const SMALL_ANSWER_BYTES: usize = 32 << 10;
@@ -145,7 +146,11 @@ impl<S: Service> Calls<S> {
     fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>, context: &mut Context<'_>) {
         let mut sender = Sender::new(respond);
         if let Err(refusal) = is_grpc(&request) {
-            sender.refuse(refusal);
+            let (head, body) = request.into_parts();
+            match self.service.http(head, pieces(body), Rc::clone(&self.peer)) {
+                Some(answer) => self.running.push(Box::pin(async move { sender.answer_http(answer.await).await })),
+                None => sender.refuse(refusal),
+            }
             return;
         }
         let (head, body) = request.into_parts();
@@ -281,7 +286,18 @@ async fn run<T>(
     .await
 }
 
-/// What to say to a request that is no gRPC.
+/// A body, piece by piece.
+fn pieces(body: RecvStream) -> Incoming {
+    Box::pin(futures::stream::unfold(body, |mut body| async {
+        let piece = body.data().await?.map_err(|_| CutOff);
+        if let Ok(piece) = &piece {
+            let _ = body.flow_control().release_capacity(piece.len());
+        }
+        Some((piece, body))
+    }))
+}
+
+/// What to say to a request that is no gRPC, where nothing else is served.
 fn is_grpc(request: &Request<RecvStream>) -> Result<(), StatusCode> {
     let content_type = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     if request.method() != Method::POST {

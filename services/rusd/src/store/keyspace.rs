@@ -304,7 +304,9 @@ impl Keyspace {
         let mut first = true;
         for change in changes {
             let at = change.revision();
-            let follows = if first { at.main >= last.main && at.sub == 0 } else { follows(last, at) };
+            // Of the compacted revision, changes may be gone: etcd's older releases take its tombstones away.
+            let is_compacted = at.main == compacted && (first || at > last);
+            let follows = is_compacted || if first { at.main >= last.main && at.sub == 0 } else { follows(last, at) };
             let known = space.get(change.key()).map(Record::fields);
             let consistent = match (&known, change.is_tombstone()) {
                 // What a compacted tombstone ended is not there any more.

@@ -3,8 +3,12 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod concurrency;
+mod gateway;
 mod group;
 mod hostile;
+mod http2;
+mod import;
 #[path = "../peers/mod.rs"]
 mod peers;
 mod process;
@@ -137,6 +141,27 @@ fn the_version_is_what_tools_look_for() {
     let said = peers::output(rusd().arg("--version"));
     assert!(said.starts_with("etcd Version: 3.7.3\n"), "{said}");
     assert!(said.contains(concat!("\nrusd Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
+}
+
+#[test]
+fn a_downgrade_is_validated_enabled_and_canceled() {
+    let server = Rusd::start(&[]);
+    let status = |field: &str| {
+        let said = server.etcdctl(&["endpoint", "status", "-w", "json"]);
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said[0]["Status"]["downgradeInfo"][field].clone()
+    };
+    assert!(
+        server.etcdctl(&["downgrade", "validate", "3.6.0"]).contains("Downgrade validate success, cluster version 3.7")
+    );
+    assert!(server.refused(&["downgrade", "enable", "3.5.0"]).contains("invalid downgrade target version"));
+    assert!(server.refused(&["downgrade", "validate", "old"]).contains("wrong downgrade target version format"));
+    assert!(server.etcdctl(&["downgrade", "enable", "3.6.0"]).contains("Downgrade enable success"));
+    assert!(server.refused(&["downgrade", "enable", "3.5.0"]).contains("downgrade"));
+    assert_eq!(status("targetVersion"), "3.6.0");
+    assert!(server.etcdctl(&["downgrade", "cancel"]).contains("Downgrade cancel success"));
+    assert_eq!(status("targetVersion"), serde_json::Value::Null);
+    assert!(server.etcdctl(&["downgrade", "validate", "3.6.0"]).contains("cluster version 3.7"));
 }
 
 /// As etcd: members compare what they had before they compacted.

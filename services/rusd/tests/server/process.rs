@@ -32,6 +32,11 @@ impl Rusd {
         Self::start_in(tempfile::tempdir().unwrap(), arguments)
     }
 
+    /// As [`Rusd::start`], on data that are there: in the folder `data`.
+    pub fn start_on(directory: TempDir, arguments: &[&str]) -> Self {
+        Self::start_in(directory, arguments.iter().map(|argument| (*argument).to_owned()).collect())
+    }
+
     fn start_in(directory: TempDir, arguments: Vec<String>) -> Self {
         Self::spawn(directory, arguments).ready()
     }
@@ -54,7 +59,7 @@ impl Rusd {
         Starting { rusd: Self { child, scheme, address: String::new(), arguments, directory }, lines }
     }
 
-    /// Where it listens for clients.
+    /// Where it serves: `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -1,0 +1,267 @@
+//! etcd's API as JSON over HTTP: `POST /v3/...`. From grpc-gateway v2 as etcd's `server/embed/serve.go` sets it up.
+//!
+//! A request becomes the message that a gRPC client would have sent, and is answered by the same code. What streams is answered with
+//! a line for each message, `{"result":...}`. Errors are `{"code":...,"message":...}` with the HTTP status that belongs to the code.
+
+mod from_wire;
+mod paths;
+mod schema;
+mod to_wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode, header, request};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::api::{Api, Method};
+use crate::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Unary};
+use crate::http::{Body, Incoming};
+use schema::Call;
+
+/// Messages of a stream that wait for the other side.
+const WAITING_MAX: usize = 16;
+
+/// Whether this path is the gateway's.
+pub fn is_mine(path: &str) -> bool {
+    path.starts_with("/v3/") || path.starts_with("/v3beta/")
+}
+
+/// Answers a request; of its body no more than `body_bytes_max` is kept.
+pub async fn answer(
+    api: &Api,
+    head: &request::Parts,
+    body: Incoming,
+    peer: Rc<Peer>,
+    body_bytes_max: usize,
+) -> Response<Body> {
+    let Some(path) = paths::method(head.uri.path()) else {
+        return error(&Status::new(Code::NotFound, "Not Found"));
+    };
+    if head.method != Verb::POST {
+        return error(&Status::new(Code::Unimplemented, "Method Not Allowed"));
+    }
+    let (Some(call), Some((method, is_stream))) = (schema::call(&path), api.method(&path)) else {
+        let (service, method) = path.trim_start_matches('/').rsplit_once('/').unwrap_or_default();
+        let message = format!("unknown method {method} for service {service}");
+        return error(&Status::new(Code::Unimplemented, message));
+    };
+    // Whoever terminates TLS for others would lend them its name.
+    let peer = Peer { address: peer.address, common_name: None };
+    let caller = grpc::Caller { headers: metadata(&head.headers), peer: Rc::new(peer) };
+    let mut messages = Messages { body, unread: Vec::new(), is_over: false, bytes_max: body_bytes_max, call };
+    if is_stream {
+        return stream(api, method, caller, messages).await;
+    }
+    let request = match messages.next().await {
+        Ok(request) => request.unwrap_or_default(),
+        Err(wrong) => return error(&wrong),
+    };
+    let answer = match api.unary(method, caller, request) {
+        Unary::Now(answer) => answer,
+        Unary::Later(answer) => answer.await,
+    };
+    match answer.and_then(|frame| text(call, frame)) {
+        Ok(text) => json_response(StatusCode::OK, Body::full(text)),
+        Err(status) => error(&status),
+    }
+}
+
+/// Headers that a gRPC client would have sent as metadata.
+fn metadata(headers: &HeaderMap) -> HeaderMap {
+    let mut metadata = HeaderMap::new();
+    for (name, value) in headers {
+        let name = match name.as_str().strip_prefix("grpc-metadata-") {
+            Some(name) => HeaderName::from_bytes(name.as_bytes()).ok(),
+            None => Some(name.clone()).filter(|name| name == header::AUTHORIZATION),
+        };
+        if let Some(name) = name {
+            metadata.append(name, value.clone());
+        }
+    }
+    metadata
+}
+
+/// An answer as JSON.
+fn text(call: &Call, frame: Bytes) -> Result<String, Status> {
+    let mut text = String::new();
+    from_wire::decode(call.response, &grpc::content(frame), &mut text)
+        .map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+    Ok(text)
+}
+
+/// The values of a body, as messages.
+struct Messages {
+    body: Incoming,
+    unread: Vec<u8>,
+    is_over: bool,
+    bytes_max: usize,
+    call: &'static Call,
+}
+
+impl Messages {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            let mut values = serde_json::Deserializer::from_slice(&self.unread).into_iter::<Value>();
+            let next = values.next();
+            let read = values.byte_offset();
+            match next {
+                Some(Ok(value)) => {
+                    self.unread.drain(..read);
+                    let mut message = Vec::new();
+                    let encoded = to_wire::encode(self.call.request, &value, &mut message);
+                    return match encoded {
+                        Ok(()) => Ok(Some(message.into())),
+                        Err(wrong) => Err(Status::new(Code::InvalidArgument, format!("proto: {wrong}"))),
+                    };
+                }
+                Some(Err(wrong)) if self.is_over || !wrong.is_eof() => {
+                    return Err(Status::new(Code::InvalidArgument, format!("proto: syntax error: {wrong}")));
+                }
+                None if self.is_over => return Ok(None),
+                Some(Err(_)) | None => self.read().await?,
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Status> {
+        match self.body.next().await {
+            Some(Ok(chunk)) if self.unread.len() + chunk.len() > self.bytes_max => {
+                Err(Status::new(Code::InvalidArgument, "etcdserver: request is too large"))
+            }
+            Some(Ok(chunk)) => {
+                self.unread.extend_from_slice(&chunk);
+                Ok(())
+            }
+            Some(Err(_)) => Err(Status::new(Code::Canceled, "context canceled")),
+            None => {
+                self.is_over = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A streaming call under way.
+struct Answers {
+    call: &'static Call,
+    running: Option<grpc::Stream>,
+    /// Reads the request's messages, and gives them to the call.
+    feeding: Option<grpc::Stream>,
+    said: mpsc::Receiver<Bytes>,
+    ended: Option<Status>,
+}
+
+async fn stream(api: &Api, method: Method, caller: grpc::Caller, mut messages: Messages) -> Response<Body> {
+    let (to_call, requests) = mpsc::channel(WAITING_MAX);
+    let (responses, said) = mpsc::channel(WAITING_MAX);
+    let call = messages.call;
+    let feeding = async move {
+        while let Some(message) = messages.next().await? {
+            if to_call.send(message).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    let running = api.stream(method, caller, Requests::of(requests), Responses::of(responses));
+    let mut answers = Answers { call, running: Some(running), feeding: Some(Box::pin(feeding)), said, ended: None };
+    // The status follows from what comes first.
+    match answers.next().await {
+        Some(Err(status)) => {
+            let mut response = error(&status);
+            *response.body_mut() = Body::full(chunk_of(Err(status)));
+            response
+        }
+        first => {
+            let rest = futures::stream::unfold(answers, |mut answers| async {
+                answers.next().await.map(|answer| (Bytes::from(chunk_of(answer)), answers))
+            });
+            let first = futures::stream::iter(first.map(|answer| Bytes::from(chunk_of(answer))));
+            json_response(StatusCode::OK, Body::Stream(Box::pin(first.chain(rest))))
+        }
+    }
+}
+
+impl Answers {
+    /// What is said next; after an error, and after `None`, nothing is.
+    async fn next(&mut self) -> Option<Result<String, Status>> {
+        loop {
+            let (running, feeding) = (&mut self.running, &mut self.feeding);
+            tokio::select! {
+                biased;
+                frame = self.said.recv() => return match frame {
+                    Some(frame) => Some(text(self.call, frame)),
+                    None => {
+                        self.running = None;
+                        self.ended.take().map(Err)
+                    }
+                },
+                result = async { running.as_mut()?.await.err() }, if running.is_some() => {
+                    self.ended = self.ended.take().or(result);
+                    // What it said before is still to be told.
+                    self.running = None;
+                }
+                result = async { feeding.as_mut()?.await.err() }, if feeding.is_some() => {
+                    self.feeding = None;
+                    if let Some(wrong) = result {
+                        self.running = None;
+                        self.ended = Some(wrong);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn chunk_of(answer: Result<String, Status>) -> String {
+    match answer {
+        Ok(text) => format!("{{\"result\":{text}}}\n"),
+        Err(status) => format!("{{\"error\":{}}}\n", describe(&status)),
+    }
+}
+
+fn describe(status: &Status) -> Value {
+    json!({ "code": status.code as u8, "message": status.message })
+}
+
+fn error(status: &Status) -> Response<Body> {
+    let mut response = json_response(status_of(status.code), Body::full(describe(status).to_string()));
+    if status.code == Code::Unauthenticated
+        && let Ok(value) = HeaderValue::from_str(&status.message)
+    {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+fn json_response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// From grpc-gateway's `runtime/errors.go`.
+fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::Ok => StatusCode::OK,
+        // 499, the client has closed the request: it is not in the registry.
+        Code::Canceled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => StatusCode::BAD_REQUEST,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

@@ -1,0 +1,136 @@
+//! `rusd import`: takes over what an etcd had, from its data directory or from a snapshot, into a new data directory.
+//!
+//! As with `etcdutl snapshot restore`, the flags say who the new group is made of; numbers of members are new. Nothing is written before
+//! the whole source was read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::etcd_file::{self, EtcdFileError, wal};
+use crate::flags::{Flags, Mistake, Url};
+use crate::server::{self, ServerError};
+use crate::settings::Settings;
+use crate::store::State;
+use crate::store::import::{Import, ImportError, Imported};
+
+/// Pages of a database, to which a snapshot adds a checksum.
+const PAGE_BYTES_MIN: u64 = 512;
+const CHECKSUM_BYTES: u64 = 32;
+
+/// Why nothing is taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotImport {
+    /// The command line.
+    #[error(transparent)]
+    Usage(#[from] Mistake),
+    /// Nothing to read.
+    #[error("{0}: {1}; name a data directory of etcd, or a file that etcdctl snapshot save has written")]
+    Source(PathBuf, String),
+    /// The file.
+    #[error("{0}: {1}")]
+    File(PathBuf, EtcdFileError),
+    /// What is in it.
+    #[error("{0}: {1}")]
+    Content(PathBuf, ImportError),
+    /// The database lags behind the log.
+    #[error(
+        "{0}: entries up to {1} were committed, and the database has them up to {2}: etcd was killed, or runs; start it there once and \
+         stop it gently, or take a snapshot and import that"
+    )]
+    Killed(PathBuf, u64, u64),
+    /// There is something already.
+    #[error("--data-dir: {0} is there already; name a new one")]
+    Exists(PathBuf),
+    /// The new data.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
+
+/// Why a change is not taken.
+enum Refused {
+    File(EtcdFileError),
+    Content(ImportError),
+}
+
+impl From<EtcdFileError> for Refused {
+    fn from(error: EtcdFileError) -> Self {
+        Self::File(error)
+    }
+}
+
+/// The command line behind `import`: a source among etcd's flags.
+pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
+    let usage = || Mistake::new("import", "expected rusd import SOURCE --data-dir=NEW [flags of etcd]");
+    let (source, flags) = arguments.split_first().filter(|(source, _)| !source.starts_with('-')).ok_or_else(usage)?;
+    let flags = Flags::parse(flags.iter().cloned(), [], |path| std::fs::read_to_string(path))?;
+    if flags.given("data-dir").is_none() {
+        return Err(usage().into());
+    }
+    let settings = Settings::of(&flags)?;
+    if settings.joins {
+        return Err(Mistake::new("initial-cluster-state", "must be new: a group is founded").into());
+    }
+    if settings.data_directory.join("member").exists() {
+        return Err(CannotImport::Exists(settings.data_directory));
+    }
+    let (state, imported) = read(Path::new(source))?;
+    // Nobody is to find a member that has nothing to say yet.
+    let listen_peer = vec![Url { is_tls: false, host: "127.0.0.1".into(), port: 0 }];
+    server::found(Settings { listen_peer, ..settings }, state)?;
+    Ok(imported)
+}
+
+/// Reads all of a source.
+fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
+    let wrong = |what: String| CannotImport::Source(source.to_owned(), what);
+    let database = if source.is_dir() { database_in(source) } else { source.to_owned() };
+    let file = File::open(&database).map_err(|error| wrong(format!("{}: {error}", database.display())))?;
+    check_sum(&file).map_err(wrong)?;
+    let mut import = Import::default();
+    let metadata = etcd_file::read(&file, |change| import.take(change).map_err(Refused::Content));
+    let metadata = metadata.map_err(|refused| match refused {
+        Refused::File(error) => CannotImport::File(database.clone(), error),
+        Refused::Content(error) => CannotImport::Content(database.clone(), error),
+    })?;
+    if source.is_dir() {
+        let log = source.join("member").join("wal");
+        let newer = wal::committed_after(&log, metadata.consistent_index).map_err(|error| wrong(error.to_string()))?;
+        if let Some(index) = newer {
+            return Err(CannotImport::Killed(source.to_owned(), index, metadata.consistent_index));
+        }
+    }
+    let (state, imported) = import.finish(metadata).map_err(|error| CannotImport::Content(database, error))?;
+    Ok((state, imported))
+}
+
+/// Where etcd has its database.
+pub fn database_in(data_directory: &Path) -> PathBuf {
+    data_directory.join("member").join("snap").join("db")
+}
+
+/// A snapshot ends with the SHA-256 of what is before; a database of a data directory does not.
+fn check_sum(mut file: &File) -> Result<(), String> {
+    let wrong = |error: std::io::Error| error.to_string();
+    let length = file.metadata().map_err(wrong)?.len();
+    if length % PAGE_BYTES_MIN != CHECKSUM_BYTES {
+        return Ok(());
+    }
+    let mut digest = Sha256::new();
+    let mut left = length - CHECKSUM_BYTES;
+    let mut buffer = vec![0; 1 << 20];
+    while left > 0 {
+        let part = buffer.len().min(left as usize);
+        file.read_exact(&mut buffer[..part]).map_err(wrong)?;
+        digest.update(&buffer[..part]);
+        left -= part as u64;
+    }
+    let mut expected = [0; CHECKSUM_BYTES as usize];
+    file.read_exact(&mut expected).map_err(wrong)?;
+    match digest.finalize()[..] == expected {
+        true => Ok(()),
+        false => Err("its checksum is wrong: the snapshot is damaged".into()),
+    }
+}

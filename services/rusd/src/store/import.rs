@@ -1,0 +1,230 @@
+//! A state from what a database file of etcd holds.
+//!
+//! Promises: keys with all revisions that compaction left, leases with what is left of them, users and roles, alarms. Not members:
+//! who the group is made of is said when it is founded. Changes must come in the order of their revisions; what does not follow from
+//! what came before is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use super::auth::Auth;
+use super::cluster::Cluster;
+use super::keys::Keys;
+use super::keyspace::{Keyspace, NEVER};
+use super::lease::{Lease, Leases};
+use super::record::{Put, Record, Revision};
+use super::state::State;
+use crate::etcd_file::{Change, Metadata};
+use crate::proto::mvccpb::KeyValue;
+
+/// Why a database is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The file says something that etcd does not write.
+    #[error("revision {0}: {1}")]
+    Record(u64, &'static str),
+    /// The records do not follow from each other.
+    #[error("the revisions do not follow from each other; is the file damaged? etcdutl hashkv may tell")]
+    Order,
+    /// A name is not text.
+    #[error("the name of a user or a role is not UTF-8")]
+    Name,
+}
+
+/// Collects changes.
+#[derive(Debug, Default)]
+pub struct Import {
+    changes: Vec<Record>,
+    scratch: Vec<u8>,
+}
+
+/// What was taken over, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The newest revision.
+    pub revision: i64,
+    /// The compacted revision; [`NEVER`] before any.
+    pub compacted: i64,
+    /// Keys that exist.
+    pub keys: usize,
+    /// Leases.
+    pub leases: usize,
+    /// Users.
+    pub users: usize,
+    /// Keys that hung on a lease that does not exist, and hang on none now.
+    pub loose_keys: usize,
+}
+
+impl Import {
+    /// Takes a change.
+    pub fn take(&mut self, change: Change<'_>) -> Result<(), ImportError> {
+        let wrong = |what| ImportError::Record(change.main, what);
+        let main = i64::try_from(change.main).map_err(|_| wrong("is too large"))?;
+        let sub = u32::try_from(change.sub).map_err(|_| wrong("has too many changes"))?;
+        let kv = KeyValue::decode(change.key_value).map_err(|_| wrong("is no key and value"))?;
+        let revision = Revision { main, sub };
+        let record = if change.is_tombstone {
+            Record::tombstone(revision, &kv.key, &mut self.scratch)
+        } else {
+            let KeyValue { key, value, create_revision, mod_revision, version, lease } = &kv;
+            if *mod_revision != main {
+                return Err(wrong("holds a key of another revision"));
+            }
+            let put = Put { key, value, create_revision: *create_revision, version: *version, lease: *lease };
+            Record::put(revision, put, &mut self.scratch)
+        };
+        self.changes.push(record);
+        Ok(())
+    }
+
+    /// The state.
+    pub fn finish(self, metadata: Metadata) -> Result<(State, Imported), ImportError> {
+        let compacted = match i64::try_from(metadata.compact_revision).unwrap_or(i64::MAX) {
+            0 => NEVER,
+            compacted => compacted,
+        };
+        let known = |id: i64| id == 0 || metadata.leases.iter().any(|lease| lease.id == id);
+        let is_loose = |record: &&Record| !record.is_tombstone() && !known(record.lease());
+        let loose_keys = self.changes.iter().filter(is_loose).count();
+        let keyspace = keyspace(self.changes.into_iter().map(|record| tied(record, &known)), compacted)?;
+        let mut leases = Leases::default();
+        for (sequence, lease) in (1..).zip(&metadata.leases) {
+            let (id, ttl_seconds, remaining_seconds) = (lease.id, lease.ttl_seconds, lease.remaining_seconds);
+            leases.restore(Lease { id, ttl_seconds, remaining_seconds, sequence });
+        }
+        for record in keyspace.range(Keys::ALL, keyspace.revision()) {
+            leases.move_key(record.key(), 0, record.lease());
+        }
+        let Metadata { is_auth_enabled, auth_revision, users, roles, alarms, .. } = metadata;
+        let imported = Imported {
+            revision: keyspace.revision(),
+            compacted,
+            keys: keyspace.len(),
+            leases: leases.len(),
+            users: users.len(),
+            loose_keys,
+        };
+        let auth = Auth::restore(is_auth_enabled, auth_revision.max(1), users, roles, BTreeMap::new());
+        let auth = auth.ok_or(ImportError::Name)?;
+        let mut cluster = Cluster::default();
+        alarms.into_iter().for_each(|alarm| cluster.restore_alarm(alarm));
+        let state = State { keyspace, leases, auth: Arc::new(auth), cluster: Arc::new(cluster) };
+        Ok((state, imported))
+    }
+}
+
+/// A record without the lease that is unknown.
+fn tied(record: Record, known: &impl Fn(i64) -> bool) -> Record {
+    if record.is_tombstone() || known(record.lease()) {
+        return record;
+    }
+    let fields = record.fields();
+    let put = Put {
+        key: record.key(),
+        value: record.value(),
+        create_revision: fields.create_revision,
+        version: fields.version,
+        lease: 0,
+    };
+    Record::put(record.revision(), put, &mut Vec::new())
+}
+
+/// etcd may have been stopped within a compaction: what that would have taken away goes here.
+fn keyspace(records: impl Iterator<Item = Record>, compacted: i64) -> Result<Keyspace, ImportError> {
+    let mut base: BTreeMap<Vec<u8>, Record> = BTreeMap::new();
+    let mut changes = Vec::new();
+    let mut last = Revision { main: 0, sub: 0 };
+    for record in records {
+        if record.revision() <= last {
+            return Err(ImportError::Order);
+        }
+        last = record.revision();
+        if record.main() >= compacted {
+            if record.main() == compacted {
+                base.remove(record.key());
+            }
+            changes.push(record);
+        } else if record.is_tombstone() {
+            base.remove(record.key());
+        } else {
+            base.insert(record.key().to_vec(), record);
+        }
+    }
+    let revision = last.main.max(compacted).max(1);
+    Keyspace::from_parts(revision, compacted, base.into_values(), changes.into_iter()).ok_or(ImportError::Order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd_file::Lease as FileLease;
+    use crate::store::hash_key_values;
+
+    /// What `etcd` writes: revision, change of it, key, and created, version and lease; version 0 is a tombstone.
+    type Line = (u64, u64, &'static str, i64, i64, i64);
+
+    fn import(lines: &[Line], metadata: Metadata) -> Result<(State, Imported), ImportError> {
+        let mut import = Import::default();
+        for (main, sub, key, create_revision, version, lease) in lines.iter().copied() {
+            let is_tombstone = version == 0;
+            let kv = KeyValue {
+                key: key.into(),
+                value: if is_tombstone { "" } else { "v" }.into(),
+                create_revision,
+                mod_revision: if is_tombstone { 0 } else { main as i64 },
+                version,
+                lease,
+            };
+            import.take(Change { main, sub, is_tombstone, key_value: &kv.encode_to_vec() })?;
+        }
+        import.finish(metadata)
+    }
+
+    #[test]
+    fn what_an_unfinished_compaction_would_have_taken_away_is_left_out() {
+        let finished = [(4, 0, "a", 2, 2, 0), (5, 1, "b", 5, 1, 0), (6, 0, "a", 0, 0, 0), (7, 0, "a", 7, 1, 0)];
+        let unfinished = [
+            (2, 0, "a", 2, 1, 0),
+            (3, 0, "gone", 3, 1, 0),
+            (3, 1, "b", 3, 1, 0),
+            (4, 0, "a", 2, 2, 0),
+            (4, 1, "gone", 0, 0, 0),
+            (4, 2, "b", 0, 0, 0),
+            (5, 1, "b", 5, 1, 0),
+            (6, 0, "a", 0, 0, 0),
+            (7, 0, "a", 7, 1, 0),
+        ];
+        let metadata = || Metadata { compact_revision: 5, ..Metadata::default() };
+        let [(a, said), (b, _)] = [&finished[..], &unfinished].map(|lines| import(lines, metadata()).unwrap());
+        assert_eq!((said.revision, said.compacted, said.keys), (7, 5, 2));
+        for at in 5..=7 {
+            assert_eq!(hash_key_values(&a.keyspace, at), hash_key_values(&b.keyspace, at));
+        }
+        assert_eq!(a.keyspace.get_at(b"a", 5).map(Record::main), Some(4));
+    }
+
+    #[test]
+    fn keys_hang_on_their_leases_again() {
+        let lines = [(2, 0, "a", 2, 1, 7), (3, 0, "b", 3, 1, 9)];
+        let leases = vec![FileLease { id: 7, ttl_seconds: 60, remaining_seconds: 5 }];
+        let (state, said) = import(&lines, Metadata { leases, ..Metadata::default() }).unwrap();
+        assert_eq!((said.leases, said.loose_keys), (1, 1));
+        assert_eq!(state.leases.keys(7).map(|key| key.to_vec()).collect::<Vec<_>>(), [b"a".to_vec()]);
+        assert_eq!(state.leases.get(7).map(|lease| lease.remaining_seconds), Some(5));
+        assert_eq!(state.keyspace.get(b"b").map(Record::lease), Some(0));
+        // What was taken over can be written and read.
+        assert!(super::super::snapshot::read(&super::super::snapshot::write(&state)).is_ok());
+    }
+
+    #[test]
+    fn revisions_that_do_not_follow_are_refused() {
+        assert_eq!(
+            import(&[(3, 0, "a", 3, 1, 0), (2, 0, "b", 2, 1, 0)], Metadata::default()).err(),
+            Some(ImportError::Order)
+        );
+        assert_eq!(import(&[(3, 1, "a", 3, 1, 0)], Metadata::default()).err(), Some(ImportError::Order));
+        assert_eq!(import(&[(3, 0, "a", 2, 2, 0)], Metadata::default()).err(), Some(ImportError::Order));
+    }
+}

@@ -1,0 +1,126 @@
+//! `rusd import`: what an etcd had goes on.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::peers::{self, Etcd};
+use crate::process::{Rusd, rusd};
+
+fn import(source: &Path, data: &Path) -> Output {
+    rusd().arg("import").arg(source).arg("--data-dir").arg(data).output().unwrap()
+}
+
+fn said(output: &[u8]) -> String {
+    String::from_utf8(output.to_vec()).unwrap()
+}
+
+/// Revisions, a compaction, a lease, a user; and the hash of it all.
+fn fill(etcd: &Etcd) -> String {
+    let ctl = |arguments: &[&str]| peers::output(&mut etcd.ctl(arguments));
+    for value in ["1", "2", "3"] {
+        ctl(&["put", "k", value]);
+    }
+    ctl(&["put", "gone", "x"]);
+    ctl(&["del", "gone"]);
+    ctl(&["compaction", "4", "--physical"]);
+    let lease = ctl(&["lease", "grant", "6000"]);
+    ctl(&["put", "leased", "v", "--lease", lease.split(' ').nth(1).unwrap()]);
+    ctl(&["user", "add", "root:secret"]);
+    ctl(&["user", "grant-role", "root", "root"]);
+    hash(&ctl(&["endpoint", "hashkv"]))
+}
+
+/// `ENDPOINT, HASH, REVISION` without the endpoint.
+fn hash(text: &str) -> String {
+    text.split_once(", ").unwrap().1.to_owned()
+}
+
+fn is_there(server: &Rusd, hash_before: &str) {
+    assert_eq!(hash(&server.etcdctl(&["endpoint", "hashkv"])), hash_before);
+    assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "3\n");
+    assert_eq!(server.etcdctl(&["get", "gone", "--rev=5", "--print-value-only"]), "x\n");
+    assert!(server.refused(&["get", "k", "--rev=3"]).contains("has been compacted"));
+    assert!(server.etcdctl(&["lease", "list"]).contains("found 1 leases"));
+    assert!(server.etcdctl(&["put", "k", "4", "-w", "json"]).contains("\"revision\":8"));
+    server.etcdctl(&["auth", "enable"]);
+    assert_eq!(server.etcdctl(&["--user=root:secret", "get", "leased", "--print-value-only"]), "v\n");
+}
+
+#[test]
+fn a_data_directory_of_etcd_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (theirs, ours) = (directory.path().join("etcd"), tempfile::tempdir().unwrap());
+    let etcd = Etcd::start(&theirs);
+    let before = fill(&etcd);
+    etcd.stop();
+    let output = import(&theirs, &ours.path().join("data"));
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    assert_eq!(said(&output.stdout), "imported revision 7: 2 keys, 1 leases, 1 users\ncompacted at revision 4\n");
+    // Twice is once too often.
+    let again = import(&theirs, &ours.path().join("data"));
+    assert!(said(&again.stderr).contains("is there already; name a new one"));
+    is_there(&Rusd::start_on(ours, &[]), &before);
+}
+
+#[test]
+fn a_snapshot_of_etcd_is_taken_over_and_a_damaged_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, ours) = (directory.path().join("snapshot"), tempfile::tempdir().unwrap());
+    let etcd = Etcd::start(&directory.path().join("etcd"));
+    let before = fill(&etcd);
+    peers::output(&mut etcd.ctl(&["snapshot", "save", file.to_str().unwrap()]));
+    let mut bytes = std::fs::read(&file).unwrap();
+    assert!(import(&file, &ours.path().join("data")).status.success());
+    is_there(&Rusd::start_on(ours, &[]), &before);
+
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let output = import(&file, &directory.path().join("other"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output.stderr).contains("its checksum is wrong"), "{}", said(&output.stderr));
+    assert!(!directory.path().join("other").exists());
+}
+
+#[test]
+fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, restored) = (directory.path().join("snapshot"), directory.path().join("restored"));
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["put", "k", "v"]);
+    server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
+    let mut restore = Command::new(peers::etcd("etcdutl"));
+    peers::output(restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored));
+    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
+    let output = rusd().arg("--data-dir").arg(&restored).args(urls).output().unwrap();
+    let told = said(&output.stderr);
+    assert!(told.contains("was written by etcd or etcdutl; take it over with rusd import"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+    let ours = tempfile::tempdir().unwrap();
+    assert!(import(&restored, &ours.path().join("data")).status.success());
+    assert_eq!(Rusd::start_on(ours, &[]).etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+}
+
+#[test]
+fn what_a_killed_etcd_had_only_in_its_log_is_not_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let theirs = directory.path().join("etcd");
+    // What is put goes into the log at once, and into the database an hour later.
+    let etcd = Etcd::start_with(&theirs, &["--backend-batch-interval=1h"]);
+    peers::output(&mut etcd.ctl(&["put", "k", "v"]));
+    drop(etcd);
+    let output = import(&theirs, &directory.path().join("data"));
+    assert!(said(&output.stderr).contains("start it there once and stop it gently"), "{}", said(&output.stderr));
+    let etcd = Etcd::start(&theirs);
+    etcd.stop();
+    assert!(import(&theirs, &directory.path().join("data")).status.success());
+}
+
+#[test]
+fn what_is_no_source_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = import(&directory.path().join("nothing"), &directory.path().join("data"));
+    assert!(said(&output.stderr).contains("name a data directory of etcd"), "{}", said(&output.stderr));
+    let output = rusd().args(["import", "a", "b"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
