@@ -49,6 +49,7 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 	testing/cluster/admission
 	testing/cluster/shapes
 	testing/cluster/faults
+	testing/cluster/control-planes
 	testing/cluster/dashboards
 	testing/cluster/quiet
 	testing/cluster/agreement
