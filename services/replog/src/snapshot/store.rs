@@ -41,19 +41,33 @@ pub(crate) struct Store<D: Directory> {
     loaded: Option<(SnapshotMeta, Bytes)>,
 }
 
+/// What is written to a file at once, about.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Writes a snapshot, whole and safe when this returns; one at a time in a directory. `meta` describes `bytes`.
 pub(crate) fn write(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
-    let mut content = head(meta);
-    for chunk in 0..meta.chunks() {
-        let data = piece(meta, bytes, chunk);
-        content.extend_from_slice(&chunk_checksum(&meta.id(), chunk, data).to_le_bytes());
-        content.extend_from_slice(data);
-    }
-    let file = directory.create_zeroed(NEW, content.len() as u64)?;
-    file.write_at(&content, 0)?;
-    file.sync_data()?;
+    // What a full disk has taken of it must not keep the disk full.
+    write_new(directory, meta, bytes).inspect_err(|_| drop(directory.remove(NEW)))?;
     directory.rename(NEW, &name(&meta.id()))?;
     directory.sync()
+}
+
+/// Piece by piece: the state is in memory twice already, and large files of zeros would be written twice.
+fn write_new(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+    let file = directory.create_zeroed(NEW, 0)?;
+    let (mut pending, mut offset) = (head(meta), 0);
+    for chunk in 0..meta.chunks() {
+        let data = piece(meta, bytes, chunk);
+        pending.extend_from_slice(&chunk_checksum(&meta.id(), chunk, data).to_le_bytes());
+        pending.extend_from_slice(data);
+        if pending.len() >= PIECE_BYTES {
+            file.write_at(&pending, offset)?;
+            offset += pending.len() as u64;
+            pending.clear();
+        }
+    }
+    file.write_at(&pending, offset)?;
+    file.sync_data()
 }
 
 impl<D: Directory> Store<D> {
