@@ -4,6 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::control_plane::SecretRef;
 use crate::duration::DurationText;
 use crate::status::BenchmarkRunStatus;
 use crate::workload::Workload;
@@ -104,7 +105,7 @@ fn one() -> u32 {
 /// One side of a comparison.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("has(self.serviceRef) != has(self.controlPlaneRef)", "give exactly one of serviceRef or controlPlaneRef"))]
+#[x_kube(validation = ("[has(self.serviceRef), has(self.controlPlaneRef), has(self.kubeconfigSecretRef)].filter(given, given).size() == 1", "give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef"))]
 pub struct Arm {
     /// A name, unique in the run; results and gates refer to it.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32), extend("example" = "etcd-fsync"))]
@@ -118,6 +119,11 @@ pub struct Arm {
     /// The ControlPlane to load, in the same namespace (embedded: in the same files): Kubernetes on a StorageService.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_ref: Option<ControlPlaneRef>,
+    /// A cluster that is there already, given by a Secret in the same namespace whose key `kubeconfig` has everything in it
+    /// (no paths, no programs). It must be reachable from the pods of this one. Every trial creates namespaces of its own
+    /// there and removes them; what its store uses is not measured. Not in embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret_ref: Option<SecretRef>,
 }
 
 /// A reference to a ControlPlane.

@@ -95,6 +95,6 @@ pub struct ControlPlaneStatus {
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
     /// The Secret's name.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"), length(max = 253), extend("example" = "pair-etcd"))]
     pub name: String,
 }

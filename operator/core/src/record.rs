@@ -61,18 +61,20 @@ pub struct ArmRecord {
     pub name: String,
     /// Whether the others are compared with it.
     pub baseline: bool,
-    /// The StorageService's name.
+    /// The StorageService's name; of a cluster that was there already, the name of its Secret.
     pub service: String,
-    /// The store.
-    pub engine: EngineKind,
+    /// The store. Absent: it is under a cluster that was there already, and not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineKind>,
     /// The version as the server reported it; absent until it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What an acknowledged write survives.
-    pub durability: Durability,
+    /// What an acknowledged write survives. Absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// The engine's own settings that give this durability, such as `appendonly yes, appendfsync always`.
     pub durability_setting: String,
-    /// Members.
+    /// Members; 0 where it is not known.
     pub replicas: u32,
     /// The control plane that is loaded. Absent: the store itself is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,19 +32,53 @@ pub struct ValidatedArm {
     pub name: String,
     /// Whether the others are compared with it.
     pub baseline: bool,
-    /// The store to load, or that holds the cluster to load.
-    pub service: ValidatedService,
-    /// The control plane to load. Absent: the store itself is loaded.
-    pub control_plane: Option<ValidatedControlPlane>,
+    /// What is loaded.
+    pub target: Target,
+}
+
+/// What an arm loads.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A store.
+    Service(ValidatedService),
+    /// Kubernetes on a store.
+    ControlPlane(ValidatedControlPlane),
+    /// A cluster that is there already: the name of the Secret that says how it is reached.
+    Cluster(String),
 }
 
 impl ValidatedArm {
+    /// The store that is loaded, or that holds the cluster that is loaded; `None` where nobody here knows it.
+    pub fn service(&self) -> Option<&ValidatedService> {
+        match &self.target {
+            Target::Service(service) => Some(service),
+            Target::ControlPlane(plane) => Some(&plane.service),
+            Target::Cluster(_) => None,
+        }
+    }
+
+    /// The control plane that is loaded, where it is one of ours.
+    pub fn control_plane(&self) -> Option<&ValidatedControlPlane> {
+        match &self.target {
+            Target::ControlPlane(plane) => Some(plane),
+            Target::Service(_) | Target::Cluster(_) => None,
+        }
+    }
+
+    /// The name of the Secret of a cluster that is there already.
+    pub fn cluster(&self) -> Option<&str> {
+        match &self.target {
+            Target::Cluster(secret) => Some(secret),
+            Target::Service(_) | Target::ControlPlane(_) => None,
+        }
+    }
+
     /// The workloads that it can be loaded with.
     pub fn family(&self) -> Family {
-        match (&self.control_plane, self.service.engine.protocol) {
-            (Some(_), _) => Family::Kubernetes,
-            (None, Protocol::Etcd) => Family::Etcd,
-            (None, Protocol::Redis) => Family::Redis,
+        match &self.target {
+            Target::ControlPlane(_) | Target::Cluster(_) => Family::Kubernetes,
+            Target::Service(service) if service.engine.protocol == Protocol::Redis => Family::Redis,
+            Target::Service(_) => Family::Etcd,
         }
     }
 }
@@ -188,6 +222,7 @@ pub fn run(
 
 const SERVICE: &str = "serviceRef.name";
 const CONTROL_PLANE: &str = "controlPlaneRef.name";
+const CLUSTER: &str = "kubeconfigSecretRef.name";
 
 /// What an arm refers to. Errors: the field, and what is wrong with it.
 fn resolve(
@@ -195,23 +230,18 @@ fn resolve(
     services: &[ValidatedService],
     control_planes: &[ValidatedControlPlane],
 ) -> Result<ValidatedArm, (&'static str, String)> {
-    let control_plane = match &arm.control_plane_ref {
-        Some(wanted) => Some(
-            named(control_planes, &wanted.name, "ControlPlane", |plane| &plane.name)
-                .map_err(|text| (CONTROL_PLANE, text))?
-                .clone(),
-        ),
-        None => None,
-    };
-    let service = match (&control_plane, &arm.service_ref) {
-        (Some(control_plane), _) => control_plane.service.clone(),
+    let target = if let Some(wanted) = &arm.kubeconfig_secret_ref {
+        Target::Cluster(wanted.name.clone())
+    } else if let Some(wanted) = &arm.control_plane_ref {
+        let plane = named(control_planes, &wanted.name, "ControlPlane", |plane| &plane.name);
+        Target::ControlPlane(plane.map_err(|text| (CONTROL_PLANE, text))?.clone())
+    } else {
         // The schema allows no arm that refers to nothing.
-        (None, wanted) => {
-            let wanted = wanted.as_ref().map(|wanted| wanted.name.as_str()).unwrap_or_default();
-            named(services, wanted, "StorageService", |service| &service.name).map_err(|text| (SERVICE, text))?.clone()
-        }
+        let wanted = arm.service_ref.as_ref().map(|wanted| wanted.name.as_str()).unwrap_or_default();
+        let service = named(services, wanted, "StorageService", |service| &service.name);
+        Target::Service(service.map_err(|text| (SERVICE, text))?.clone())
     };
-    Ok(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, service, control_plane })
+    Ok(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, target })
 }
 
 /// An arm must speak what the workloads do.
@@ -220,34 +250,46 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
         return Ok(());
     };
     let (name, speaks) = (&workload.name, workload.family());
-    Err(match (&arm.control_plane, speaks) {
-        (Some(control_plane), _) => (
+    Err(match (&arm.target, speaks) {
+        (Target::Cluster(_), _) => (
+            CLUSTER,
+            format!(
+                "workload {name} speaks {speaks:?}, but this is a cluster: use kubernetes workloads, or a serviceRef"
+            ),
+        ),
+        (Target::ControlPlane(control_plane), _) => (
             CONTROL_PLANE,
             format!(
                 "workload {name} speaks {speaks:?}, but ControlPlane {} speaks Kubernetes: use kubernetes workloads, or a serviceRef",
                 control_plane.name
             ),
         ),
-        (None, Family::Kubernetes) => (
+        (Target::Service(service), Family::Kubernetes) => (
             SERVICE,
             format!(
                 "workload {name} speaks Kubernetes, but {} is a store: name a ControlPlane on it in controlPlaneRef",
-                arm.service.name
+                service.name
             ),
         ),
-        (None, _) => (
+        (Target::Service(service), _) => (
             SERVICE,
             format!(
                 "workload {name} speaks {speaks:?}, but {} speaks {:?}: choose another workload or another service",
-                arm.service.engine.name, arm.service.engine.protocol
+                service.engine.name, service.engine.protocol
             ),
         ),
     })
 }
 
-/// Two control planes are compared for their stores, so all else must be the same.
+/// Two control planes are compared for their stores, so all else must be the same. Of clusters that are there already, the
+/// driver finds out.
 fn check_alike(arm: &ValidatedArm, first: &ValidatedArm) -> Result<(), (&'static str, String)> {
-    let (Some(one), Some(other)) = (&arm.control_plane, &first.control_plane) else { return Ok(()) };
+    if arm.cluster().is_some() != first.cluster().is_some() {
+        let text = "compares a cluster that is there already with one that is made for each trial: give all arms a \
+                    kubeconfigSecretRef, or none";
+        return Err((if arm.cluster().is_some() { CLUSTER } else { CONTROL_PLANE }, text.into()));
+    }
+    let (Some(one), Some(other)) = (arm.control_plane(), first.control_plane()) else { return Ok(()) };
     let unlike = |what: &str, one: &str, other: &str| {
         let text = format!(
             "has {what} {one}, but arm {} has {other}: make them alike, so that stores are compared",
@@ -284,8 +326,11 @@ fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {
     else {
         return Ok(());
     };
-    let promises = |arm: &ValidatedArm| (arm.service.durability, arm.service.replicas);
-    if is_ratio && let Some(reason) = unequal_promises(promises(arm), promises(baseline)) {
+    let promises = |arm: &ValidatedArm| arm.service().map(|service| (service.durability, service.replicas));
+    if is_ratio
+        && let (Some(arm), Some(baseline)) = (promises(arm), promises(baseline))
+        && let Some(reason) = unequal_promises(arm, baseline)
+    {
         return Err(format!(
             "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost"
         ));
@@ -329,12 +374,18 @@ pub fn for_embedded(run: &ValidatedRun) -> Result<(), Problem> {
             "must be 1 in an embedded run: use load.threads for a stronger loader",
         );
     }
-    for arm in &run.arms {
-        let label = format!("StorageService/{}", arm.service.name);
-        if arm.service.spec.tls.is_some() {
+    for (index, arm) in run.arms.iter().enumerate() {
+        let Some(service) = arm.service() else {
+            let field = format!("spec.arms[{index}].kubeconfigSecretRef");
+            let text =
+                "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
+            return problem(label, &field, text);
+        };
+        let label = format!("StorageService/{}", service.name);
+        if service.spec.tls.is_some() {
             return problem(label, "spec.tls", "is not available in an embedded run, which has no Secrets: remove it");
         }
-        if arm.service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
+        if service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
             return problem(label, "spec.env", "valueFrom is not available in an embedded run: give a value");
         }
     }

@@ -73,7 +73,7 @@ const CASES: &str = "\
 057-two-baselines | BenchmarkRun/demo spec.arms | at most one arm may have baseline: true
 058-two-arms-of-one-name | BenchmarkRun/demo spec.arms | arms must have distinct names
 059-bad-arm-name | BenchmarkRun/demo spec.arms[1].name | write it like etcd-fsync
-060-arm-without-service | BenchmarkRun/demo spec.arms[1] | give exactly one of serviceRef or controlPlaneRef
+060-arm-without-service | BenchmarkRun/demo spec.arms[1] | give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef
 061-arm-is-a-text | BenchmarkRun/demo spec.arms[1] | write its fields below it, indented
 062-unknown-service | BenchmarkRun/demo spec.arms[1].serviceRef.name | add it, or name one of etcd
 063-wrong-protocol | BenchmarkRun/demo spec.arms[1].serviceRef.name | choose another workload or another service
@@ -142,7 +142,7 @@ const CASES: &str = "\
 126-load-pods-without-requests | BenchmarkRun/demo spec.parallelism | must not exceed load.total or keySpace
 127-transaction-above-share | BenchmarkRun/demo spec.parallelism | as many keys
 128-watch-of-many-load-pods | BenchmarkRun/demo spec.parallelism | parallelism must be 1 where etcd watches
-129-two-references | BenchmarkRun/demo spec.arms[0] | give exactly one of serviceRef or controlPlaneRef
+129-two-references | BenchmarkRun/demo spec.arms[0] | give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef
 130-unknown-control-plane | BenchmarkRun/demo spec.arms[0].controlPlaneRef.name | add it, or name one of on-etcd
 131-control-plane-on-redis | ControlPlane/on-etcd spec.serviceRef.name | name a service of another engine
 132-control-plane-on-nothing | ControlPlane/on-etcd spec.serviceRef.name | add it, or name one of etcd
@@ -166,7 +166,10 @@ const CASES: &str = "\
 150-threads-of-list-and-watch | BenchmarkRun/demo spec.workloads[0].load.threads | must be 1
 151-fewer-objects-than-clients | BenchmarkRun/demo spec.workloads[0].kubernetes.objects | must be at least load.connections
 152-clients-differ-for-kubernetes | BenchmarkRun/demo spec.workloads[0].load.clients | set connections
-153-load-pods-of-kubernetes | BenchmarkRun/demo spec.parallelism | parallelism must be 1 for kubernetes";
+153-load-pods-of-kubernetes | BenchmarkRun/demo spec.parallelism | parallelism must be 1 for kubernetes
+154-etcd-on-a-cluster | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | use kubernetes workloads
+155-a-cluster-beside-a-control-plane | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | give all arms a kubeconfigSecretRef, or none
+156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

@@ -30,12 +30,15 @@ impl Deployed {
         directory: &Path,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
-        let store = match Service::start(&arm.service, &binaries.store, directory, timeout)? {
+        let Some(service) = arm.service() else {
+            return Ok(Err(NeverReady("a cluster given by a Secret cannot be started".into())));
+        };
+        let store = match Service::start(service, &binaries.store, directory, timeout)? {
             Ok(store) => store,
             Err(never) => return Ok(Err(never)),
         };
         let mut deployed = Self { control_plane: None, store };
-        if let (Some(control_plane), Some(binaries)) = (&arm.control_plane, &binaries.control_plane) {
+        if let (Some(control_plane), Some(binaries)) = (arm.control_plane(), &binaries.control_plane) {
             let addresses = deployed.store.addresses();
             match ControlPlane::start(control_plane, binaries, &addresses, directory, timeout)? {
                 Ok(running) => deployed.control_plane = Some(running),

@@ -22,7 +22,7 @@ use anyhow::Context as _;
 use storebench_core::judgement::{available, stop_half_widths};
 use storebench_core::ledger::{Next, next};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
-use storebench_core::validate::{ValidatedArm, ValidatedRun};
+use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
 
 use guard::ScratchDirectory;
 use peers::Binaries;
@@ -108,7 +108,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
         "loader and stores share this machine: compare arms with each other, not with figures from elsewhere"
             .to_owned(),
     ];
-    if run.arms.iter().any(|arm| arm.service.spec.resources.is_some()) {
+    if run.arms.iter().filter_map(ValidatedArm::service).any(|service| service.spec.resources.is_some()) {
         caveats.push("spec.resources of the services are not enforced in an embedded run".into());
     }
     caveats.extend(fingerprint::file_system_caveat(data));
@@ -132,16 +132,18 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
 }
 
 fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::record::Unavailable>) -> ArmRecord {
+    let service = arm.service();
+    let version = |service: &ValidatedService| peers::reported_version(service.engine, &found.ok()?.store.path);
     ArmRecord {
         name: arm.name.clone(),
         baseline: arm.baseline,
-        service: arm.service.name.clone(),
-        engine: arm.service.engine.kind,
-        version: found.ok().and_then(|binaries| peers::reported_version(arm.service.engine, &binaries.store.path)),
-        durability: arm.service.durability,
-        durability_setting: arm.service.durability_setting.into(),
-        replicas: arm.service.replicas,
-        control_plane: arm.control_plane.as_ref().map(|plane| ControlPlaneRecord {
+        service: service.map(|service| service.name.clone()).unwrap_or_default(),
+        engine: service.map(|service| service.engine.kind),
+        version: service.and_then(version),
+        durability: service.map(|service| service.durability),
+        durability_setting: service.map(|service| service.durability_setting.to_owned()).unwrap_or_default(),
+        replicas: service.map_or(0, |service| service.replicas),
+        control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: found
                 .ok()

@@ -77,8 +77,12 @@ impl ControlPlaneBinaries {
 
 /// The executables for an arm, or why one is missing.
 pub(crate) fn find_all(arm: &ValidatedArm) -> Result<Binaries, Unavailable> {
-    let store = find(&arm.service)?;
-    let control_plane = arm.control_plane.as_ref().map(find_control_plane).transpose()?;
+    let service = arm.service().ok_or_else(|| Unavailable {
+        reason: "it is a cluster given by a Secret, which an embedded run has not".into(),
+        install: "kubectl apply".into(),
+    })?;
+    let store = find(service)?;
+    let control_plane = arm.control_plane().map(find_control_plane).transpose()?;
     Ok(Binaries { store, control_plane })
 }
 

@@ -53,6 +53,8 @@ pub struct LoadRequest<'a> {
     pub labels: &'a Labels,
     /// The Secret that says where and as whom the Kubernetes API is reached, which is loaded. Absent: a store is.
     pub kubeconfig: Option<String>,
+    /// The port of a cluster that was there already, which may be anywhere.
+    pub cluster_port: Option<u16>,
     /// How long the load may take, seconds.
     pub deadline_seconds: i64,
     /// Now, RFC 3339.
@@ -209,23 +211,31 @@ fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
                 },
                 NetworkPolicyIngressRule { from: None, ports: Some(vec![port("TCP", METRICS_PORT)]) },
             ]),
-            egress: Some(vec![
-                NetworkPolicyEgressRule {
-                    to: Some(vec![
-                        pods(label(COMPONENT_LABEL, STORE)),
-                        pods(label(COMPONENT_LABEL, CONTROL_PLANE)),
-                        own,
-                    ]),
-                    ports: None,
-                },
-                NetworkPolicyEgressRule {
-                    to: Some(vec![NetworkPolicyPeer {
-                        namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", "kube-system"))),
-                        ..NetworkPolicyPeer::default()
-                    }]),
-                    ports: Some(vec![port("UDP", DNS_PORT), port("TCP", DNS_PORT)]),
-                },
-            ]),
+            egress: Some(
+                [
+                    Some(NetworkPolicyEgressRule {
+                        to: Some(vec![
+                            pods(label(COMPONENT_LABEL, STORE)),
+                            pods(label(COMPONENT_LABEL, CONTROL_PLANE)),
+                            own,
+                        ]),
+                        ports: None,
+                    }),
+                    request
+                        .cluster_port
+                        .map(|cluster| NetworkPolicyEgressRule { to: None, ports: Some(vec![port("TCP", cluster)]) }),
+                    Some(NetworkPolicyEgressRule {
+                        to: Some(vec![NetworkPolicyPeer {
+                            namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", "kube-system"))),
+                            ..NetworkPolicyPeer::default()
+                        }]),
+                        ports: Some(vec![port("UDP", DNS_PORT), port("TCP", DNS_PORT)]),
+                    }),
+                ]
+                .into_iter()
+                .flatten()
+                .collect(),
+            ),
         }),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`observe`] reads, [`step`] decides, [`perform`] writes; [`outcome`] turns what was measured into a report and a status.
 
+mod clusters;
 mod collect;
 mod observe;
 mod outcome;
@@ -32,7 +33,7 @@ use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
 use observe::{existing, observe};
-use references::{References, dereference};
+use references::{Problem, References, dereference};
 use step::{Step, View, decide};
 
 /// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
@@ -41,6 +42,9 @@ const FINALIZER: &str = "storebench.dev/clean-up";
 const STEPS_MAX: usize = 4;
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
+
+/// A run whose clusters cannot be reached looks for them this often.
+const STALLED_INTERVAL: Duration = Duration::from_secs(30);
 
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
@@ -88,11 +92,7 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
             if let Some(action) = outcome::abandon(run, &owner, &problem, context).await? {
                 return Ok(action);
             }
-            context.queue.leave(&uid);
-            events::stalled(context, run, problem.reason, &problem.message).await;
-            let status = progress(&run.spec, trials_so_far(run), problem.message);
-            outcome::patch(run, status, RunState::Stalled(problem.reason), context).await?;
-            return Ok(Action::await_change());
+            return stall(run, &uid, problem, context).await;
         }
     };
     if run.spec.suspend && latest.trials.is_empty() {
@@ -108,6 +108,17 @@ async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, 
         return Ok(Action::await_change());
     }
     advance(run, &owner, &references, context).await
+}
+
+/// Only its user can help the run on.
+async fn stall(run: &BenchmarkRun, uid: &str, problem: Problem, context: &Context) -> Result<Action, Error> {
+    context.queue.leave(uid);
+    events::stalled(context, run, problem.reason, &problem.message).await;
+    let status = progress(&run.spec, trials_so_far(run), problem.message);
+    outcome::patch(run, status, RunState::Stalled(problem.reason), context).await?;
+    // Services and control planes are watched; Secrets and the clusters that they name are not.
+    let names_clusters = run.spec.arms.iter().any(|arm| arm.kubeconfig_secret_ref.is_some());
+    Ok(if names_clusters { Action::requeue(STALLED_INTERVAL) } else { Action::await_change() })
 }
 
 fn queued(position: u32) -> String {
@@ -133,8 +144,10 @@ async fn advance(
     for _ in 0..STEPS_MAX {
         let observed = observe(context, &owner.namespace, &name, &uid, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
-            outcome::begin(run, owner, references, context).await?;
-            continue;
+            match outcome::begin(run, owner, references, context).await? {
+                Some(problem) => return stall(run, &uid, problem, context).await,
+                None => continue,
+            }
         };
         if let Some(problem) = references.changed_since(&head.services) {
             return match outcome::abandon(run, owner, &problem, context).await? {

@@ -18,10 +18,12 @@ use storebench_core::judgement::judge;
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
+use storebench_core::validate::ValidatedArm;
 use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
 use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
+use super::clusters::{self, Facts};
 use super::observe::{Head, Identity, SERVICES_KEY, observe};
 use super::perform;
 use super::references::{Problem, References};
@@ -37,16 +39,27 @@ use crate::queue::Guarded;
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Writes the record's head: from here on the run has begun.
-pub async fn begin(run: &BenchmarkRun, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
+///
+/// Returns what its user must change, where the clusters that are there already cannot be compared.
+pub async fn begin(
+    run: &BenchmarkRun,
+    owner: &Owner,
+    references: &References,
+    context: &Context,
+) -> Result<Option<Problem>, Error> {
+    let clusters = match clusters::facts(references).await {
+        Ok(clusters) => clusters,
+        Err(problem) => return Ok(Some(problem)),
+    };
     let now = Timestamp::now();
     let kubernetes = context.client.apiserver_version().await.tried(|| "get the API server's version".into())?;
     let mut facts = BTreeMap::from([
         ("kubernetes".to_owned(), kubernetes.git_version),
         ("storebench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
-    facts.extend(
-        references.run.arms.iter().map(|arm| (format!("service {}", arm.service.name), arm.service.image.clone())),
-    );
+    let services = references.run.arms.iter().filter_map(|arm| arm.service());
+    facts.extend(services.map(|service| (format!("service {}", service.name), service.image.clone())));
+    facts.extend(clusters.iter().map(|(arm, facts)| (format!("cluster {arm}"), facts.to_string())));
     let record = RunRecord {
         record_version: RECORD_VERSION,
         name: run.name_any(),
@@ -55,7 +68,7 @@ pub async fn begin(run: &BenchmarkRun, owner: &Owner, references: &References, c
         duration_millis: 0,
         driver: Driver::Kubernetes,
         spec: run.spec.clone(),
-        arms: references.run.arms.iter().map(arm_record).collect(),
+        arms: references.run.arms.iter().map(|arm| arm_record(arm, clusters.get(&arm.name))).collect(),
         trials: Vec::new(),
         fingerprint: fingerprint::of(facts),
         caveats: caveats(references),
@@ -67,7 +80,7 @@ pub async fn begin(run: &BenchmarkRun, owner: &Owner, references: &References, c
     ];
     create(&context.client, &report_map(owner, data.into())).await?;
     events::started(context, run).await;
-    Ok(())
+    Ok(None)
 }
 
 fn caveats(references: &References) -> Vec<String> {
@@ -76,24 +89,33 @@ fn caveats(references: &References) -> Vec<String> {
         caveats.push("isolation is Shared: every trial inherits what earlier ones left in the store".to_owned());
     }
     let arms = &references.run.arms;
-    let resources = |index: usize| &arms[index].service.spec.resources;
+    let clusters: Vec<&str> = arms.iter().filter(|arm| arm.cluster().is_some()).map(|arm| arm.name.as_str()).collect();
+    if !clusters.is_empty() {
+        caveats.push(format!(
+            "{} were there already: which store is under them, how durable it is and what it used is not known here",
+            clusters.join(" and ")
+        ));
+    }
+    let resources = |index: usize| arms[index].service().map(|service| &service.spec.resources);
     if (1..arms.len()).any(|index| resources(index) != resources(0)) {
         caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
     }
     caveats
 }
 
-fn arm_record(arm: &storebench_core::validate::ValidatedArm) -> ArmRecord {
+fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
+    let service = arm.service();
+    let name = service.map(|service| service.name.as_str()).or(arm.cluster());
     ArmRecord {
         name: arm.name.clone(),
         baseline: arm.baseline,
-        service: arm.service.name.clone(),
-        engine: arm.service.engine.kind,
-        version: None,
-        durability: arm.service.durability,
-        durability_setting: arm.service.durability_setting.into(),
-        replicas: arm.service.replicas,
-        control_plane: arm.control_plane.as_ref().map(|plane| ControlPlaneRecord {
+        service: name.unwrap_or_default().into(),
+        engine: service.map(|service| service.engine.kind),
+        version: cluster.map(|cluster| cluster.version.clone()),
+        durability: service.map(|service| service.durability),
+        durability_setting: service.map(|service| service.durability_setting.to_owned()).unwrap_or_default(),
+        replicas: service.map_or(0, |service| service.replicas),
+        control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: plane.kubernetes_version.clone(),
             nodes: plane.nodes,

@@ -96,12 +96,14 @@ pub async fn load(
     existing: &Existing,
     context: &Context,
 ) -> Result<(), Error> {
-    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let members = references.members(&trial.arm, &trial.name);
     let plane = references.control_plane_name(&trial.arm, &trial.name);
-    let endpoints = match &plane {
-        Some(plane) => vec![control_plane::address(plane, &owner.namespace)],
-        None => addresses(&members.store, existing, service.engine.client_port),
+    let cluster = references.clusters.get(&trial.arm);
+    let endpoints = match (&plane, cluster, references.service(&trial.arm)) {
+        (_, Some(cluster), _) => vec![format!("{}:{}", cluster.host, cluster.port)],
+        (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
+        (None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port),
+        (None, None, None) => return Ok(()),
     };
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
     spec.meters = addresses(&members.store, existing, METER_PORT);
@@ -112,7 +114,8 @@ pub async fn load(
         name: &trial.name,
         owner,
         labels: &objects::trial(trial.index, &trial.arm),
-        kubeconfig: plane.as_deref().map(names::kubeconfig),
+        kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
+        cluster_port: cluster.map(|cluster| cluster.port),
         deadline_seconds: timeout.max(1).cast_signed(),
         started_at: &Timestamp::now().to_string(),
         settings: &context.settings,

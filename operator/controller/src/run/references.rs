@@ -1,4 +1,4 @@
-//! What a run refers to: services and control planes, read from the API server and validated.
+//! What a run refers to: services, control planes and clusters, read from the API server and validated.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,6 +11,7 @@ use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::validate::{self, ValidatedArm, ValidatedRun, ValidatedService};
 use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService};
 
+use super::clusters::{self, Cluster};
 use super::observe::Identity;
 use super::step::Members;
 use crate::context::Context;
@@ -27,6 +28,8 @@ pub struct References {
     pub run: ValidatedRun,
     /// The services and control planes as they are now, by kind and name; a service by its name alone.
     pub identities: BTreeMap<String, Identity>,
+    /// How the clusters that are there already are reached, by arm.
+    pub clusters: BTreeMap<String, Cluster>,
     /// Whether the services' and control planes' own pods are loaded.
     pub is_shared: bool,
 }
@@ -46,23 +49,30 @@ pub async fn dereference(
     namespace: &str,
     context: &Context,
 ) -> Result<Result<References, Problem>, Error> {
-    let mut reader =
-        Reader { context, namespace, identities: BTreeMap::new(), services: Vec::new(), control_planes: Vec::new() };
+    let mut reader = Reader {
+        context,
+        namespace,
+        identities: BTreeMap::new(),
+        services: Vec::new(),
+        control_planes: Vec::new(),
+        clusters: BTreeMap::new(),
+    };
     for arm in &run.spec.arms {
-        let read = match (&arm.service_ref, &arm.control_plane_ref) {
-            (_, Some(plane)) => reader.control_plane(&arm.name, &plane.name).await?,
-            (Some(service), None) => reader.service(&arm.name, &service.name).await?,
+        let read = match (&arm.service_ref, &arm.control_plane_ref, &arm.kubeconfig_secret_ref) {
+            (_, _, Some(secret)) => reader.cluster(&arm.name, &secret.name).await?,
+            (_, Some(plane), None) => reader.control_plane(&arm.name, &plane.name).await?,
+            (Some(service), None, None) => reader.service(&arm.name, &service.name).await?,
             // The schema allows no arm that refers to nothing.
-            (None, None) => Ok(()),
+            (None, None, None) => Ok(()),
         };
         if let Err(problem) = read {
             return Ok(Err(problem));
         }
     }
-    let Reader { identities, services, control_planes, .. } = reader;
+    let Reader { identities, services, control_planes, clusters, .. } = reader;
     let is_shared = run.spec.isolation == Isolation::Shared;
     Ok(match validate::run(run, &services, &control_planes) {
-        Ok(run) => Ok(References { run, identities, is_shared }),
+        Ok(run) => Ok(References { run, identities, clusters, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })
 }
@@ -74,6 +84,7 @@ struct Reader<'a> {
     identities: BTreeMap<String, Identity>,
     services: Vec<ValidatedService>,
     control_planes: Vec<ValidatedControlPlane>,
+    clusters: BTreeMap<String, Cluster>,
 }
 
 impl Reader<'_> {
@@ -119,6 +130,17 @@ impl Reader<'_> {
         })
     }
 
+    async fn cluster(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+        let secret = match clusters::secret(arm, name, self.namespace, self.context).await? {
+            Ok(secret) => secret,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        Ok(clusters::read(arm, name, &secret).map(|cluster| {
+            self.clusters.insert(arm.into(), cluster);
+            self.identities.insert(format!("Secret/{name}"), identity(&secret));
+        }))
+    }
+
     /// An object that is there and not being deleted.
     async fn get<K>(&self, arm: &str, name: &str) -> Result<Result<K, Problem>, Error>
     where
@@ -152,12 +174,12 @@ impl References {
 
     /// The service of an arm.
     pub fn service(&self, arm: &str) -> Option<&ValidatedService> {
-        self.arm(arm).map(|arm| &arm.service)
+        self.arm(arm)?.service()
     }
 
     /// The control plane of an arm, where it has one.
     pub fn control_plane(&self, arm: &str) -> Option<&ValidatedControlPlane> {
-        self.arm(arm)?.control_plane.as_ref()
+        self.arm(arm)?.control_plane()
     }
 
     /// The name of the objects of the control plane that a trial of an arm loads.
@@ -182,10 +204,9 @@ impl References {
             return Vec::new();
         }
         let of_arm = |arm: &ValidatedArm| {
-            let plane = arm.control_plane.as_ref();
-            let service = objects::of_service(&arm.service.name);
-            let plane = plane.map(|plane| (objects::of_control_plane(&plane.name), CONTROL_PLANE));
-            std::iter::once((service, STORE)).chain(plane).collect::<Vec<_>>()
+            let service = arm.service().map(|service| (objects::of_service(&service.name), STORE));
+            let plane = arm.control_plane().map(|plane| (objects::of_control_plane(&plane.name), CONTROL_PLANE));
+            service.into_iter().chain(plane).collect::<Vec<_>>()
         };
         let mut selectors: Vec<String> = self.run.arms.iter().flat_map(of_arm).map(selector).collect();
         selectors.sort();
@@ -196,9 +217,10 @@ impl References {
     /// Why trials from now on would not be comparable with those before: a service or control plane is not what it was.
     pub fn changed_since(&self, then: &BTreeMap<String, Identity>) -> Option<Problem> {
         let changed = self.identities.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?.0;
-        let (object, reason) = match changed.contains('/') {
-            true => (changed.clone(), "ControlPlaneChanged"),
-            false => (format!("StorageService/{changed}"), "ServiceChanged"),
+        let (object, reason) = match changed.split_once('/') {
+            Some(("Secret", _)) => (changed.clone(), "SecretChanged"),
+            Some(_) => (changed.clone(), "ControlPlaneChanged"),
+            None => (format!("StorageService/{changed}"), "ServiceChanged"),
         };
         Some(Problem { reason, message: format!("{object} was changed while the run was under way: make a new run") })
     }

@@ -59,7 +59,7 @@ pub struct Deployed {
 /// The pods that an arm's load meets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// Of the store.
+    /// Of the store. Empty: a cluster is loaded that was there already.
     pub store: Vec<String>,
     /// Of the control plane, where there is one.
     pub control_plane: Option<String>,
@@ -164,6 +164,10 @@ impl View<'_> {
         if self.spec.suspend {
             // Between two trials nothing runs; a store that was just started is taken back.
             return if store.is_some() { Step::CleanUp { keep: None } } else { Step::Hold };
+        }
+        if members.store.is_empty() {
+            // A cluster that is there already.
+            return Step::Load(trial);
         }
         let since = match store {
             None if is_fresh => return Step::Deploy(trial),

@@ -11,7 +11,7 @@ use crate::validate::unequal_promises;
 
 /// Why an arm may not be ranked against the baseline; `None` where it may.
 fn unequal(arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
-    unequal_promises((arm.durability, arm.replicas), (baseline.durability, baseline.replicas))
+    unequal_promises((arm.durability?, arm.replicas), (baseline.durability?, baseline.replicas))
 }
 
 /// Every available arm against the baseline, in every workload and metric that has enough trials.

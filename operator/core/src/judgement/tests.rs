@@ -16,9 +16,9 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         name: name.into(),
         baseline,
         service: name.into(),
-        engine: EngineKind::Etcd,
+        engine: Some(EngineKind::Etcd),
         version: Some("3.7.3".into()),
-        durability: Durability::Fsync,
+        durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
         control_plane: None,
@@ -197,7 +197,7 @@ fn nothing_installed_names_the_command() {
 #[test]
 fn unequal_durability_is_never_ranked() {
     let mut record = record(2.0, throughput_gate(9_000, "Fail"));
-    record.arms[1].durability = Durability::None;
+    record.arms[1].durability = Some(Durability::None);
     let judgement = judge(&record);
     assert!(judgement.comparisons.iter().all(|comparison| comparison.not_ranked.is_some()));
     assert_eq!(judgement.gates[0].outcome, GateOutcome::NotJudged);

@@ -26,18 +26,27 @@ pub(super) fn gates(report: &Report) -> Option<Table> {
 /// What an arm is: version, role, members, durability with the engine's own setting; in parts.
 pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
     let version = arm.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
-    let mut facts = vec![format!("{}{version}", api_word(&arm.engine))];
+    let mut facts = vec![format!("{}{version}", engine(arm))];
     if arm.baseline {
         facts.push("baseline".to_owned());
     }
-    facts.push(if arm.replicas == 1 { "1 member".to_owned() } else { format!("{} members", arm.replicas) });
-    facts.push(durability(arm));
+    match arm.replicas {
+        0 => facts.push("its store is not known".to_owned()),
+        1 => facts.push("1 member".to_owned()),
+        replicas => facts.push(format!("{replicas} members")),
+    }
+    facts.extend(arm.durability.map(|_| durability(arm)));
     facts
+}
+
+/// What an arm is: a store, or a cluster of which the store is not known.
+fn engine(arm: &ArmRecord) -> String {
+    arm.engine.as_ref().map_or_else(|| "cluster".to_owned(), api_word)
 }
 
 /// An arm's durability with the engine's own setting, as `Fsync (appendonly yes, appendfsync always)`.
 pub(super) fn durability(arm: &ArmRecord) -> String {
-    let class = api_word(&arm.durability);
+    let class = arm.durability.as_ref().map_or_else(|| "not known".to_owned(), api_word);
     if arm.durability_setting.is_empty() { class } else { format!("{class} ({})", arm.durability_setting) }
 }
 
@@ -64,10 +73,10 @@ pub(super) fn arms(report: &Report) -> Table {
         vec![
             Cell::arm(&name, position),
             Cell::plain(&arm.service),
-            Cell::plain(api_word(&arm.engine)),
+            Cell::plain(engine(arm)),
             Cell::or_absent(arm.version.clone()),
-            Cell::plain(arm.replicas.to_string()),
-            Cell::plain(api_word(&arm.durability)),
+            Cell::or_absent((arm.replicas > 0).then(|| arm.replicas.to_string())),
+            Cell::or_absent(arm.durability.as_ref().map(api_word)),
             Cell::plain(&arm.durability_setting),
             trials,
         ]

@@ -14,7 +14,8 @@ type Measure = (&'static str, fn(&ArmResources) -> Option<String>);
 ///
 /// Where nothing can be 0 (a running process has memory, an executable has a size), 0 means that it was not measured.
 const MEASURES: [Measure; 12] = [
-    ("CPU, idle", |cost| Some(units::cores(cost.cpu_idle_millicores))),
+    // An idle store may use no processor time at all.
+    ("CPU, idle", |cost| (cost.rss_idle_bytes > 0).then(|| units::cores(cost.cpu_idle_millicores))),
     ("CPU under load, average", |cost| above_zero(cost.cpu_average_millicores, units::cores)),
     ("CPU under load, peak", |cost| above_zero(cost.cpu_peak_millicores, units::cores)),
     ("operations/CPU-second", |cost| above_zero(cost.operations_per_cpu_second, units::count_short)),

@@ -1,0 +1,179 @@
+//! Clusters that are there already: how they are reached, and whether they are alike.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use super::references::{Problem, References};
+use crate::context::Context;
+use crate::error::{Error, Tried as _};
+use crate::objects::control_plane::KUBECONFIG_KEY;
+
+/// No answer from a cluster for this long means that it cannot be reached.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a cluster is reached.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// The Secret's name.
+    pub secret: String,
+    /// The API server's host.
+    pub host: String,
+    /// The API server's port.
+    pub port: u16,
+    kubeconfig: Kubeconfig,
+}
+
+/// How the cluster of an arm is reached, from its Secret. Errors: what is wrong with that, for its user to mend.
+pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> {
+    let problem = |text: &str| Problem {
+        reason: "InvalidSecret",
+        message: format!("arm {arm}: Secret/{name}, key {KUBECONFIG_KEY}: {text}"),
+    };
+    let data = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG_KEY));
+    let data = data.ok_or_else(|| problem("is missing: put a kubeconfig there"))?;
+    let text = std::str::from_utf8(&data.0).map_err(|_| problem("is not text: put a kubeconfig there"))?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| problem(&format!("is no kubeconfig: {error}")))?;
+    if !is_self_contained(&kubeconfig) {
+        return Err(problem("names files or programs, which a pod has not: write certificates and tokens into it"));
+    }
+    let server = server(&kubeconfig).ok_or_else(|| problem("its current context names no cluster with a server"))?;
+    let uri: http::Uri = server.parse().map_err(|_| problem(&format!("`{server}` is no URL")))?;
+    let host = uri.host().ok_or_else(|| problem(&format!("`{server}` names no host")))?.to_owned();
+    Ok(Cluster { secret: name.into(), host, port: uri.port_u16().unwrap_or(443), kubeconfig })
+}
+
+fn is_self_contained(kubeconfig: &Kubeconfig) -> bool {
+    let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    clusters.into_iter().all(|cluster| cluster.certificate_authority.is_none())
+        && users.into_iter().all(|user| {
+            user.client_certificate.is_none()
+                && user.client_key.is_none()
+                && user.token_file.is_none()
+                && user.exec.is_none()
+                && user.auth_provider.is_none()
+        })
+}
+
+fn server(kubeconfig: &Kubeconfig) -> Option<String> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == *current)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
+    cluster.cluster.as_ref()?.server.clone()
+}
+
+/// What clusters must have in common to be compared for their stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The version of Kubernetes.
+    pub version: String,
+    /// Processors and memory of each node, sorted.
+    pub nodes: Vec<String>,
+}
+
+impl std::fmt::Display for Facts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Kubernetes {}, nodes: {}", self.version, self.nodes.join("; "))
+    }
+}
+
+/// What the clusters of a run are, by arm. Errors: one cannot be reached, or is unlike the first.
+pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, Problem> {
+    let mut found: BTreeMap<String, Facts> = BTreeMap::new();
+    let mut first: Option<(&str, Facts)> = None;
+    for (arm, cluster) in &references.clusters {
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, ask(cluster)).await;
+        let facts = asked.unwrap_or_else(|_| Err("it does not answer in time".into())).map_err(|error| Problem {
+            reason: "ClusterUnreachable",
+            message: format!("arm {arm}: the cluster of Secret/{} cannot be reached: {error}", cluster.secret),
+        })?;
+        if let Some((other, first)) = first.as_ref().filter(|(_, first)| *first != facts) {
+            return Err(Problem {
+                reason: "ClustersUnlike",
+                message: format!(
+                    "arm {arm} is {facts}, but arm {other} is {first}: make them alike, so that stores are compared"
+                ),
+            });
+        }
+        first.get_or_insert((arm, facts.clone()));
+        found.insert(arm.clone(), facts);
+    }
+    Ok(found)
+}
+
+async fn ask(cluster: &Cluster) -> Result<Facts, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let config = Config::from_custom_kubeconfig(cluster.kubeconfig.clone(), &KubeConfigOptions::default()).await;
+    let client = Client::try_from(config.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
+    let version = client.apiserver_version().await.map_err(|error| said(&error))?.git_version;
+    let nodes = Api::<Node>::all(client).list(&ListParams::default()).await.map_err(|error| said(&error))?;
+    let mut nodes: Vec<String> = nodes.items.iter().map(resources).collect();
+    nodes.sort();
+    Ok(Facts { version, nodes })
+}
+
+fn resources(node: &Node) -> String {
+    let capacity = node.status.as_ref().and_then(|status| status.capacity.as_ref());
+    let amount = |name: &str| capacity.and_then(|capacity| Some(capacity.get(name)?.0.clone())).unwrap_or_default();
+    format!("{} processors, {}", amount("cpu"), amount("memory"))
+}
+
+/// The Secret of an arm's cluster. The inner error is the user's to mend.
+pub async fn secret(
+    arm: &str,
+    name: &str,
+    namespace: &str,
+    context: &Context,
+) -> Result<Result<Secret, Problem>, Error> {
+    let secrets = Api::<Secret>::namespaced(context.client.clone(), namespace);
+    let secret = secrets.get_opt(name).await.tried(|| format!("get Secret {name}"))?;
+    Ok(secret.ok_or_else(|| Problem {
+        reason: "SecretMissing",
+        message: format!(
+            "arm {arm}: there is no Secret/{name} in namespace {namespace}: create it with the key {KUBECONFIG_KEY}"
+        ),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn secret(text: &str) -> Secret {
+        let data = [(KUBECONFIG_KEY.to_owned(), ByteString(text.into()))];
+        Secret { data: Some(data.into()), ..Secret::default() }
+    }
+
+    fn kubeconfig(server: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+             clusters: [{{ name: k, cluster: {{ server: '{server}' }} }}]\nusers: [{{ name: u, user: {user} }}]\n"
+        )
+    }
+
+    #[test]
+    fn the_servers_address_is_found() {
+        let cluster = read("a", "pair-etcd", &secret(&kubeconfig("https://pair-etcd:6443", "{ token: t }"))).unwrap();
+        assert_eq!((cluster.host.as_str(), cluster.port), ("pair-etcd", 6443));
+        let cluster = read("a", "s", &secret(&kubeconfig("https://example.test", "{ token: t }"))).unwrap();
+        assert_eq!(cluster.port, 443);
+    }
+
+    #[test]
+    fn what_a_pod_cannot_use_is_refused_with_the_remedy() {
+        let said = |secret: &Secret| read("a", "s", secret).unwrap_err().message;
+        assert_eq!(said(&Secret::default()), "arm a: Secret/s, key kubeconfig: is missing: put a kubeconfig there");
+        let file = kubeconfig("https://k:6443", "{ client-key: /home/me/key }");
+        assert!(said(&secret(&file)).contains("names files or programs, which a pod has not"));
+        let program = kubeconfig("https://k:6443", "{ exec: { command: login } }");
+        assert!(said(&secret(&program)).contains("names files or programs"));
+        assert!(said(&secret("apiVersion: v1\nkind: Config\n")).contains("names no cluster"));
+    }
+}
