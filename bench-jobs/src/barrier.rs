@@ -356,6 +356,7 @@ mod tests {
             endpoints: Vec::new(),
             kubeconfig: None,
             meters: Vec::new(),
+            control_plane_meter: None,
             processes: 3,
             barrier: Some(format!("localhost:{port}")),
             workloads: Vec::new(),

@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Listens before the idle store is watched, and begins afterwards: the others wait meanwhile.
     let barrier = Barrier::open(&spec, share)?;
     let meters = match share.is_first() {
-        true => Meters::begin(&spec.meters, &report),
+        true => Meters::begin(&spec.meters, spec.control_plane_meter.as_ref(), &report),
         false => Meters::none(),
     };
     let around = Surroundings { report: &report, board: &board, barrier: &barrier, meters: &meters };

@@ -11,12 +11,14 @@
 //! [`audit`]. Several load processes divide the load by [`share`] and begin together at a [`barrier`].
 //!
 //! What the store uses is read by [`meter`], which is also what an embedded run uses. Where the store runs elsewhere, the
-//! program [`store_meter`] stands beside it, and a job asks it through [`meters`].
+//! program [`store_meter`] stands beside it, and a job asks it through [`meters`]. A hosted control plane has a meter of its
+//! own, in [`control_plane`].
 
 pub mod alarm;
 pub mod audit;
 pub mod barrier;
 pub mod command_line;
+pub mod control_plane;
 pub mod dial;
 pub mod disk;
 pub mod etcd;

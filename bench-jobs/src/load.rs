@@ -28,14 +28,16 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
-use storebench_crds::job::{JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram};
+use storebench_crds::job::{
+    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram,
+};
 use storebench_crds::status::LatencySummary;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::audit::{self, Auditor, Figures, Snapshot};
 use crate::barrier::{Barrier, Passage};
 use crate::failure::Failure;
-use crate::meters::{Meters, Sampler};
+use crate::meters::{Meters, Sampler, Samplers};
 use crate::metrics::{Board, Live};
 use crate::pace::Timetable;
 use crate::record::Record;
@@ -215,7 +217,10 @@ struct Measured {
     after: Snapshot,
     started_unix_nanos: u64,
     elapsed: Duration,
+    /// What the store used.
     usage: Option<Usage>,
+    /// What the API server and the rest of its control plane used.
+    control_plane: Option<ControlPlaneUsage>,
 }
 
 impl Coordinator<'_> {
@@ -254,14 +259,15 @@ impl Coordinator<'_> {
             if matches!(phase, Phase::Measure | Phase::Verify) {
                 verified += record.verified;
             }
-            if let Some(sampler) = sampler {
+            if let Some(Samplers { store, api_server, others }) = sampler {
                 measured = Some(Measured {
                     started_unix_nanos: unix_nanos(&before, start),
                     elapsed: Duration::from_nanos(record.last_answer_nanos),
                     record,
                     before,
                     after: auditor.snapshot(),
-                    usage: self.usage(sampler),
+                    usage: self.usage("the store", store),
+                    control_plane: self.control_plane_usage(api_server, others),
                 });
             }
         }
@@ -285,13 +291,18 @@ impl Coordinator<'_> {
         }
     }
 
-    /// What the store used since the sampler began; `None` if nobody measured it.
-    fn usage(&self, sampler: Sampler) -> Option<Usage> {
+    /// What was used since the sampler began; `None` if nobody measured it.
+    fn usage(&self, whose: &str, sampler: Sampler) -> Option<Usage> {
         sampler.finish().unwrap_or_else(|error| {
             let workload = &self.context.workload;
-            self.around.report.warn(&format!("{workload}: what the store used is not known: {error}"));
+            self.around.report.warn(&format!("{workload}: what {whose} used is not known: {error}"));
             None
         })
+    }
+
+    fn control_plane_usage(&self, api_server: Sampler, others: Sampler) -> Option<ControlPlaneUsage> {
+        let (api_server, others) = (self.usage("the API server", api_server), self.usage("the control plane", others));
+        Some(ControlPlaneUsage { api_server: api_server?, others: others? })
     }
 
     fn announce(&self, phase: Phase) -> io::Result<()> {
@@ -407,8 +418,11 @@ impl Coordinator<'_> {
         }
         let (audit, _) = self.audit(measured);
         self.around.report.line(&JobLine::Audit { workload: workload.clone(), audit })?;
-        match measured.usage {
-            Some(usage) => self.around.report.line(&JobLine::Usage { workload: workload.clone(), usage }),
+        if let Some(usage) = measured.usage {
+            self.around.report.line(&JobLine::Usage { workload: workload.clone(), usage })?;
+        }
+        match measured.control_plane {
+            Some(usage) => self.around.report.line(&JobLine::ControlPlaneUsage { workload: workload.clone(), usage }),
             None => Ok(()),
         }
     }

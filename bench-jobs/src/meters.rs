@@ -1,4 +1,5 @@
-//! Asks the meters beside the members what the store uses: [`crate::store_meter`] answers.
+//! Asks the meters beside the members what the store uses: [`crate::store_meter`] answers. Where a control plane is loaded,
+//! its own meter is asked, too ([`crate::control_plane::meter`]).
 //!
 //! For the first load process only, since one is enough. A meter that does not answer costs its figures and never the
 //! trial: one line for people says what is missing, and the driver is told nothing rather than zeros.
@@ -39,7 +40,7 @@ pub enum MeterError {
         /// Its address.
         address: String,
         /// What was asked for.
-        path: &'static str,
+        path: String,
         /// What came instead.
         error: HttpError,
     },
@@ -49,7 +50,7 @@ pub enum MeterError {
         /// Its address.
         address: String,
         /// What was asked for.
-        path: &'static str,
+        path: String,
         /// What is wrong with it.
         error: serde_json::Error,
     },
@@ -62,7 +63,7 @@ pub enum MeterError {
         problem: String,
     },
     /// The member was replaced while it was measured.
-    #[error("the store beside the meter at {address} was restarted meanwhile")]
+    #[error("what the meter at {address} measures was restarted meanwhile")]
     Restarted {
         /// The meter's address.
         address: String,
@@ -76,7 +77,28 @@ pub enum MeterError {
 #[derive(Debug, Default)]
 pub struct Meters {
     addresses: Vec<String>,
+    /// Of the control plane. At most one.
+    control_plane: Vec<String>,
     idle: Option<Idle>,
+}
+
+/// Whose readings a meter is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Store,
+    ApiServer,
+    /// What else there is of a control plane.
+    Others,
+}
+
+impl Whose {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Store => "/reading",
+            Self::ApiServer => "/api-server",
+            Self::Others => "/others",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -91,10 +113,11 @@ impl Meters {
         Self::default()
     }
 
-    /// Waits until the members have been watched, and watches them idle. `addresses` are `host:port`; without any, this
-    /// does nothing.
-    pub fn begin(addresses: &[String], report: &Report) -> Self {
-        let mut meters = Self { addresses: addresses.to_vec(), idle: None };
+    /// Waits until the members have been watched, and watches them idle. `addresses` and that of a control plane's meter are
+    /// `host:port`; without any, this does nothing.
+    pub fn begin(addresses: &[String], control_plane: Option<&String>, report: &Report) -> Self {
+        let control_plane = control_plane.into_iter().cloned().collect();
+        let mut meters = Self { addresses: addresses.to_vec(), control_plane, idle: None };
         if !addresses.is_empty() {
             match meters.watch_idle() {
                 Ok(idle) => meters.idle = Some(idle),
@@ -104,17 +127,13 @@ impl Meters {
         meters
     }
 
-    /// Measures the store from now on.
-    pub fn sample(&self) -> Sampler {
-        let (stop, stopped) = sync_channel(1);
-        let thread = (!self.addresses.is_empty()).then(|| {
-            let addresses = self.addresses.clone();
-            thread::Builder::new().name("meters".into()).spawn(move || {
-                let next = || stopped.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout);
-                measure(&addresses, next)
-            })
-        });
-        Sampler { thread, _stop: stop }
+    /// Measures everything that has a meter from now on.
+    pub fn sample(&self) -> Samplers {
+        Samplers {
+            store: Sampler::start(&self.addresses, Whose::Store),
+            api_server: Sampler::start(&self.control_plane, Whose::ApiServer),
+            others: Sampler::start(&self.control_plane, Whose::Others),
+        }
     }
 
     /// Tells the driver what the meters say of the store as a whole, after the last workload.
@@ -135,12 +154,23 @@ impl Meters {
     fn watch_idle(&self) -> Result<Idle, MeterError> {
         let deadline = Instant::now() + FOOTPRINT_PATIENCE;
         let members: Result<_, _> = self.addresses.iter().map(|address| footprint_of(address, deadline)).collect();
-        let usage = measure(&self.addresses, || {
+        let usage = measure(&self.addresses, Whose::Store, || {
             sleep(IDLE_SPAN);
             false
         })?;
         Ok(Idle { members: members?, usage })
     }
+}
+
+/// What is being measured of a phase.
+#[derive(Debug)]
+pub struct Samplers {
+    /// The store.
+    pub store: Sampler,
+    /// The API server on it.
+    pub api_server: Sampler,
+    /// The other processes of the control plane.
+    pub others: Sampler,
 }
 
 /// A measurement that is under way on a thread of its own. Dropped, it ends by itself.
@@ -151,6 +181,18 @@ pub struct Sampler {
 }
 
 impl Sampler {
+    fn start(addresses: &[String], whose: Whose) -> Self {
+        let (stop, stopped) = sync_channel(1);
+        let thread = (!addresses.is_empty()).then(|| {
+            let addresses = addresses.to_vec();
+            thread::Builder::new().name("meters".into()).spawn(move || {
+                let next = || stopped.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout);
+                measure(&addresses, whose, next)
+            })
+        });
+        Self { thread, _stop: stop }
+    }
+
     /// Ends the measurement; `None` if there are no meters.
     pub fn finish(self) -> Result<Option<Usage>, MeterError> {
         let Self { thread, _stop: stop } = self;
@@ -161,13 +203,13 @@ impl Sampler {
     }
 }
 
-/// What all members used: from now on, sampled as long as `next` returns true, until then.
-fn measure(addresses: &[String], mut next: impl FnMut() -> bool) -> Result<Usage, MeterError> {
-    let mut accumulator = Accumulator::start(read(addresses, Extras::SWITCHES)?);
+/// What all of them used: from now on, sampled as long as `next` returns true, until then.
+fn measure(addresses: &[String], whose: Whose, mut next: impl FnMut() -> bool) -> Result<Usage, MeterError> {
+    let mut accumulator = Accumulator::start(read(addresses, whose, Extras::SWITCHES)?);
     while next() {
-        accumulator.sample(read(addresses, Extras::NONE)?);
+        accumulator.sample(read(addresses, whose, Extras::NONE)?);
     }
-    let last = read(addresses, Extras::ALL)?;
+    let last = read(addresses, whose, Extras::ALL)?;
     if let Some(member) = accumulator.restarted(&last) {
         return Err(MeterError::Restarted { address: addresses[member].clone() });
     }
@@ -180,25 +222,27 @@ fn measure(addresses: &[String], mut next: impl FnMut() -> bool) -> Result<Usage
     Ok(usage)
 }
 
-fn read(addresses: &[String], extras: Extras) -> Result<Vec<Reading>, MeterError> {
-    ask_all(
-        addresses,
-        match (extras.switches, extras.pss) {
-            (true, true) => "/reading?pss=true",
-            (true, false) => "/reading",
-            (false, _) => "/reading?switches=false",
-        },
-    )
+fn read(addresses: &[String], whose: Whose, extras: Extras) -> Result<Vec<Reading>, MeterError> {
+    let query = match (extras.switches, extras.pss) {
+        (true, true) => "?pss=true",
+        (true, false) => "",
+        (false, _) => "?switches=false",
+    };
+    ask_all(addresses, &format!("{}{query}", whose.path()))
 }
 
-fn ask_all<T: DeserializeOwned>(addresses: &[String], path: &'static str) -> Result<Vec<T>, MeterError> {
+fn ask_all<T: DeserializeOwned>(addresses: &[String], path: &str) -> Result<Vec<T>, MeterError> {
     addresses.iter().map(|address| ask(address, path)).collect()
 }
 
-fn ask<T: DeserializeOwned>(address: &str, path: &'static str) -> Result<T, MeterError> {
+fn ask<T: DeserializeOwned>(address: &str, path: &str) -> Result<T, MeterError> {
     let answer = get(address, path, ANSWER_TIMEOUT);
-    let answer = answer.map_err(|error| MeterError::Silent { address: address.into(), path, error })?;
-    serde_json::from_str(&answer).map_err(|error| MeterError::Garbled { address: address.into(), path, error })
+    let answer = answer.map_err(|error| MeterError::Silent { address: address.into(), path: path.into(), error })?;
+    serde_json::from_str(&answer).map_err(|error| MeterError::Garbled {
+        address: address.into(),
+        path: path.into(),
+        error,
+    })
 }
 
 /// Waits until a meter has a footprint, even if it does not answer at first.
@@ -285,7 +329,7 @@ mod tests {
             let number = asked.fetch_add(1, Ordering::Relaxed);
             Answer::json(&readings[number.min(readings.len() - 1)])
         });
-        Meters { addresses: vec![address.unwrap().to_string()], idle: None }
+        Meters { addresses: vec![address.unwrap().to_string()], ..Meters::default() }
     }
 
     fn reading(cpu_nanos: u64, restarts: u32, machine: &str) -> Reading {
@@ -295,7 +339,7 @@ mod tests {
     #[test]
     fn a_store_that_is_restarted_meanwhile_has_no_usage() {
         let meters = meter(vec![reading(500, 0, ""), reading(3, 1, "")]);
-        let said = meters.sample().finish().unwrap_err().to_string();
+        let said = meters.sample().store.finish().unwrap_err().to_string();
         assert!(said.ends_with("was restarted meanwhile"), "{said}");
     }
 
@@ -304,14 +348,14 @@ mod tests {
         let here = machine::boot_identifier().unwrap();
         for (machine, expected) in [(here.as_str(), 400), ("elsewhere", 0)] {
             let meters = meter(vec![reading(100, 0, machine), reading(300, 0, machine)]);
-            let usage = meters.sample().finish().unwrap().unwrap();
+            let usage = meters.sample().store.finish().unwrap().unwrap();
             assert_eq!((usage.cpu_nanos, usage.machine_cpu_nanos), (200, expected), "{machine}");
         }
     }
 
     #[test]
     fn what_is_no_reading_and_a_member_without_a_footprint_are_told_apart() {
-        let garbled = Meters { addresses: meter(vec![reading(1, 0, "")]).addresses, idle: None };
+        let garbled = Meters { addresses: meter(vec![reading(1, 0, "")]).addresses, ..Meters::default() };
         let said = ask::<Vec<u32>>(&garbled.addresses[0], "/reading").unwrap_err().to_string();
         assert!(said.contains("answered what is no reading: GET /reading"), "{said}");
         // A reading has none of a member's fields, all of which may be absent.
@@ -322,9 +366,9 @@ mod tests {
     #[test]
     fn a_silent_meter_yields_an_error_that_names_it_and_no_zeros() {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let meters = Meters { addresses: vec![address.clone()], idle: None };
-        let said = meters.sample().finish().unwrap_err().to_string();
+        let meters = Meters { addresses: vec![address.clone()], ..Meters::default() };
+        let said = meters.sample().store.finish().unwrap_err().to_string();
         assert_eq!(said, format!("the meter at {address} does not answer: GET /reading: Connection refused"));
-        assert_eq!(Meters::none().sample().finish().unwrap(), None);
+        assert_eq!(Meters::none().sample().store.finish().unwrap(), None);
     }
 }

@@ -130,6 +130,9 @@ fn check(spec: &JobSpec) -> Checked {
             check_address(&format!("{field}[{index}]"), address)?;
         }
     }
+    if let Some(address) = &spec.control_plane_meter {
+        check_address("controlPlaneMeter", address)?;
+    }
     range("processes", spec.processes, 1, PROCESSES_MAX)?;
     match &spec.barrier {
         Some(address) => check_address("barrier", address)?,

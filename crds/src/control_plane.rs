@@ -1,5 +1,7 @@
 //! `ControlPlane`: Kubernetes on a storage service, long-running.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -27,7 +29,18 @@ use crate::benchmark_run::ServiceRef;
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("self.serviceRef == oldSelf.serviceRef", "serviceRef cannot be changed: the cluster is in that store; create a new ControlPlane"))]
@@ -69,6 +82,9 @@ pub struct ControlPlaneStatus {
     /// The version as the API server itself reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Where the API server is reached from within the cluster: `api`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub endpoints: BTreeMap<String, String>,
     /// The Secret whose key `kubeconfig` says where and as whom the API server is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret_ref: Option<SecretRef>,

@@ -43,6 +43,9 @@ pub struct JobSpec {
     /// measures the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meters: Vec<String>,
+    /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_meter: Option<String>,
     /// Load processes of this trial. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(default = "one_process")]
@@ -201,6 +204,16 @@ pub struct Usage {
     pub machine_cpu_nanos: u64,
 }
 
+/// What a control plane used, its store not included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneUsage {
+    /// The API server.
+    pub api_server: Usage,
+    /// Controller manager, scheduler and the simulator of nodes together.
+    pub others: Usage,
+}
+
 /// What the meters say of a store as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -267,6 +280,14 @@ pub enum JobLine {
         /// What was used.
         #[serde(flatten)]
         usage: Usage,
+    },
+    /// What the control plane used during the measured phase, as its meter says.
+    ControlPlaneUsage {
+        /// The workload's name.
+        workload: String,
+        /// What was used.
+        #[serde(flatten)]
+        usage: ControlPlaneUsage,
     },
     /// What the meters say of the store as a whole. Written once, at the end, by the first load process.
     Store {

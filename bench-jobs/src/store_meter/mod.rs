@@ -37,7 +37,7 @@ use crate::probe::{Protocol, answers};
 use crate::{disk, machine, program};
 
 use start_up::StartUp;
-use watch::{NoStore, Watch};
+use watch::{NoStore, Watch, Whose};
 
 /// Threads that answer: a kubelet, a loader and a person do not wait for one another.
 const THREADS: usize = 4;
@@ -80,7 +80,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         protocol: arguments.protocol,
         store: arguments.store,
         data: arguments.data,
-        watch: Watch::new(arguments.pid),
+        watch: Watch::new(arguments.pid.map_or(Whose::Every, Whose::Process)),
         start_up: Mutex::new(Err("the store's process has not been looked for yet".into())),
     });
     let asked = Arc::clone(&meter);

@@ -12,9 +12,21 @@ use procfs::process::{Process, all_processes};
 /// The store's root processes, while they live.
 #[derive(Debug)]
 pub struct Watch {
-    /// The process that the user named.
-    named: Option<u32>,
+    whose: Whose,
     found: Mutex<Tracked>,
+}
+
+/// Which root processes are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This process, which the user named.
+    Process(u32),
+    /// All.
+    Every,
+    /// Those of the executable of this name, of at most 15 characters.
+    Executable(&'static str),
+    /// All but those of the executable of this name.
+    EveryBut(&'static str),
 }
 
 #[derive(Debug, Default)]
@@ -59,18 +71,20 @@ pub struct Found {
 }
 
 impl Watch {
-    /// Watches the process that is named, or whatever is the store here.
-    pub fn new(named: Option<u32>) -> Self {
-        Self { named, found: Mutex::default() }
+    /// Watches these.
+    pub fn new(whose: Whose) -> Self {
+        Self { whose, found: Mutex::default() }
     }
 
     /// The store's root processes: those found before if they still live, else those that are there now.
     pub fn find(&self) -> Result<Found, NoStore> {
         let mut tracked = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if tracked.roots.is_empty() || !tracked.roots.iter().all(|root| root.lives()) {
-            let roots = match self.named {
-                Some(pid) => Root::of(pid.cast_signed()).into_iter().collect(),
-                None => roots(),
+            let roots = match self.whose {
+                Whose::Process(pid) => Root::of(pid.cast_signed()).into_iter().collect(),
+                Whose::Every => roots(|_| true),
+                Whose::Executable(name) => roots(|command| command == name),
+                Whose::EveryBut(name) => roots(|command| command != name),
             };
             let roots = visible(roots)?;
             tracked.restarts += u32::from(!tracked.roots.is_empty());
@@ -95,12 +109,13 @@ impl Root {
     }
 }
 
-/// Processes without a parent, besides process 1 and this one.
-fn roots() -> Vec<Root> {
+/// Processes without a parent whose executable is wanted, besides process 1 and this one.
+fn roots(is_wanted: impl Fn(&str) -> bool) -> Vec<Root> {
     let own = std::process::id().cast_signed();
     let all = all_processes().into_iter().flatten().flatten();
     all.filter_map(|process| process.stat().ok())
         .filter(|stat| stat.ppid == 0 && stat.pid != 1 && stat.pid != own && stat.state != 'Z')
+        .filter(|stat| is_wanted(&stat.comm))
         .map(|stat| Root { pid: stat.pid, started_ticks: stat.starttime })
         .collect()
 }
@@ -134,7 +149,7 @@ mod tests {
     #[test]
     fn a_named_process_is_found_while_it_lives() {
         let child = sleeping();
-        let watch = Watch::new(Some(child.id()));
+        let watch = Watch::new(Whose::Process(child.id()));
         let found = watch.find().unwrap();
         assert_eq!((found.processes.as_slice(), found.restarts), ([child.id()].as_slice(), 0));
         assert_eq!(watch.find().unwrap(), found);
@@ -145,11 +160,11 @@ mod tests {
     #[test]
     fn a_process_that_was_replaced_is_counted() {
         let (first, second) = (sleeping(), sleeping());
-        let mut watch = Watch::new(Some(first.id()));
+        let mut watch = Watch::new(Whose::Process(first.id()));
         watch.find().unwrap();
         end(first);
         assert!(watch.find().is_err());
-        watch.named = Some(second.id());
+        watch.whose = Whose::Process(second.id());
         let found = watch.find().unwrap();
         end(second);
         assert_eq!(found.restarts, 1);

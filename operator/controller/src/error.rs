@@ -26,6 +26,9 @@ pub enum Error {
     /// Something that cannot be written as JSON.
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// Keys and certificates could not be made.
+    #[error("keys and certificates: {0}")]
+    Certificates(#[from] rcgen::Error),
     /// An object from the API server lacks what every such object has.
     #[error("{0}")]
     Incomplete(&'static str),

@@ -2,8 +2,8 @@
 
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
+use storebench_crds::BenchmarkRun;
 use storebench_crds::status::Verdict;
-use storebench_crds::{BenchmarkRun, StorageService};
 
 use crate::context::Context;
 
@@ -51,7 +51,7 @@ pub async fn completed(context: &Context, run: &BenchmarkRun, verdict: Verdict, 
     publish(context, run, type_, &format!("{verdict:?}"), "Judge", message).await;
 }
 
-/// A service answers.
-pub async fn ready(context: &Context, service: &StorageService, message: &str) {
-    publish(context, service, EventType::Normal, "Ready", "Deploy", message).await;
+/// A service or control plane answers.
+pub async fn ready<K: Resource<DynamicType = ()>>(context: &Context, object: &K, message: &str) {
+    publish(context, object, EventType::Normal, "Ready", "Deploy", message).await;
 }

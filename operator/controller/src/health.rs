@@ -128,6 +128,25 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
     pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
 }
 
+/// Why a pod is not what it was at that time: one of its containers has ended since, or the pod is gone.
+pub fn death_since(member: &str, pods: &[Pod], since: Timestamp) -> Option<String> {
+    let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
+        return Some(format!("{member} was deleted"));
+    };
+    for container in containers(pod) {
+        let states = [container.state.as_ref(), container.last_state.as_ref()];
+        let ended = states.into_iter().flatten().find_map(|state| state.terminated.as_ref());
+        let is_since = |ended: &ContainerStateTerminated| {
+            // The API's times are whole seconds.
+            ended.finished_at.as_ref().is_none_or(|time| time.0.as_second() >= since.as_second())
+        };
+        if let Some(ended) = ended.filter(|ended| is_since(ended)) {
+            return Some(format!("{member}: {} {}", container.name, end(ended)));
+        }
+    }
+    pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
+}
+
 /// How a container ended, and its last line, which the kubelet takes from the log.
 pub fn end(terminated: &ContainerStateTerminated) -> String {
     let how = ended(terminated.exit_code, terminated.reason.as_deref());
@@ -243,6 +262,19 @@ mod tests {
         let pods = [running];
         assert_eq!(death("etcd-0", &pods, "store").unwrap(), "etcd-0 exited with status 2");
         assert_eq!(death("etcd-1", &pods, "store").unwrap(), "etcd-1 was deleted");
+    }
+
+    #[test]
+    fn a_part_of_a_control_plane_that_ended_before_the_load_is_forgiven() {
+        let pods = [pod(json!({ "initContainerStatuses": [{
+            "name": "kube-apiserver", "image": "", "imageID": "", "ready": true, "restartCount": 1,
+            "state": { "running": {} },
+            "lastState": { "terminated": { "exitCode": 137, "finishedAt": at(NOW - 10) } },
+        }] }))];
+        let since = |seconds: i64| death_since("etcd-0", &pods, Timestamp::from_second(seconds).unwrap());
+        assert_eq!(since(NOW - 9), None);
+        assert_eq!(since(NOW - 11).unwrap(), "etcd-0: kube-apiserver was killed by signal 9");
+        assert_eq!(death_since("etcd-1", &pods, now()).unwrap(), "etcd-1 was deleted");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Puts everything together: waits for the CRDs, then for the Lease, then runs both controllers until told to stop.
+//! Puts everything together: waits for the CRDs, then for the Lease, then runs the controllers until told to stop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use kube::runtime::{Controller, Predicate as _, WatchStreamExt as _, predicates,
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use storebench_core::archive::RUN_LABEL;
-use storebench_crds::{BenchmarkRun, StorageService};
+use storebench_crds::{Arm, BenchmarkRun, ControlPlane, StorageService};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Archive, Context, Failures, Statuses, lock};
 use crate::error::{self, Error};
 use crate::lease::LeaderElection;
-use crate::objects::{MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
+use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
 use crate::queue::{Queue, is_true};
 use crate::settings::Settings;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
-use crate::{run, service};
+use crate::{control_plane, run, service};
 
 /// Several changes of one object within this time are looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -80,12 +80,14 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
 async fn until_installed(client: &Client, settings: &Settings, shown: &Shown) {
     loop {
         let services = scoped::<DeserializeGuard<StorageService>>(client, settings);
+        let planes = scoped::<DeserializeGuard<ControlPlane>>(client, settings);
         let runs = scoped::<DeserializeGuard<BenchmarkRun>>(client, settings);
         let one = ListParams::default().limit(1);
-        let missing = match (services.list(&one).await, runs.list(&one).await) {
-            (Ok(_), Ok(_)) => return,
-            (Err(error), _) => format!("StorageServices to be listable: {error}"),
-            (_, Err(error)) => format!("BenchmarkRuns to be listable: {error}"),
+        let missing = match (services.list(&one).await, planes.list(&one).await, runs.list(&one).await) {
+            (Ok(_), Ok(_), Ok(_)) => return,
+            (Err(error), ..) => format!("StorageServices to be listable: {error}"),
+            (_, Err(error), _) => format!("ControlPlanes to be listable: {error}"),
+            (.., Err(error)) => format!("BenchmarkRuns to be listable: {error}"),
         };
         tracing::warn!("waiting for {missing}");
         *lock(&shown.waits_for) = missing;
@@ -108,6 +110,7 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
     let reporter = Reporter { controller: "storebench".into(), instance: Some(settings.operator_name.clone()) };
     let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
     let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
+    let (planes, plane_changes) = primary::<control_plane::Guarded>(&client, &settings);
     let (queue, woken) = Queue::new(runs.clone());
     let woken = stream::unfold(woken, async |mut woken| Some((woken.recv().await?, woken)));
     let context = Arc::new(Context {
@@ -126,7 +129,8 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
         .watches_stream(children::<Pod>(&client, &settings), labelled::<Pod, run::Guarded>(RUN_LABEL))
         .watches_stream(children::<Job>(&client, &settings), labelled::<Job, run::Guarded>(RUN_LABEL))
         .watches_stream(children::<StatefulSet>(&client, &settings), labelled::<StatefulSet, run::Guarded>(RUN_LABEL))
-        .watches_stream(service_events(&client, &settings), referring(runs.clone()))
+        .watches_stream(events_of::<service::Guarded>(&client, &settings), naming(runs.clone(), planes.clone()))
+        .watches_stream(events_of::<control_plane::Guarded>(&client, &settings), referring(runs.clone()))
         .reconcile_on(woken)
         .run(
             run::reconcile,
@@ -135,7 +139,7 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
         )
         .for_each(|_| std::future::ready(()));
     let of_service = Controller::for_stream(service_changes, services.clone())
-        .with_config(config)
+        .with_config(config.clone())
         .watches_stream(children::<Pod>(&client, &settings), labelled::<Pod, service::Guarded>(SERVICE_LABEL))
         .watches_stream(
             children::<StatefulSet>(&client, &settings),
@@ -147,8 +151,25 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
             Arc::clone(&context),
         )
         .for_each(|_| std::future::ready(()));
+    let of_control_plane = Controller::for_stream(plane_changes, planes.clone())
+        .with_config(config)
+        .watches_stream(
+            children::<Pod>(&client, &settings),
+            labelled::<Pod, control_plane::Guarded>(CONTROL_PLANE_LABEL),
+        )
+        .watches_stream(
+            children::<StatefulSet>(&client, &settings),
+            labelled::<StatefulSet, control_plane::Guarded>(CONTROL_PLANE_LABEL),
+        )
+        .watches_stream(events_of::<service::Guarded>(&client, &settings), carrying(planes))
+        .run(
+            control_plane::reconcile,
+            |plane, error, context| failed("ControlPlane", &control_plane::key(&plane), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
     let counting = count(runs, services, metrics);
-    tokio::join!(of_run, of_service, counting);
+    tokio::join!(of_run, of_service, of_control_plane, counting);
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.
@@ -184,13 +205,13 @@ where
     watcher(scoped::<K>(client, settings), selected).default_backoff().touched_objects()
 }
 
-fn service_events(
-    client: &Client,
-    settings: &Settings,
-) -> impl Stream<Item = Result<service::Guarded, watcher::Error>> + use<> {
-    watcher(scoped::<service::Guarded>(client, settings), watcher::Config::default())
-        .default_backoff()
-        .touched_objects()
+/// Every change of a kind that users write, statuses included.
+fn events_of<K>(client: &Client, settings: &Settings) -> impl Stream<Item = Result<K, watcher::Error>> + use<K>
+where
+    K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Default,
+{
+    watcher(scoped::<K>(client, settings), watcher::Config::default()).default_backoff().touched_objects()
 }
 
 /// The object that a label names.
@@ -206,22 +227,61 @@ where
     }
 }
 
-/// The unfinished runs that refer to a service.
-fn referring(runs: Store<run::Guarded>) -> impl Fn(service::Guarded) -> Vec<ObjectRef<run::Guarded>> {
+/// The unfinished runs of which an arm is as asked.
+fn unfinished(
+    runs: &Store<run::Guarded>,
+    namespace: Option<String>,
+    is_asked: impl Fn(&Arm) -> bool,
+) -> Vec<ObjectRef<run::Guarded>> {
+    let refers = |run: &BenchmarkRun| {
+        let status = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        run.namespace() == namespace && !is_true(status, "Complete") && run.spec.arms.iter().any(&is_asked)
+    };
+    let all = runs.state();
+    all.iter().filter(|run| run.0.as_ref().is_ok_and(refers)).map(|run| ObjectRef::from_obj(&**run)).collect()
+}
+
+/// The unfinished runs that refer to a service, by its name or through a control plane in it.
+fn naming(
+    runs: Store<run::Guarded>,
+    planes: Store<control_plane::Guarded>,
+) -> impl Fn(service::Guarded) -> Vec<ObjectRef<run::Guarded>> {
     move |service| {
-        let refers = |run: &BenchmarkRun| {
-            let status = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-            run.namespace() == service.namespace()
-                && !is_true(status, "Complete")
-                && run
-                    .spec
-                    .arms
-                    .iter()
-                    .filter_map(|arm| arm.service_ref.as_ref())
-                    .any(|named| named.name == service.name_any())
+        let name = service.name_any();
+        let in_service = |plane: &str| {
+            let all = planes.state();
+            let mut planes = all.iter().filter_map(|plane| plane.0.as_ref().ok());
+            planes.any(|other| other.name_any() == plane && other.spec.service_ref.name == name)
         };
-        let all = runs.state();
-        all.iter().filter(|run| run.0.as_ref().is_ok_and(refers)).map(|run| ObjectRef::from_obj(&**run)).collect()
+        unfinished(&runs, service.namespace(), |arm| {
+            arm.service_ref.as_ref().is_some_and(|named| named.name == name)
+                || arm.control_plane_ref.as_ref().is_some_and(|named| in_service(&named.name))
+        })
+    }
+}
+
+/// The unfinished runs that refer to a control plane.
+fn referring(runs: Store<run::Guarded>) -> impl Fn(control_plane::Guarded) -> Vec<ObjectRef<run::Guarded>> {
+    move |plane| {
+        let name = plane.name_any();
+        let refers = |arm: &Arm| arm.control_plane_ref.as_ref().is_some_and(|named| named.name == name);
+        unfinished(&runs, plane.namespace(), refers)
+    }
+}
+
+/// The control planes in a service.
+fn carrying(
+    planes: Store<control_plane::Guarded>,
+) -> impl Fn(service::Guarded) -> Vec<ObjectRef<control_plane::Guarded>> {
+    move |service| {
+        let is_in = |plane: &ControlPlane| {
+            plane.namespace() == service.namespace() && plane.spec.service_ref.name == service.name_any()
+        };
+        let all = planes.state();
+        all.iter()
+            .filter(|plane| plane.0.as_ref().is_ok_and(is_in))
+            .map(|plane| ObjectRef::from_obj(&**plane))
+            .collect()
     }
 }
 

@@ -37,9 +37,13 @@ pub struct Settings {
 /// The platform's own images.
 #[derive(Args, Clone, Debug)]
 pub struct Images {
-    /// The image with bench-job and store-meter
+    /// The image with bench-job, store-meter and control-plane-meter
     #[arg(long = "bench-job-image", env = "STOREBENCH_BENCH_JOB_IMAGE", default_value = concat!("storebench/bench-job:", env!("CARGO_PKG_VERSION")))]
     pub bench_job: String,
+    /// Where the images of Kubernetes are, which control planes are made of: kube-apiserver, kube-controller-manager,
+    /// kube-scheduler, kwok/kwok
+    #[arg(long, env = "STOREBENCH_KUBERNETES_REGISTRY", default_value = "registry.k8s.io")]
+    pub kubernetes_registry: String,
 }
 
 /// Who may read the metrics.

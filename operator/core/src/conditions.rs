@@ -95,6 +95,13 @@ pub fn of_service(state: ServiceState, message: &str, stamp: &Stamp) -> Vec<Cond
     )
 }
 
+/// Conditions of a control plane. `message` is one line for people.
+pub fn of_control_plane(state: ServiceState, message: &str, stamp: &Stamp) -> Vec<Condition> {
+    let mut conditions = of_service(state, message, stamp);
+    conditions.retain(|condition| condition.type_ != "ProtocolReady");
+    conditions
+}
+
 /// What conditions are stamped with.
 #[derive(Clone, Debug)]
 pub struct Stamp {

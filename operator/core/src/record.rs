@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
-pub use storebench_crds::job::Usage;
+pub use storebench_crds::job::{ControlPlaneUsage, Usage};
 use storebench_crds::job::{LatencyKind, LoaderAudit, WorkloadSummary};
 use storebench_crds::status::{Fingerprint, TrialState};
 use storebench_crds::storage_service::{Durability, EngineKind, Footprint};
@@ -192,16 +192,6 @@ pub struct WorkloadMeasurement {
     pub start_skew_nanos: Option<u64>,
     /// Latency histograms, encoded as in [`storebench_crds::job::JobLine::Histogram`].
     pub histograms: Vec<EncodedHistogram>,
-}
-
-/// What a control plane used, its store not included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ControlPlaneUsage {
-    /// The API server.
-    pub api_server: Usage,
-    /// Controller manager, scheduler and the simulator of nodes together.
-    pub others: Usage,
 }
 
 impl WorkloadMeasurement {

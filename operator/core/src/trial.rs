@@ -23,6 +23,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         endpoints,
         kubeconfig: None,
         meters: Vec::new(),
+        control_plane_meter: None,
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),
@@ -76,6 +77,7 @@ impl Gathering {
             }
             JobLine::Audit { workload, audit } => self.of(workload).audit = Some(audit.clone()),
             JobLine::Usage { workload, usage } => self.of(workload).usage = Some(*usage),
+            JobLine::ControlPlaneUsage { workload, usage } => self.of(workload).control_plane = Some(*usage),
             JobLine::Store { reading } => self.store = Some(reading.clone()),
         }
         Ok(Some(line))

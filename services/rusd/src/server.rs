@@ -62,6 +62,12 @@ pub enum ServerError {
     /// Who it is.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// Its flags, or its data.
+    #[error(
+        "the log in --data-dir has no member {0:x}: it is of another member, or was made with another --name, --initial-cluster \
+         or --initial-cluster-token, or this member was removed from the group"
+    )]
+    NotInLog(u64),
     /// It is no member any more.
     #[error(
         "this member was removed from the group for good; to come back, add it as a new one, with an empty --data-dir"
@@ -214,6 +220,11 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     })?;
     let lessor = Arc::new(Lessor::new(settings.election));
     let handle = member.handle();
+    // Who joins may have a log of before it was added; who founded is in it from the first entry on.
+    let shown = handle.wait_for(|status| status.id != 0, settings.election);
+    if known.identity.is_founder && shown.is_ok_and(|status| !status.membership.all().contains(&member_id)) {
+        return Err(ServerError::NotInLog(member_id));
+    }
     let group =
         Arc::new(Group::new((cluster_id, member_id), handle.clone(), reader.clone(), Arc::clone(&lessor), peers));
     door.open(Arc::clone(&group));

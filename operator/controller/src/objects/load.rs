@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, Service, ServicePort,
-    ServiceSpec, TopologySpreadConstraint,
+    Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource, Service,
+    ServicePort, ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
@@ -15,7 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_crds::job::JobSpec as LoadSpec;
 
-use super::{LOAD, Labels, Owner, STORE, instance, security, selector};
+use super::control_plane::KUBECONFIG_KEY;
+use super::{CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, security, selector};
 use crate::settings::Settings;
 
 /// The container that makes load.
@@ -26,6 +27,7 @@ const METRICS_PORT: u16 = 9464;
 /// Where load pods agree on a common start.
 const BARRIER_PORT: u16 = 9466;
 const DNS_PORT: u16 = 53;
+const KUBECONFIG_DIRECTORY: &str = "/kubeconfig";
 
 /// Every object of a trial's load.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,8 @@ pub struct LoadRequest<'a> {
     pub owner: &'a Owner,
     /// Further labels.
     pub labels: &'a Labels,
+    /// The Secret that says where and as whom the Kubernetes API is reached, which is loaded. Absent: a store is.
+    pub kubeconfig: Option<String>,
     /// How long the load may take, seconds.
     pub deadline_seconds: i64,
     /// Now, RFC 3339.
@@ -62,6 +66,7 @@ pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
     let mut labels = instance(LOAD, request.name);
     labels.extend(request.labels.clone());
     let mut spec = request.spec.clone();
+    spec.kubeconfig = request.kubeconfig.as_ref().map(|_| format!("{KUBECONFIG_DIRECTORY}/{KUBECONFIG_KEY}"));
     if spec.processes > 1 {
         let LoadRequest { name, owner, .. } = &request;
         spec.barrier = Some(format!("{name}-0.{name}-load.{}.svc:{BARRIER_PORT}", owner.namespace));
@@ -117,8 +122,25 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }),
         termination_message_policy: Some("FallbackToLogsOnError".into()),
         security_context: Some(security::container()),
+        volume_mounts: request.kubeconfig.as_ref().map(|_| {
+            vec![VolumeMount {
+                name: KUBECONFIG_KEY.into(),
+                mount_path: KUBECONFIG_DIRECTORY.into(),
+                read_only: Some(true),
+                ..VolumeMount::default()
+            }]
+        }),
         ..Container::default()
     };
+    let kubeconfig = request.kubeconfig.as_ref().map(|name| Volume {
+        name: KUBECONFIG_KEY.into(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(name.clone()),
+            default_mode: Some(0o440),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
@@ -140,6 +162,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
                 }]
             }),
             containers: vec![container],
+            volumes: kubeconfig.map(|volume| vec![volume]),
             ..PodSpec::default()
         }),
     }
@@ -163,7 +186,7 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
     }
 }
 
-/// The load may reach stores, its own pods and DNS: not the API server, not the rest of the cluster.
+/// The load may reach stores, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster.
 fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
     let pods =
         |labels: Labels| NetworkPolicyPeer { pod_selector: Some(selector(&labels)), ..NetworkPolicyPeer::default() };
@@ -187,7 +210,14 @@ fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
                 NetworkPolicyIngressRule { from: None, ports: Some(vec![port("TCP", METRICS_PORT)]) },
             ]),
             egress: Some(vec![
-                NetworkPolicyEgressRule { to: Some(vec![pods(label(COMPONENT_LABEL, STORE)), own]), ports: None },
+                NetworkPolicyEgressRule {
+                    to: Some(vec![
+                        pods(label(COMPONENT_LABEL, STORE)),
+                        pods(label(COMPONENT_LABEL, CONTROL_PLANE)),
+                        own,
+                    ]),
+                    ports: None,
+                },
                 NetworkPolicyEgressRule {
                     to: Some(vec![NetworkPolicyPeer {
                         namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", "kube-system"))),

@@ -1,8 +1,10 @@
 //! The objects that the operator makes, built from validated input alone: no client, no clock, no failure.
 //!
-//! [`store`] builds what a store needs, be it a StorageService or the store of one trial; [`load`] what a trial's load needs.
+//! [`store`] builds what a store needs, be it a StorageService or the store of one trial; [`control_plane`] what Kubernetes on
+//! that store needs; [`load`] what a trial's load needs.
 //! [`names`] and the labels here are how they are found again.
 
+pub mod control_plane;
 pub mod load;
 pub mod names;
 mod security;
@@ -22,6 +24,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "storebench";
 /// The StorageService that an object belongs to.
 pub const SERVICE_LABEL: &str = "storebench.dev/service";
+/// The ControlPlane that an object belongs to.
+pub const CONTROL_PLANE_LABEL: &str = "storebench.dev/control-plane";
 /// The trial name of the store or load that an object belongs to; see [`names::trial`].
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 /// The trial's index.
@@ -30,6 +34,8 @@ pub const TRIAL_LABEL: &str = "storebench.dev/trial";
 pub const ARM_LABEL: &str = "storebench.dev/arm";
 /// [`COMPONENT_LABEL`] of stores.
 pub const STORE: &str = "store";
+/// [`COMPONENT_LABEL`] of control planes.
+pub const CONTROL_PLANE: &str = "control-plane";
 /// [`COMPONENT_LABEL`] of load.
 pub const LOAD: &str = "load";
 /// Pods with this label, set to `"true"`, may connect to stores although they are not load pods.
@@ -98,6 +104,11 @@ pub fn of_run(run: &str) -> String {
 /// Everything that belongs to this service.
 pub fn of_service(service: &str) -> String {
     format!("{MANAGED_BY_LABEL}={MANAGED_BY},{SERVICE_LABEL}={service}")
+}
+
+/// Everything that belongs to this control plane.
+pub fn of_control_plane(control_plane: &str) -> String {
+    format!("{MANAGED_BY_LABEL}={MANAGED_BY},{CONTROL_PLANE_LABEL}={control_plane}")
 }
 
 fn selector(labels: &Labels) -> LabelSelector {

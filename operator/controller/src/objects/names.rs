@@ -19,6 +19,22 @@ pub fn store(service: &str) -> String {
     format!("{}-{}", shortened(service, STATEFUL_SET_CHARACTERS_MAX - 7), hash(&[service]))
 }
 
+/// The name of the objects of a ControlPlane, or of the control plane of a trial. A StorageService may have the same name as
+/// a ControlPlane; their objects do not.
+pub fn control_plane(name: &str) -> String {
+    const END: &str = "-k8s";
+    if name.len() + END.len() <= STATEFUL_SET_CHARACTERS_MAX {
+        return format!("{name}{END}");
+    }
+    let shortened = shortened(name, STATEFUL_SET_CHARACTERS_MAX - END.len() - 7);
+    format!("{shortened}-{}{END}", hash(&[name]))
+}
+
+/// The name of the Secret that says how a control plane of that name is reached.
+pub fn kubeconfig(control_plane: &str) -> String {
+    format!("{control_plane}-kubeconfig")
+}
+
 /// The name of everything of one trial of an arm, such as `redis-valkey-3-valkey-1f0c9a`. The hash tells apart what
 /// shortening makes alike, and the runs that have the same name one after the other.
 pub fn trial(run: &str, uid: &str, index: u32, arm: &str) -> String {
@@ -68,6 +84,8 @@ mod tests {
         let name = trial(&"r".repeat(63), "uid", 40, &"a".repeat(32));
         assert!(name.len() <= 52, "{} characters", name.len());
         assert!(store(&"s".repeat(63)).len() <= 52);
+        assert!(control_plane(&"s".repeat(63)).len() <= 52);
+        assert!(control_plane(&name).len() <= 52);
         assert_eq!(report(&"r".repeat(63)).len(), 70, "a ConfigMap may have 253");
     }
 }

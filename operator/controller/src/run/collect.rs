@@ -10,24 +10,23 @@ use storebench_core::trial::{Gathering, Loaded, merge};
 use storebench_crds::job::{JobSummary, SUMMARY_BYTES_MAX};
 use storebench_crds::status::TrialState;
 
-use super::step::{Existing, Trial, is_load_pod};
+use super::step::{Existing, Members, Trial, began, is_load_pod};
 use crate::error::{Error, Tried as _};
 use crate::health;
 use crate::objects::load::{LOAD_CONTAINER, STARTED_ANNOTATION};
-use crate::objects::store::STORE_CONTAINER;
 use crate::objects::{self, Owner};
 
 /// No load pod writes a longer log; more is cut off, and what is then missing is said.
 const LOG_BYTES_MAX: i64 = 8 << 20;
 const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Reads what the load pods of a finished Job measured. `members` are the pods of the store.
+/// Reads what the load pods of a finished Job measured. `members` are the pods that were loaded.
 pub async fn collect(
     client: &Client,
     namespace: &str,
     trial: &Trial,
     existing: &Existing,
-    members: &[String],
+    members: &Members,
 ) -> Result<Loaded, Error> {
     let mut pods: Vec<&Pod> = existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name)).collect();
     pods.sort_by_key(|pod| pod.annotations().get(INDEX_ANNOTATION).and_then(|index| index.parse::<u32>().ok()));
@@ -40,8 +39,8 @@ pub async fn collect(
     }
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
-    let died = members.iter().find_map(|member| health::death(member, &existing.pods, STORE_CONTAINER));
-    if let Some(detail) = died {
+    let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
+    if let Some(detail) = job.and_then(|job| members.death(&existing.pods, began(job))) {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
     Ok(loaded)

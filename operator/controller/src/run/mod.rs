@@ -27,7 +27,8 @@ use storebench_crds::status::TrialEntry;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::objects::{Owner, names, store};
+use crate::objects::Owner;
+use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
 use observe::{existing, observe};
@@ -130,7 +131,7 @@ async fn advance(
 ) -> Result<Action, Error> {
     let (name, uid) = (run.name_any(), owner.reference.uid.clone());
     for _ in 0..STEPS_MAX {
-        let observed = observe(context, &owner.namespace, &name, &uid, &references.shared_services()).await?;
+        let observed = observe(context, &owner.namespace, &name, &uid, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
             outcome::begin(run, owner, references, context).await?;
             continue;
@@ -178,6 +179,13 @@ async fn advance(
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
             Step::Deploy(trial) => perform::deploy(&trial, owner, references, context).await?,
+            Step::DeployControlPlane(trial) => {
+                if let Some(failure) =
+                    perform::deploy_control_plane(&trial, owner, references, &observed.existing, context).await?
+                {
+                    perform::fail(run, &trial, failure, owner, references, &observed.existing, head, context).await?;
+                }
+            }
             Step::Load(trial) => perform::load(&trial, owner, references, &observed.existing, context).await?,
             Step::Collect(trial) => {
                 perform::collect(&trial, owner, references, &observed.existing, head, context).await?;
@@ -251,13 +259,4 @@ async fn unreadable(run: &Guarded, error: &str, context: &Context) -> Result<(),
     let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
     tracing::warn!(run = run.name_any(), message);
     outcome::patch_unreadable(run, &message, context).await
-}
-
-/// Names of the pods that an arm's load meets.
-impl References {
-    fn members(&self, arm: &str, trial: &str) -> Vec<String> {
-        let Some(service) = self.service(arm) else { return Vec::new() };
-        let name = if self.is_shared { names::store(&service.name) } else { trial.to_owned() };
-        store::members(service, &name)
-    }
 }

@@ -14,12 +14,12 @@ use storebench_core::archive::{
 };
 use storebench_core::record::RunRecord;
 
-use super::step::{Existing, ExistingStore};
+use super::step::{Deployed, Existing};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, STORE, TRIAL_LABEL, names};
+use crate::objects::{self, CONTROL_PLANE, INSTANCE_LABEL, TRIAL_LABEL, names};
 
-/// The key of the services' identities beside the record's head.
+/// The key of the identities of services and control planes beside the record's head.
 pub const SERVICES_KEY: &str = "services.json";
 
 /// The beginning of a run, as it was written when it began.
@@ -27,11 +27,11 @@ pub const SERVICES_KEY: &str = "services.json";
 pub struct Head {
     /// The record without trials.
     pub record: RunRecord,
-    /// The services as they were, by name.
+    /// The services and control planes as they were; see [`super::references::References::identities`].
     pub services: BTreeMap<String, Identity>,
 }
 
-/// A service at one moment.
+/// A service or control plane at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The object.
@@ -51,40 +51,46 @@ pub struct Observed {
     pub existing: Existing,
 }
 
-/// Reads everything of a run. `services` are those whose pods are loaded directly.
+/// Reads everything of a run. `shared` selects the pods that are loaded directly.
 pub async fn observe(
     context: &Context,
     namespace: &str,
     run: &str,
     uid: &str,
-    services: &[&str],
+    shared: &[String],
 ) -> Result<Observed, Error> {
     let (head, files, existing) = futures::try_join!(
         head(&context.client, namespace, run),
         files(context, namespace, run, uid),
-        existing(&context.client, namespace, run, services),
+        existing(&context.client, namespace, run, shared),
     )?;
     Ok(Observed { head, files, existing })
 }
 
 /// Reads what exists of a run besides its record.
-pub async fn existing(client: &Client, namespace: &str, run: &str, services: &[&str]) -> Result<Existing, Error> {
+pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[String]) -> Result<Existing, Error> {
     let selected = ListParams::default().labels(&objects::of_run(run));
     let jobs = Api::<Job>::namespaced(client.clone(), namespace);
     let stores = Api::<StatefulSet>::namespaced(client.clone(), namespace);
-    let (jobs, stores, pods) = futures::try_join!(
+    let (jobs, sets, pods) = futures::try_join!(
         async { jobs.list(&selected).await.tried(|| "list Jobs".into()) },
         async { stores.list_metadata(&selected).await.tried(|| "list StatefulSets".into()) },
-        pods(client, namespace, run, services),
+        pods(client, namespace, run, shared),
     )?;
-    let stores = stores.items.into_iter().filter_map(|store| {
-        Some(ExistingStore {
-            name: store.name_any(),
-            created: store.metadata.creation_timestamp.as_ref()?.0,
-            is_stopping: store.metadata.deletion_timestamp.is_some(),
-        })
-    });
-    Ok(Existing { jobs: jobs.items, stores: stores.collect(), pods })
+    let mut existing = Existing { jobs: jobs.items, pods, ..Existing::default() };
+    for set in sets.items {
+        let Some(created) = set.metadata.creation_timestamp.as_ref() else { continue };
+        let deployed = Deployed {
+            name: set.labels().get(INSTANCE_LABEL).cloned().unwrap_or_default(),
+            created: created.0,
+            is_stopping: set.metadata.deletion_timestamp.is_some(),
+        };
+        match set.labels().get(COMPONENT_LABEL).map(String::as_str) {
+            Some(CONTROL_PLANE) => existing.control_planes.push(deployed),
+            _ => existing.stores.push(deployed),
+        }
+    }
+    Ok(existing)
 }
 
 async fn head(client: &Client, namespace: &str, run: &str) -> Result<Option<Head>, Error> {
@@ -118,10 +124,10 @@ async fn files(context: &Context, namespace: &str, run: &str, uid: &str) -> Resu
     Ok(files)
 }
 
-async fn pods(client: &Client, namespace: &str, run: &str, services: &[&str]) -> Result<Vec<Pod>, Error> {
+async fn pods(client: &Client, namespace: &str, run: &str, shared: &[String]) -> Result<Vec<Pod>, Error> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let mut labels = vec![objects::of_run(run)];
-    labels.extend(services.iter().map(|name| format!("{},{COMPONENT_LABEL}={STORE}", objects::of_service(name))));
+    labels.extend(shared.iter().cloned());
     let mut pods = Vec::new();
     for labels in labels {
         pods.extend(api.list(&ListParams::default().labels(&labels)).await.tried(|| "list Pods".into())?.items);

@@ -15,7 +15,7 @@ use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, Tria
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
-use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
 use storebench_crds::benchmark_run::TimeToLive;
@@ -63,7 +63,7 @@ pub async fn begin(run: &BenchmarkRun, owner: &Owner, references: &References, c
     };
     let data = [
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
-        (SERVICES_KEY.to_owned(), serde_json::to_string(&references.services)?),
+        (SERVICES_KEY.to_owned(), serde_json::to_string(&references.identities)?),
     ];
     create(&context.client, &report_map(owner, data.into())).await?;
     events::started(context, run).await;
@@ -93,7 +93,11 @@ fn arm_record(arm: &storebench_core::validate::ValidatedArm) -> ArmRecord {
         durability: arm.service.durability,
         durability_setting: arm.service.durability_setting.into(),
         replicas: arm.service.replicas,
-        control_plane: None,
+        control_plane: arm.control_plane.as_ref().map(|plane| ControlPlaneRecord {
+            name: plane.name.clone(),
+            kubernetes_version: plane.kubernetes_version.clone(),
+            nodes: plane.nodes,
+        }),
         command: Vec::new(),
         unavailable: None,
     }

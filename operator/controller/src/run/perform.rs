@@ -2,13 +2,13 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::record::TrialFailure;
+use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::trial::{Loaded, job};
 use storebench_crds::BenchmarkRun;
 use storebench_crds::storage_service::VolumeRetention;
@@ -20,9 +20,11 @@ use crate::apply::{apply, create, delete_selected};
 use crate::context::Context;
 use crate::error::Error;
 use crate::events;
+use crate::meter;
+use crate::objects::control_plane::{self, ControlPlaneRequest};
 use crate::objects::load::{self, LoadObjects, LoadRequest};
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
-use crate::objects::{self, INSTANCE_LABEL, LOAD, Owner, STORE, names};
+use crate::objects::{self, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Owner, STORE, names};
 
 /// Applies the store of a trial.
 pub async fn deploy(trial: &Trial, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
@@ -47,6 +49,45 @@ pub async fn deploy(trial: &Trial, owner: &Owner, references: &References, conte
     apply(&context.client, &stateful_set).await
 }
 
+/// Applies the control plane of a trial, whose store answers. Returns why not, where the store cannot carry it: asked before
+/// anything is started, since an API server would only say that it is not ready.
+pub async fn deploy_control_plane(
+    trial: &Trial,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    context: &Context,
+) -> Result<Option<TrialFailure>, Error> {
+    let Some(plane) = references.control_plane(&trial.arm) else { return Ok(None) };
+    for address in addresses(&references.members(&trial.arm, &trial.name).store, existing, METER_PORT) {
+        if let Some(lacking) = meter::protocol_failure(&address).await {
+            let detail = format!("the store cannot hold a Kubernetes cluster: {lacking}");
+            return Ok(Some(TrialFailure { cause: FailureCause::StoreFailed, detail }));
+        }
+    }
+    let request = ControlPlaneRequest {
+        control_plane: plane,
+        name: &names::control_plane(&trial.name),
+        store: &trial.name,
+        instance: &trial.name,
+        owner,
+        labels: &objects::trial(trial.index, &trial.arm),
+        operator_namespace: &context.settings.operator_namespace,
+        images: &context.settings.images,
+    };
+    crate::control_plane::deploy(&request, context).await?;
+    Ok(None)
+}
+
+/// Where these pods answer on a port.
+fn addresses(members: &[String], existing: &Existing, port: u16) -> Vec<String> {
+    let address = |member: &String| {
+        let pod = existing.pods.iter().find(|pod: &&Pod| pod.name_any() == *member)?;
+        Some(format!("{}:{port}", pod.status.as_ref()?.pod_ip.as_ref()?))
+    };
+    members.iter().filter_map(address).collect()
+}
+
 /// Creates the load of a trial. The Job comes last and only once.
 pub async fn load(
     trial: &Trial,
@@ -56,22 +97,22 @@ pub async fn load(
     context: &Context,
 ) -> Result<(), Error> {
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-    let addresses = |port: u16| -> Vec<String> {
-        let members = references.members(&trial.arm, &trial.name);
-        let address = |member: &String| {
-            let pod = existing.pods.iter().find(|pod: &&Pod| pod.name_any() == *member)?;
-            Some(format!("{}:{port}", pod.status.as_ref()?.pod_ip.as_ref()?))
-        };
-        members.iter().filter_map(address).collect()
+    let members = references.members(&trial.arm, &trial.name);
+    let plane = references.control_plane_name(&trial.arm, &trial.name);
+    let endpoints = match &plane {
+        Some(plane) => vec![control_plane::address(plane, &owner.namespace)],
+        None => addresses(&members.store, existing, service.engine.client_port),
     };
-    let mut spec = job(&references.run, &trial.arm, trial.index, addresses(service.engine.client_port));
-    spec.meters = addresses(METER_PORT);
+    let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
+    spec.meters = addresses(&members.store, existing, METER_PORT);
+    spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
     let timeout = references.run.spec.trials.timeout.parse().map_or(600, |timeout| timeout.as_secs());
     let request = LoadRequest {
         spec,
         name: &trial.name,
         owner,
         labels: &objects::trial(trial.index, &trial.arm),
+        kubeconfig: plane.as_deref().map(names::kubeconfig),
         deadline_seconds: timeout.max(1).cast_signed(),
         started_at: &Timestamp::now().to_string(),
         settings: &context.settings,
@@ -136,7 +177,7 @@ async fn file(
     Ok(())
 }
 
-/// Deletes the stores and loads of a run but those of the trial that is kept. Returns whether any is still there.
+/// Deletes the stores, control planes and loads of a run but those of the trial that is kept. Returns whether any is still there.
 pub async fn delete_others(
     owner: &Owner,
     keep: Option<&str>,
@@ -145,7 +186,8 @@ pub async fn delete_others(
 ) -> Result<bool, Error> {
     let other = |name: &str| keep != Some(name);
     let jobs = existing.jobs.iter().filter(|job| other(&job.name_any()));
-    let stores = existing.stores.iter().filter(|store| other(&store.name));
+    let deployed = existing.stores.iter().chain(&existing.control_planes);
+    let stores = deployed.filter(|one| other(&one.name));
     let is_deleting = |job: &&Job| job.metadata.deletion_timestamp.is_some();
     let fresh = jobs.clone().any(|job| !is_deleting(&job)) || stores.clone().any(|store| !store.is_stopping);
     let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
@@ -153,7 +195,8 @@ pub async fn delete_others(
         existing.pods.iter().filter(own).any(|pod| pod.labels().get(INSTANCE_LABEL).is_none_or(|name| other(name)));
     let remains = pods || jobs.count() + stores.count() > 0;
     if fresh || keep.is_none() {
-        let mut labels = format!("{},{COMPONENT_LABEL} in ({STORE},{LOAD})", objects::query(&owner.labels));
+        let mut labels =
+            format!("{},{COMPONENT_LABEL} in ({STORE},{CONTROL_PLANE},{LOAD})", objects::query(&owner.labels));
         if let Some(keep) = keep {
             labels = format!("{labels},{INSTANCE_LABEL}!={keep}");
         }
@@ -162,6 +205,7 @@ pub async fn delete_others(
         delete_selected::<Service>(client, namespace, &labels).await?;
         delete_selected::<NetworkPolicy>(client, namespace, &labels).await?;
         delete_selected::<PodDisruptionBudget>(client, namespace, &labels).await?;
+        delete_selected::<Secret>(client, namespace, &labels).await?;
         delete_selected::<PersistentVolumeClaim>(client, namespace, &labels).await?;
         delete_selected::<StatefulSet>(client, namespace, &labels).await?;
         delete_selected::<Job>(client, namespace, &labels).await?;

@@ -1,26 +1,33 @@
-//! What a run refers to: its services, read from the API server and validated.
+//! What a run refers to: services and control planes, read from the API server and validated.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use kube::{Api, ResourceExt as _};
-use storebench_core::validate::{self, ValidatedRun, ValidatedService};
-use storebench_crds::{BenchmarkRun, Isolation, StorageService};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::validate::{self, ValidatedArm, ValidatedRun, ValidatedService};
+use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService};
 
 use super::observe::Identity;
+use super::step::Members;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
+use crate::objects::{self, CONTROL_PLANE, STORE, control_plane, names, store};
 
 /// A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
 const INVALID_SERVICE: &str = "InvalidService";
 
-/// A run with its services.
+/// A run with everything that it refers to.
 #[derive(Debug)]
 pub struct References {
     /// The run, planned.
     pub run: ValidatedRun,
-    /// The services as they are now, by name.
-    pub services: BTreeMap<String, Identity>,
-    /// Whether the services' own pods are loaded.
+    /// The services and control planes as they are now, by kind and name; a service by its name alone.
+    pub identities: BTreeMap<String, Identity>,
+    /// Whether the services' and control planes' own pods are loaded.
     pub is_shared: bool,
 }
 
@@ -39,68 +46,164 @@ pub async fn dereference(
     namespace: &str,
     context: &Context,
 ) -> Result<Result<References, Problem>, Error> {
-    let api = Api::<StorageService>::namespaced(context.client.clone(), namespace);
-    let mut services = BTreeMap::new();
-    let mut validated: Vec<ValidatedService> = Vec::new();
+    let mut reader =
+        Reader { context, namespace, identities: BTreeMap::new(), services: Vec::new(), control_planes: Vec::new() };
     for arm in &run.spec.arms {
-        let Some(service_ref) = &arm.service_ref else {
-            let message = format!(
-                "arm {}: controlPlaneRef is not available in a cluster yet: run it with `storebench run`, or give a serviceRef",
-                arm.name
-            );
-            return Ok(Err(Problem { reason: "InvalidSpec", message }));
+        let read = match (&arm.service_ref, &arm.control_plane_ref) {
+            (_, Some(plane)) => reader.control_plane(&arm.name, &plane.name).await?,
+            (Some(service), None) => reader.service(&arm.name, &service.name).await?,
+            // The schema allows no arm that refers to nothing.
+            (None, None) => Ok(()),
         };
-        let name = &service_ref.name;
-        if services.contains_key(name) {
-            continue;
+        if let Err(problem) = read {
+            return Ok(Err(problem));
         }
-        let service = match api.get_opt(name).await {
-            Ok(service) => service,
-            Err(kube::Error::SerdeError(error)) => {
-                let message = format!("StorageService/{name} cannot be read by this version: {error}");
-                return Ok(Err(Problem { reason: INVALID_SERVICE, message }));
-            }
-            Err(error) => return Err(error).tried(|| format!("get StorageService {name}")),
-        };
-        let Some(service) = service.filter(|service| service.metadata.deletion_timestamp.is_none()) else {
-            let message =
-                format!("arm {}: there is no StorageService/{name} in namespace {namespace}: create it", arm.name);
-            return Ok(Err(Problem { reason: "ServiceMissing", message }));
-        };
-        match validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service)) {
-            Ok(service) => validated.push(service),
-            Err(problem) => {
-                return Ok(Err(Problem { reason: INVALID_SERVICE, message: problem.to_string() }));
-            }
-        }
-        let identity = Identity {
-            uid: service.uid().unwrap_or_default(),
-            generation: service.metadata.generation.unwrap_or_default(),
-        };
-        services.insert(name.clone(), identity);
     }
+    let Reader { identities, services, control_planes, .. } = reader;
     let is_shared = run.spec.isolation == Isolation::Shared;
-    Ok(match validate::run(run, &validated, &[]) {
-        Ok(run) => Ok(References { run, services, is_shared }),
+    Ok(match validate::run(run, &services, &control_planes) {
+        Ok(run) => Ok(References { run, identities, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })
 }
 
+/// Reads each object once.
+struct Reader<'a> {
+    context: &'a Context,
+    namespace: &'a str,
+    identities: BTreeMap<String, Identity>,
+    services: Vec<ValidatedService>,
+    control_planes: Vec<ValidatedControlPlane>,
+}
+
+impl Reader<'_> {
+    async fn service(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+        if self.identities.contains_key(name) {
+            return Ok(Ok(()));
+        }
+        let service = match self.get::<StorageService>(arm, name).await? {
+            Ok(service) => service,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let validated =
+            validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service));
+        Ok(match validated {
+            Ok(validated) => {
+                self.services.push(validated);
+                self.identities.insert(name.into(), identity(&service));
+                Ok(())
+            }
+            Err(problem) => Err(Problem { reason: INVALID_SERVICE, message: problem.to_string() }),
+        })
+    }
+
+    async fn control_plane(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+        let key = format!("ControlPlane/{name}");
+        if self.identities.contains_key(&key) {
+            return Ok(Ok(()));
+        }
+        let plane = match self.get::<ControlPlane>(arm, name).await? {
+            Ok(plane) => plane,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        if let Err(problem) = self.service(arm, &plane.spec.service_ref.name).await? {
+            return Ok(Err(problem));
+        }
+        Ok(match core::validate(&plane, &self.services) {
+            Ok(validated) => {
+                self.control_planes.push(validated);
+                self.identities.insert(key, identity(&plane));
+                Ok(())
+            }
+            Err(problem) => Err(Problem { reason: "InvalidControlPlane", message: problem.to_string() }),
+        })
+    }
+
+    /// An object that is there and not being deleted.
+    async fn get<K>(&self, arm: &str, name: &str) -> Result<Result<K, Problem>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let (kind, namespace) = (K::kind(&()), self.namespace);
+        let is_service = kind == "StorageService";
+        match Api::<K>::namespaced(self.context.client.clone(), namespace).get_opt(name).await {
+            Ok(Some(object)) if object.meta().deletion_timestamp.is_none() => Ok(Ok(object)),
+            Ok(_) => Ok(Err(Problem {
+                reason: if is_service { "ServiceMissing" } else { "ControlPlaneMissing" },
+                message: format!("arm {arm}: there is no {kind}/{name} in namespace {namespace}: create it"),
+            })),
+            Err(kube::Error::SerdeError(error)) => Ok(Err(Problem {
+                reason: if is_service { INVALID_SERVICE } else { "InvalidControlPlane" },
+                message: format!("{kind}/{name} cannot be read by this version: {error}"),
+            })),
+            Err(error) => Err(error).tried(|| format!("get {kind} {name}")),
+        }
+    }
+}
+
+fn identity<K: Resource>(object: &K) -> Identity {
+    Identity { uid: object.uid().unwrap_or_default(), generation: object.meta().generation.unwrap_or_default() }
+}
+
 impl References {
+    fn arm(&self, name: &str) -> Option<&ValidatedArm> {
+        self.run.arms.iter().find(|arm| arm.name == name)
+    }
+
     /// The service of an arm.
     pub fn service(&self, arm: &str) -> Option<&ValidatedService> {
-        self.run.arms.iter().find(|candidate| candidate.name == arm).map(|arm| &arm.service)
+        self.arm(arm).map(|arm| &arm.service)
     }
 
-    /// Services whose own pods are loaded.
-    pub fn shared_services(&self) -> Vec<&str> {
-        if self.is_shared { self.services.keys().map(String::as_str).collect() } else { Vec::new() }
+    /// The control plane of an arm, where it has one.
+    pub fn control_plane(&self, arm: &str) -> Option<&ValidatedControlPlane> {
+        self.arm(arm)?.control_plane.as_ref()
     }
 
-    /// Why trials from now on would not be comparable with those before: a service is not what it was.
+    /// The name of the objects of the control plane that a trial of an arm loads.
+    pub fn control_plane_name(&self, arm: &str, trial: &str) -> Option<String> {
+        let plane = self.control_plane(arm)?;
+        Some(names::control_plane(if self.is_shared { &plane.name } else { trial }))
+    }
+
+    /// Names of the pods that an arm's load meets.
+    pub fn members(&self, arm: &str, trial: &str) -> Members {
+        let Some(service) = self.service(arm) else { return Members::default() };
+        let name = if self.is_shared { names::store(&service.name) } else { trial.to_owned() };
+        Members {
+            store: store::members(service, &name),
+            control_plane: self.control_plane_name(arm, trial).map(|name| control_plane::member(&name)),
+        }
+    }
+
+    /// What selects the pods of services and control planes that are themselves loaded.
+    pub fn shared_pods(&self) -> Vec<String> {
+        if !self.is_shared {
+            return Vec::new();
+        }
+        let of_arm = |arm: &ValidatedArm| {
+            let plane = arm.control_plane.as_ref();
+            let service = objects::of_service(&arm.service.name);
+            let plane = plane.map(|plane| (objects::of_control_plane(&plane.name), CONTROL_PLANE));
+            std::iter::once((service, STORE)).chain(plane).collect::<Vec<_>>()
+        };
+        let mut selectors: Vec<String> = self.run.arms.iter().flat_map(of_arm).map(selector).collect();
+        selectors.sort();
+        selectors.dedup();
+        selectors
+    }
+
+    /// Why trials from now on would not be comparable with those before: a service or control plane is not what it was.
     pub fn changed_since(&self, then: &BTreeMap<String, Identity>) -> Option<Problem> {
-        let changed = self.services.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?;
-        let message = format!("StorageService/{} was changed while the run was under way: make a new run", changed.0);
-        Some(Problem { reason: "ServiceChanged", message })
+        let changed = self.identities.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?.0;
+        let (object, reason) = match changed.contains('/') {
+            true => (changed.clone(), "ControlPlaneChanged"),
+            false => (format!("StorageService/{changed}"), "ServiceChanged"),
+        };
+        Some(Problem { reason, message: format!("{object} was changed while the run was under way: make a new run") })
     }
+}
+
+fn selector((owner, component): (String, &str)) -> String {
+    format!("{owner},{COMPONENT_LABEL}={component}")
 }

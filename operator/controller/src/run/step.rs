@@ -1,6 +1,6 @@
 //! What to do next for a run, from what has been measured and what exists. Pure: the whole logic of a run without a cluster.
 //!
-//! The order is fixed: store, Job, ConfigMap of the trial, delete Job, delete store. [`decide`] finds where a run is by
+//! The order is fixed: store, control plane if the arm has one, Job, ConfigMap of the trial, delete Job, delete the others. [`decide`] finds where a run is by
 //! looking for the last of these that exists, so that an operator killed between any two goes on where the other stopped.
 
 use std::time::Duration;
@@ -18,6 +18,8 @@ use crate::objects::store::STORE_CONTAINER;
 
 /// How long a store may take to answer, besides what the run's own timeout allows.
 const READY_PATIENCE: Duration = Duration::from_secs(90);
+/// How long a control plane may take: four programs that start one after the other, and their nodes.
+const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
 
 /// One trial of one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,20 +38,45 @@ pub struct Existing {
     /// Its Jobs.
     pub jobs: Vec<Job>,
     /// Its own stores.
-    pub stores: Vec<ExistingStore>,
+    pub stores: Vec<Deployed>,
+    /// Its own control planes.
+    pub control_planes: Vec<Deployed>,
     /// The pods of its Jobs and stores; with `isolation: Shared` those of the services, too.
     pub pods: Vec<Pod>,
 }
 
-/// The StatefulSet of a store that a trial has for itself.
+/// The StatefulSet of a store or control plane that a trial has for itself.
 #[derive(Clone, Debug)]
-pub struct ExistingStore {
+pub struct Deployed {
     /// The trial's name.
     pub name: String,
     /// When it was created.
     pub created: Timestamp,
     /// Whether it is being deleted.
     pub is_stopping: bool,
+}
+
+/// The pods that an arm's load meets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Of the store.
+    pub store: Vec<String>,
+    /// Of the control plane, where there is one.
+    pub control_plane: Option<String>,
+}
+
+impl Members {
+    /// Why one of them is not what it was when the load began.
+    pub fn death(&self, pods: &[Pod], load_began: Timestamp) -> Option<String> {
+        // A StatefulSet replaces a pod that was deleted, under the same name.
+        let is_newer = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 > load_began);
+        let mut members = self.store.iter().chain(&self.control_plane);
+        let replaced = members.find(|member| pods.iter().filter(is_newer).any(|pod| pod.name_any() == **member));
+        let of_store = || self.store.iter().find_map(|member| health::death(member, pods, STORE_CONTAINER));
+        let of_control_plane = || health::death_since(self.control_plane.as_ref()?, pods, load_began);
+        let replaced = replaced.map(|member| format!("{member} was deleted, and replaced by another"));
+        replaced.or_else(of_store).or_else(of_control_plane)
+    }
 }
 
 /// What to do next.
@@ -62,6 +89,8 @@ pub enum Step {
     },
     /// Apply the store of this trial.
     Deploy(Trial),
+    /// Apply the control plane of this trial, whose store answers.
+    DeployControlPlane(Trial),
     /// Create the Job of this trial.
     Load(Trial),
     /// The load is over: read what it measured, and file it.
@@ -99,7 +128,7 @@ pub fn decide(
     view: &View,
     half_widths: impl FnOnce() -> Vec<f64>,
     name_of: impl Fn(u32, &str) -> String,
-    members_of: impl Fn(&str, &str) -> Vec<String>,
+    members_of: impl Fn(&str, &str) -> Members,
 ) -> Step {
     let arms: Vec<&str> = view.spec.arms.iter().map(|arm| arm.name.as_str()).collect();
     let Next::Run { index, arm } = next(view.spec, &arms, view.trials, half_widths) else {
@@ -121,15 +150,15 @@ impl View<'_> {
     /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
     fn exists_besides(&self, trial: Option<&str>) -> bool {
         let other = |name: &str| trial != Some(name);
-        let Existing { jobs, stores, pods } = self.existing;
+        let Existing { jobs, stores, control_planes, pods } = self.existing;
         let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
         let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
         jobs.iter().any(|job| other(&job.name_any()))
-            || stores.iter().any(|store| store.is_stopping || other(&store.name))
+            || stores.iter().chain(control_planes).any(|one| one.is_stopping || other(&one.name))
             || pods.iter().filter(own).any(|pod| other(&instance(pod)))
     }
 
-    fn deploying(&self, trial: Trial, members: &[String]) -> Step {
+    fn deploying(&self, trial: Trial, members: &Members) -> Step {
         let store = self.existing.stores.iter().find(|store| store.name == trial.name);
         let is_fresh = self.spec.isolation == Isolation::Fresh;
         if self.spec.suspend {
@@ -141,28 +170,53 @@ impl View<'_> {
             None => self.now,
             Some(store) => store.created,
         };
+        if let Some(step) = self.until_ready(&trial, "store", &members.store, since, READY_PATIENCE) {
+            return step;
+        }
+        let Some(member) = &members.control_plane else { return Step::Load(trial) };
+        let plane = self.existing.control_planes.iter().find(|plane| plane.name == trial.name);
+        let since = match plane {
+            None if is_fresh => return Step::DeployControlPlane(trial),
+            None => self.now,
+            Some(plane) => plane.created,
+        };
+        let members = std::slice::from_ref(member);
+        let step = self.until_ready(&trial, "control plane", members, since, CONTROL_PLANE_PATIENCE);
+        step.unwrap_or(Step::Load(trial))
+    }
+
+    /// What is to be done until these pods are ready; `None`: they are.
+    fn until_ready(
+        &self,
+        trial: &Trial,
+        what: &str,
+        members: &[String],
+        since: Timestamp,
+        patience: Duration,
+    ) -> Option<Step> {
+        let fail = |cause, detail| Some(Step::Fail(trial.clone(), TrialFailure { cause, detail }));
         match health::of_members(members, &self.existing.pods, self.now) {
-            Health::Ready => Step::Load(trial),
+            Health::Ready => None,
             Health::Failed(trouble) => {
-                let detail = format!("the store never became ready: {}: {}", trouble.reason, trouble.message);
+                let detail = format!("the {what} never became ready: {}: {}", trouble.reason, trouble.message);
                 let cause =
                     if trouble.reason == "CrashLoop" { FailureCause::StoreFailed } else { FailureCause::Platform };
-                Step::Fail(trial, TrialFailure { cause, detail })
+                fail(cause, detail)
             }
             Health::Starting(message) => {
                 let waited = self.since(since);
-                if waited >= READY_PATIENCE {
-                    let detail = format!("the store never became ready: {message} after {} s", waited.as_secs());
-                    return Step::Fail(trial, TrialFailure { cause: FailureCause::StoreFailed, detail });
+                if waited >= patience {
+                    let detail = format!("the {what} never became ready: {message} after {} s", waited.as_secs());
+                    return fail(FailureCause::StoreFailed, detail);
                 }
-                Step::Wait { message, at_most: (READY_PATIENCE - waited).min(health::patience()) }
+                Some(Step::Wait { message, at_most: (patience - waited).min(health::patience()) })
             }
         }
     }
 
-    fn loading(&self, job: &Job, trial: Trial, members: &[String]) -> Step {
+    fn loading(&self, job: &Job, trial: Trial, members: &Members) -> Step {
         let fail = |trial, cause, detail| Step::Fail(trial, TrialFailure { cause, detail });
-        let died = || members.iter().find_map(|member| health::death(member, &self.existing.pods, STORE_CONTAINER));
+        let died = || members.death(&self.existing.pods, began(job));
         match ending(job) {
             Ending::Complete => Step::Collect(trial),
             Ending::Failed(reason, message) => {
@@ -173,6 +227,10 @@ impl View<'_> {
                 fail(trial, cause, detail)
             }
             Ending::None => {
+                // The loader may go on for long: an API server tries again what its store does not answer.
+                if let Some(death) = died() {
+                    return fail(trial, FailureCause::StoreFailed, death);
+                }
                 let pods = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
                 let trouble = pods.filter_map(|pod| health::trouble(pod, self.now)).next();
                 match trouble {
@@ -230,6 +288,11 @@ pub fn is_load_pod(pod: &Pod, trial: &str) -> bool {
     let label = |name: &str| pod.labels().get(name).map(String::as_str);
     label(storebench_core::archive::COMPONENT_LABEL) == Some(crate::objects::LOAD)
         && label(crate::objects::INSTANCE_LABEL) == Some(trial)
+}
+
+/// When a Job was created.
+pub fn began(job: &Job) -> Timestamp {
+    job.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
 /// How a Job ended.

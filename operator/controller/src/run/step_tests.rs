@@ -1,11 +1,12 @@
 //! A run's decisions against a small simulated cluster: killed operators, lost pods, leftovers.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_crds::status::TrialState;
 
 use super::*;
-use crate::objects::{INSTANCE_LABEL, LOAD, STORE};
+use crate::objects::{CONTROL_PLANE, INSTANCE_LABEL, LOAD, STORE};
 
 const START: i64 = 1_000_000;
 
@@ -61,6 +62,7 @@ struct World {
     existing: Existing,
     seconds: i64,
     jobs_created: Vec<String>,
+    has_control_planes: bool,
 }
 
 impl World {
@@ -71,6 +73,7 @@ impl World {
             existing: Existing::default(),
             seconds: START,
             jobs_created: Vec::new(),
+            has_control_planes: false,
         }
     }
 
@@ -81,7 +84,15 @@ impl World {
     fn decide(&self) -> Step {
         let view = View { spec: &self.spec, trials: &self.trials, existing: &self.existing, now: self.now() };
         let name = |index: u32, arm: &str| format!("run-{index}-{arm}");
-        decide(&view, || vec![f64::INFINITY], name, |_, name| vec![format!("{name}-0")])
+        decide(
+            &view,
+            || vec![f64::INFINITY],
+            name,
+            |_, name| Members {
+                store: vec![format!("{name}-0")],
+                control_plane: self.has_control_planes.then(|| format!("{name}-k8s-0")),
+            },
+        )
     }
 
     /// Does what a step asks for, as the operator and the cluster would.
@@ -89,13 +100,22 @@ impl World {
         self.seconds += 1;
         match step {
             Step::Deploy(trial) => {
-                self.existing.stores.push(ExistingStore {
+                self.existing.stores.push(Deployed {
                     name: trial.name.clone(),
                     created: self.now(),
                     is_stopping: false,
                 });
                 let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
                 self.existing.pods.push(pod(&format!("{}-0", trial.name), STORE, &trial.name, ready));
+            }
+            Step::DeployControlPlane(trial) => {
+                self.existing.control_planes.push(Deployed {
+                    name: trial.name.clone(),
+                    created: self.now(),
+                    is_stopping: false,
+                });
+                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+                self.existing.pods.push(pod(&format!("{}-k8s-0", trial.name), CONTROL_PLANE, &trial.name, ready));
             }
             Step::Load(trial) => {
                 assert!(!self.jobs_created.contains(&trial.name), "{} runs twice", trial.name);
@@ -109,6 +129,7 @@ impl World {
                 let kept = |name: &str| keep.as_deref() == Some(name);
                 self.existing.jobs.retain(|job| kept(&job.name_any()));
                 self.existing.stores.retain(|store| kept(&store.name));
+                self.existing.control_planes.retain(|plane| kept(&plane.name));
                 self.existing.pods.retain(|pod| pod.labels().get(INSTANCE_LABEL).is_some_and(|name| kept(name)));
             }
             Step::Wait { at_most, .. } => self.seconds += at_most.as_secs() as i64,
@@ -138,8 +159,52 @@ fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
     world.run();
     assert_eq!(world.trials.len(), 8);
     assert_eq!(world.jobs_created.len(), 8);
-    let Existing { jobs, stores, pods } = world.existing;
-    assert!(jobs.is_empty() && stores.is_empty() && pods.is_empty());
+    let Existing { jobs, stores, control_planes, pods } = world.existing;
+    assert!(jobs.is_empty() && stores.is_empty() && control_planes.is_empty() && pods.is_empty());
+}
+
+#[test]
+fn a_control_plane_comes_after_its_store_and_goes_with_it() {
+    let mut world = World { has_control_planes: true, ..World::new(3) };
+    let steps = world.run();
+    let first: Vec<&Step> = steps.iter().take(4).collect();
+    assert!(
+        matches!(first[..], [Step::Deploy(_), Step::DeployControlPlane(_), Step::Load(_), Step::Collect(_)]),
+        "{first:?}"
+    );
+    assert_eq!(world.jobs_created.len(), 6);
+    assert!(world.existing.control_planes.is_empty() && world.existing.pods.is_empty());
+}
+
+#[test]
+fn a_store_that_was_replaced_under_the_load_ends_the_trial_at_once() {
+    let (mut world, name) = loading();
+    world.existing.jobs[0].metadata.creation_timestamp = Some(Time(world.now()));
+    let mut replacement = world.existing.pods[0].clone();
+    replacement.metadata.creation_timestamp = Some(Time(Timestamp::from_second(world.seconds + 5).unwrap()));
+    world.existing.pods[0] = replacement;
+    assert_eq!(failure(&world).detail, format!("{name}-0 was deleted, and replaced by another"));
+}
+
+#[test]
+fn a_control_plane_that_died_explains_the_load_that_failed() {
+    let mut world = World { has_control_planes: true, ..World::new(3) };
+    for _ in 0..3 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    let name = world.jobs_created[0].clone();
+    world.existing.jobs = vec![job(&name, Some(("Failed", "BackoffLimitExceeded")))];
+    world.existing.pods[1] = pod(
+        &format!("{name}-k8s-0"),
+        CONTROL_PLANE,
+        &name,
+        json!({ "initContainerStatuses": [{
+            "name": "kube-apiserver", "image": "", "imageID": "", "ready": true, "restartCount": 1,
+            "state": { "running": {} }, "lastState": { "terminated": { "exitCode": 137 } },
+        }] }),
+    );
+    assert_eq!(failure(&world).detail, format!("{name}-k8s-0: kube-apiserver was killed by signal 9"));
 }
 
 /// A decision remembers nothing: an operator that is killed before it acts decides the same again.

@@ -1,12 +1,12 @@
 //! Kubernetes on a store: what is deployed for a ControlPlane, the same for every arm but for the store's address.
 //!
-//! Pure, like an engine: [`validate`] turns what a user wrote into a [`ValidatedControlPlane`], [`plan`] turns that and a
-//! [`Placement`] into certificates, kubeconfigs and processes. A driver realises them.
+//! Pure, like an engine: [`validate`] turns what a user wrote into a [`ValidatedControlPlane`], [`plan`] turns a [`Placement`]
+//! into certificates, kubeconfigs and processes, [`files`] makes what the processes are given. A driver realises them.
 
-mod nodes;
+mod certificates;
 mod plan;
 
-pub use nodes::{is_ready, node};
+pub use certificates::{Validity, files};
 pub use plan::{Certificate, ControlPlanePlan, Kubeconfig, Placement, Process, Purpose, plan};
 
 use storebench_crds::ControlPlane;
@@ -18,6 +18,8 @@ use crate::validate::{Problem, ValidatedService, named};
 pub const DEFAULT_VERSION: &str = "1.34.4";
 /// The executables of a control plane, the API server first. kwok simulates the nodes.
 pub const BINARIES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
+/// The version of kwok that is deployed with every version of Kubernetes. Pinned in `kind/versions`.
+const KWOK_VERSION: &str = "0.7.0";
 /// The folder of the executables below the peers directory, before the version.
 pub const FOLDER: &str = "kubernetes";
 /// The command that installs the executables for embedded runs.
@@ -36,6 +38,17 @@ pub struct ValidatedControlPlane {
     pub version_is_pinned: bool,
     /// Simulated nodes.
     pub nodes: u32,
+}
+
+impl ValidatedControlPlane {
+    /// The container image of an executable, such as `<registry>/kube-apiserver:v1.34.4`: the names that Kubernetes
+    /// publishes, and that a Kind node has already.
+    pub fn image(&self, registry: &str, binary: &str) -> String {
+        match binary {
+            "kwok" => format!("{registry}/kwok/kwok:v{KWOK_VERSION}"),
+            binary => format!("{registry}/{binary}:v{}", self.kubernetes_version),
+        }
+    }
 }
 
 /// Validates a control plane against the services it may refer to.
@@ -59,4 +72,20 @@ pub fn validate(control_plane: &ControlPlane, services: &[ValidatedService]) -> 
         nodes: spec.nodes,
         name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_the_kind_node() {
+        let pinned = include_str!("../../../../kind/versions");
+        let version = |name: &str| {
+            let line = pinned.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap()
+        };
+        assert_eq!(version("kubernetes"), DEFAULT_VERSION);
+        assert_eq!(version("kwok"), KWOK_VERSION);
+    }
 }

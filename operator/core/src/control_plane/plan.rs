@@ -4,15 +4,21 @@
 //! API server: no limits on requests in flight, no priority and fairness, no limits on how fast controllers and scheduler
 //! ask. Admission, authorization and audit are as in any cluster.
 
-/// Where a driver puts a control plane.
+/// Where a driver puts a control plane. Its processes reach the API server on loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The address that the API server binds and that clients use.
-    pub address: String,
+    /// The address that the API server binds.
+    pub bind: String,
+    /// The address that it tells the cluster: an IP address, or a reference such as `$(POD_IP)`.
+    pub advertise: String,
+    /// The host name or address that clients elsewhere use.
+    pub host: String,
     /// The API server's port.
     pub port: u16,
-    /// Where certificates and kubeconfigs are, and where processes may write.
+    /// Where certificates and kubeconfigs are.
     pub directory: String,
+    /// Where processes may write.
+    pub scratch: String,
     /// Where the store is, `host:port` for each member.
     pub store: Vec<String>,
 }
@@ -66,8 +72,12 @@ pub enum Purpose {
 pub struct Kubeconfig {
     /// Its path.
     pub path: String,
-    /// Its content, JSON, which is YAML.
-    pub content: String,
+    /// The user's name in it, and the path of the user's certificate without its end.
+    pub user: &'static str,
+    /// See [`Self::user`].
+    pub certificate: String,
+    /// The API server's URL.
+    pub server: String,
 }
 
 /// A process of the control plane.
@@ -81,11 +91,15 @@ pub struct Process {
     pub environment: Vec<(String, String)>,
 }
 
+/// Where the API server's own neighbours reach it.
+const LOOPBACK: &str = "127.0.0.1";
 /// Requests per second that a part of Kubernetes may send: more than it ever does.
 const QUERIES_PER_SECOND: &str = "100000";
+/// The client that is not a part of the control plane, and may be elsewhere.
+const ADMINISTRATOR: &str = "administrator";
 /// The clients of the API server: file, user, group.
 const CLIENTS: [(&str, &str, Option<&str>); 4] = [
-    ("administrator", "storebench", Some("system:masters")),
+    (ADMINISTRATOR, "storebench", Some("system:masters")),
     ("controller-manager", "system:kube-controller-manager", None),
     ("scheduler", "system:kube-scheduler", None),
     // kwok has no role that Kubernetes brings along.
@@ -106,10 +120,10 @@ pub fn plan(placement: &Placement) -> ControlPlanePlan {
         certificates,
         service_account: path("service-account"),
         kubeconfigs: CLIENTS.map(|(name, ..)| kubeconfig(placement, name)).into(),
-        directories: vec![path("volume-plugins"), path("home")],
+        directories: vec![volume_plugins(placement), home(placement)],
         api_server: api_server(placement),
         others: vec![controller_manager(placement), scheduler(placement), kwok(placement)],
-        administrator: path("administrator.kubeconfig"),
+        administrator: path(&format!("{ADMINISTRATOR}.kubeconfig")),
     }
 }
 
@@ -124,28 +138,28 @@ fn certificate(
 
 fn server_names(placement: &Placement) -> Vec<String> {
     // 10.96.0.1 is the first of the service addresses below: the service `kubernetes` in the cluster.
-    [placement.address.as_str(), "127.0.0.1", "10.96.0.1", "localhost", "kubernetes", "kubernetes.default.svc"]
-        .map(str::to_owned)
-        .into()
+    let names = [placement.host.as_str(), LOOPBACK, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default.svc"];
+    let mut names: Vec<String> = names.map(str::to_owned).into();
+    names.dedup();
+    names
 }
 
-fn kubeconfig(placement: &Placement, name: &str) -> Kubeconfig {
-    let file = |end: &str| format!("{}/{end}", placement.directory);
-    let content = serde_json::json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{ "name": "storebench", "cluster": {
-            "server": format!("https://{}:{}", placement.address, placement.port),
-            "certificate-authority": file("authority.crt"),
-        }}],
-        "users": [{ "name": name, "user": {
-            "client-certificate": file(&format!("{name}.crt")),
-            "client-key": file(&format!("{name}.key")),
-        }}],
-        "contexts": [{ "name": "storebench", "context": { "cluster": "storebench", "user": name } }],
-        "current-context": "storebench",
-    });
-    Kubeconfig { path: file(&format!("{name}.kubeconfig")), content: content.to_string() }
+fn kubeconfig(placement: &Placement, name: &'static str) -> Kubeconfig {
+    let host = if name == ADMINISTRATOR { &placement.host } else { LOOPBACK };
+    Kubeconfig {
+        path: format!("{}/{name}.kubeconfig", placement.directory),
+        user: name,
+        certificate: format!("{}/{name}", placement.directory),
+        server: format!("https://{host}:{}", placement.port),
+    }
+}
+
+fn volume_plugins(placement: &Placement) -> String {
+    format!("{}/volume-plugins", placement.scratch)
+}
+
+fn home(placement: &Placement) -> String {
+    format!("{}/home", placement.scratch)
 }
 
 fn api_server(placement: &Placement) -> Process {
@@ -155,8 +169,8 @@ fn api_server(placement: &Placement) -> Process {
         binary: "kube-apiserver",
         arguments: vec![
             format!("--etcd-servers={}", store.join(",")),
-            format!("--bind-address={}", placement.address),
-            format!("--advertise-address={}", placement.address),
+            format!("--bind-address={}", placement.bind),
+            format!("--advertise-address={}", placement.advertise),
             format!("--secure-port={}", placement.port),
             // It is the only one, and what it would write about itself is not the load's.
             "--endpoint-reconciler-type=none".into(),
@@ -186,7 +200,7 @@ fn controller_manager(placement: &Placement) -> Process {
         format!("--service-account-private-key-file={}", path("service-account.key")),
         format!("--root-ca-file={}", path("authority.crt")),
         // Otherwise it makes a directory of the system's.
-        format!("--flex-volume-plugin-dir={}", path("volume-plugins")),
+        format!("--flex-volume-plugin-dir={}", volume_plugins(placement)),
     ];
     arguments.extend(alone());
     Process { binary: "kube-controller-manager", arguments, environment: Vec::new() }
@@ -218,7 +232,7 @@ fn kwok(placement: &Placement) -> Process {
             "--node-lease-duration-seconds=40".into(),
         ],
         // It reads settings from the home directory: an empty one.
-        environment: vec![("HOME".into(), format!("{}/home", placement.directory))],
+        environment: vec![("HOME".into(), home(placement))],
     }
 }
 
@@ -228,9 +242,12 @@ mod tests {
 
     fn planned(store: &str) -> ControlPlanePlan {
         let placement = Placement {
-            address: "127.0.0.1".into(),
+            bind: "0.0.0.0".into(),
+            advertise: "$(POD_IP)".into(),
+            host: "plane.benchmarks.svc".into(),
             port: 6443,
             directory: "/plane".into(),
+            scratch: "/plane/scratch".into(),
             store: vec![store.into()],
         };
         plan(&placement)
@@ -276,11 +293,18 @@ mod tests {
             assert!(made.iter().any(|path| path == file), "{file} is not made");
         }
         for kubeconfig in &plan.kubeconfigs {
-            let content: serde_json::Value = serde_json::from_str(&kubeconfig.content).unwrap();
-            let user = &content["users"][0]["user"];
-            for file in [&user["client-certificate"], &user["client-key"]] {
-                assert!(made.iter().any(|path| path == file.as_str().unwrap()), "{file} is not made");
-            }
+            let file = format!("{}.crt", kubeconfig.certificate);
+            assert!(made.contains(&file), "{file} is not made");
+        }
+    }
+
+    #[test]
+    fn only_the_administrator_comes_from_elsewhere() {
+        let plan = planned("s:1");
+        for kubeconfig in &plan.kubeconfigs {
+            let is_administrator = kubeconfig.path == plan.administrator;
+            let host = if is_administrator { "plane.benchmarks.svc" } else { "127.0.0.1" };
+            assert_eq!(kubeconfig.server, format!("https://{host}:6443"), "{}", kubeconfig.path);
         }
     }
 }

@@ -25,7 +25,9 @@ impl Api {
             view.check(caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
             let found = view.range(&request)?;
             let header = node.header(found.revision, term);
-            Ok(grpc::encode_with(|out| found.encode(&header, out), found.encoded_len_about()))
+            let bytes_about = found.encoded_len_about();
+            grpc::check_answer(bytes_about)?;
+            Ok(grpc::encode_with(|out| found.encode(&header, out), bytes_about))
         })
     }
 

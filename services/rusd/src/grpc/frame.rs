@@ -33,13 +33,24 @@ pub enum FrameError {
     /// The request ended within a frame.
     #[error("unexpected EOF")]
     Truncated,
+    /// The answer is longer than any client takes; a longer one would not even fit the frame's head.
+    #[error("grpc: trying to send message larger than max ({0} vs. {ANSWER_BYTES_MAX})")]
+    AnswerTooLong(usize),
+}
+
+/// The longest answer, bytes, as etcd has it.
+const ANSWER_BYTES_MAX: usize = i32::MAX as usize;
+
+/// Refuses an answer that is too long, before it takes any memory.
+pub fn check_answer(length: usize) -> Result<(), FrameError> {
+    if length > ANSWER_BYTES_MAX { Err(FrameError::AnswerTooLong(length)) } else { Ok(()) }
 }
 
 impl From<FrameError> for Status {
     fn from(error: FrameError) -> Self {
         let code = match error {
             FrameError::Compressed(_) => Code::Unimplemented,
-            FrameError::TooLong { .. } => Code::ResourceExhausted,
+            FrameError::TooLong { .. } | FrameError::AnswerTooLong(_) => Code::ResourceExhausted,
             FrameError::Truncated => Code::Internal,
         };
         Self::new(code, error.to_string())
@@ -192,6 +203,14 @@ mod tests {
                 prop_assert_eq!(framed(&messages), bytes);
             }
         }
+    }
+
+    #[test]
+    fn an_answer_that_no_frame_can_hold_is_refused_as_grpc_go_does() {
+        assert_eq!(check_answer(i32::MAX as usize), Ok(()));
+        let status = Status::from(check_answer(5 << 30).unwrap_err());
+        let said = "grpc: trying to send message larger than max (5368709120 vs. 2147483647)";
+        assert_eq!((status.code, &*status.message), (Code::ResourceExhausted, said));
     }
 
     #[test]

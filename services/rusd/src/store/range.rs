@@ -157,15 +157,22 @@ impl Found<'_> {
         }
     }
 
-    /// At least how many bytes [`Found::encode`] writes, and at most 64 more.
+    /// At least how many bytes [`Found::encode`] writes, and little more.
     pub fn encoded_len_about(&self) -> usize {
         let record = |record: &&Record| {
-            let len = record.encoded().len();
+            let len = match self.content {
+                Content::Full => record.encoded().len(),
+                // The values of everything shall not be made room for.
+                Content::NoValue | Content::Key => record.key().len() + FIELDS_BYTES_MAX,
+            };
             key_len(KVS) + encoded_len_varint(len as u64) + len
         };
         64 + self.records.iter().map(record).sum::<usize>()
     }
 }
+
+/// Of a record without its value, besides the key: the key's head, and four numbers.
+const FIELDS_BYTES_MAX: usize = 6 + 4 * 11;
 
 /// The number of the field `kvs` of a `RangeResponse`.
 const KVS: u32 = 2;

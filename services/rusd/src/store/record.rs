@@ -18,6 +18,8 @@ use crate::proto::mvccpb::KeyValue;
 
 const HEADER_BYTES: usize = 4;
 const TOMBSTONE: u32 = 1 << 31;
+/// Behind the tag of the key.
+const KEY_LENGTH_AT: usize = HEADER_BYTES + 1;
 
 /// Protobuf tags of `mvccpb.KeyValue`: field number and wire type.
 mod tag {
@@ -134,9 +136,15 @@ impl Record {
         &self.as_bytes()[HEADER_BYTES..]
     }
 
-    /// The key.
+    /// The key. Every step of a search asks for it: a length of one byte, which most keys have, is read without a loop.
     pub fn key(&self) -> &[u8] {
-        key_range(self.as_bytes()).map_or(&[], |range| &self.as_bytes()[range])
+        let bytes = self.as_bytes();
+        match bytes.get(KEY_LENGTH_AT) {
+            Some(length) if *length < 0x80 => {
+                bytes.get(KEY_LENGTH_AT + 1..KEY_LENGTH_AT + 1 + usize::from(*length)).unwrap_or_default()
+            }
+            _ => key_range(bytes).map_or(&[], |range| &bytes[range]),
+        }
     }
 
     /// The fields besides the key.
@@ -178,7 +186,8 @@ impl Record {
 
     /// The revision of its transaction.
     pub fn main(&self) -> i64 {
-        self.fields().mod_revision
+        // What a constructor wrote can be read.
+        mod_revision(self.as_bytes()).unwrap_or(0)
     }
 
     /// What etcd keeps in its database under this revision: the hash is over that.
@@ -271,8 +280,23 @@ fn read_range(bytes: &[u8], at: &mut usize) -> Option<Range<usize>> {
 }
 
 fn key_range(bytes: &[u8]) -> Option<Range<usize>> {
-    let mut at = HEADER_BYTES + 1;
+    let mut at = KEY_LENGTH_AT;
     (bytes.get(HEADER_BYTES) == Some(&tag::KEY)).then(|| read_range(bytes, &mut at))?
+}
+
+/// One field of [`parse`], which stands in front of the value: searches by revision ask for it at every step.
+fn mod_revision(bytes: &[u8]) -> Option<i64> {
+    let mut at = key_range(bytes)?.end;
+    loop {
+        let tag = *bytes.get(at)?;
+        at += 1;
+        let number = read_varint(bytes, &mut at)? as i64;
+        match tag {
+            tag::MOD_REVISION => return Some(number),
+            tag::CREATE_REVISION => {}
+            _ => return None,
+        }
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<Fields> {

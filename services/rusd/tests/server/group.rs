@@ -146,12 +146,16 @@ fn two_of_three_that_are_gone_leave_no_leader() {
     let mut servers = group(3, "http", &["--heartbeat-interval=20".into(), "--election-timeout=200".into()]);
     servers[0].etcdctl(&["put", "k", "v"]);
     let last = servers.pop().unwrap();
+    let watch = last.command(&["watch", "k"]).spawn().unwrap();
     drop(servers);
     wait_until("the last one still sees a leader", || ids(&last).1 == 0);
     let said = last.refused(&["put", "k", "v", "--command-timeout=20s"]);
     assert!(said.contains("etcdserver: request timed out"), "{said}");
     assert_eq!(last.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]), "v\n");
     assert!(status(&last)["errors"].to_string().contains("etcdserver: no leader"));
+    // Who watches is told to look elsewhere.
+    let said = String::from_utf8(watch.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("no leader"), "{said}");
 }
 
 #[test]
@@ -175,6 +179,11 @@ fn a_member_far_behind_catches_up() {
     benchmark.arg(format!("--endpoints={}", servers[0].endpoint().trim_start_matches("http://")));
     benchmark.args(["--conns=10", "--clients=1000", "put", "--total=110000", "--key-space-size=1000"]);
     peers::output(&mut benchmark);
+    let is_newer = |name: &str| name.starts_with("snapshot-") && !name.contains("snapshot-00000000000000000001-");
+    wait_until("nobody makes a snapshot", || {
+        let files = std::fs::read_dir(servers[0].directory().join("data/member/snap")).unwrap();
+        files.flatten().any(|file| is_newer(&file.file_name().to_string_lossy()))
+    });
     let back = Rusd::spawn(directory, flags).ready();
     wait_until("it has not what the others have", || hash(&back) == hash(&servers[0]));
     assert_eq!(back.etcdctl(&["put", "after", "v"]), "OK\n");

@@ -6,6 +6,7 @@
 mod concurrency;
 mod gateway;
 mod group;
+mod hostile;
 mod http2;
 mod import;
 #[path = "../peers/mod.rs"]
@@ -113,6 +114,15 @@ fn a_stop_is_gentle_and_soon() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     assert_eq!(stopped.code(), Some(0));
+}
+
+#[test]
+fn data_of_another_member_are_refused() {
+    let (directory, _) = Rusd::start(&[]).kill();
+    std::fs::remove_file(directory.path().join("data/member/identity.json")).unwrap();
+    let flags = ["--name=other", "--initial-cluster=other=http://127.0.0.1:1"];
+    let said = Rusd::spawn(directory, flags.map(str::to_owned).to_vec()).refusal();
+    assert!(said.contains("it is of another member, or was made with another --name"), "{said}");
 }
 
 #[test]

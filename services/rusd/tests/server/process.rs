@@ -64,6 +64,13 @@ impl Rusd {
         &self.address
     }
 
+    /// The most memory that it has had, bytes (`VmHWM`).
+    pub fn resident_bytes_max(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     /// A place for files.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -1,8 +1,9 @@
-//! Asks a member's meter what it knows of the store.
+//! Asks the meters in the pods of stores and control planes what they know.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -60,16 +61,38 @@ pub async fn read(address: &str) -> Option<Reading> {
     })
 }
 
+/// What of the protocol the store does not serve as the engine claims, as the meter at this address finds; `None`: all works,
+/// or the meter does not answer, which its pod's readiness says.
+pub async fn protocol_failure(address: &str) -> Option<String> {
+    let parts = get::<Vec<Part>>(address, "/protocol").await?;
+    let failed = parts.into_iter().find(|part| !part.ok)?;
+    Some(format!("{}: {}", failed.name, failed.detail))
+}
+
+/// A line of text from the meter at this address. Errors: what it says instead, or that it does not answer.
+pub async fn text(address: &str, path: &str) -> Result<String, String> {
+    let silent = || format!("the meter at {address} does not answer");
+    let (status, body) = ask(address, path).await.ok_or_else(silent)?;
+    let text = String::from_utf8_lossy(&body).trim().to_owned();
+    if status.is_success() { Ok(text) } else { Err(text) }
+}
+
 async fn get<T: DeserializeOwned>(address: &str, path: &str) -> Option<T> {
+    let (status, body) = ask(address, path).await?;
+    if !status.is_success() {
+        return None;
+    }
+    serde_json::from_slice(&body).map_err(|error| tracing::warn!(address, path, %error, "unreadable meter")).ok()
+}
+
+async fn ask(address: &str, path: &str) -> Option<(StatusCode, Bytes)> {
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let uri = format!("http://{address}{path}").parse().ok()?;
     let answer = async {
         let answer = client.get(uri).await.ok()?;
-        if !answer.status().is_success() {
-            return None;
-        }
-        Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes())
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.ok()?.to_bytes();
+        Some((status, body))
     };
-    let body = tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok().flatten()?;
-    serde_json::from_slice(&body).map_err(|error| tracing::warn!(address, path, %error, "unreadable meter")).ok()
+    tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok().flatten()
 }

@@ -1,7 +1,5 @@
 //! StorageService: validate, build, apply, observe, status, in that order.
 
-mod meter;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +23,7 @@ use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health};
+use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
 use crate::objects::{self, FIELD_MANAGER, Labels, Owner, SERVICE_LABEL, STORE, names};
 

@@ -1,20 +1,23 @@
 //! One running control plane: API server, controller manager, scheduler and simulated nodes on top of a store that answers,
 //! from the first certificate to the kill.
 
-mod certificates;
-
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
+use bench_jobs::control_plane::{create_nodes, nodes_take_pods, serves};
 use bench_jobs::probe;
 use bench_jobs::store_meter::surface;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
-use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
-use storebench_core::control_plane::{self as core, ControlPlanePlan, Placement, Process, ValidatedControlPlane};
+use kube::{Client, Config};
+use rcgen::KeyPair;
+use storebench_core::control_plane::{
+    self as core, ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity,
+};
 
 use super::interrupt;
 use super::peers::ControlPlaneBinaries;
@@ -25,6 +28,9 @@ use super::service::NeverReady;
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at whether it is ready.
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// How long before and after now a certificate is valid: clocks of one machine agree, so an hour is ample.
+const VALID_BEFORE: Duration = Duration::from_secs(3600);
+const VALID_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A control plane that is ready: the API server serves, all nodes take pods. Dropped, its processes are killed; its files
 /// are in the store's directory and go with it.
@@ -151,53 +157,32 @@ fn refusal(store: &[SocketAddr]) -> Option<NeverReady> {
 /// Chooses a free port on loopback.
 fn place(directory: &Path, store: &[SocketAddr]) -> anyhow::Result<Placement> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on loopback")?;
+    let directory = directory.display().to_string();
     Ok(Placement {
-        address: "127.0.0.1".into(),
+        bind: "127.0.0.1".into(),
+        advertise: "127.0.0.1".into(),
+        host: "127.0.0.1".into(),
         port: listener.local_addr()?.port(),
-        directory: directory.display().to_string(),
+        scratch: directory.clone(),
+        directory,
         store: store.iter().map(SocketAddr::to_string).collect(),
     })
 }
 
-/// Writes everything that the processes are given.
+/// Writes everything that the processes are given, so that only its owner may read it.
 fn write(plan: &ControlPlanePlan, directory: &Path) -> anyhow::Result<()> {
     let create =
         |path: &Path| std::fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()));
     create(directory)?;
     for path in &plan.directories {
-        create(&PathBuf::from(path))?;
+        create(Path::new(path))?;
     }
-    certificates::make(plan)?;
-    for kubeconfig in &plan.kubeconfigs {
-        std::fs::write(&kubeconfig.path, &kubeconfig.content)
-            .with_context(|| format!("{}: cannot be written", kubeconfig.path))?;
+    let now = SystemTime::now();
+    let validity = Validity { from: now - VALID_BEFORE, until: now + VALID_AFTER };
+    for (path, text) in core::files(plan, validity, KeyPair::generate)? {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("{path}: cannot be written"))?;
     }
     Ok(())
-}
-
-/// Whether the API server says that it is ready: its roles are there, its caches are filled.
-async fn serves(client: &Client) -> Result<bool, kube::Error> {
-    let request = http::Request::get("/readyz").body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request_text(request).await.map(|answer| answer == "ok")
-}
-
-/// Creates the nodes that are not there yet; `Ok(true)` when all are.
-async fn create_nodes(client: &Client, count: u32) -> Result<bool, kube::Error> {
-    let api = Api::<Node>::all(client.clone());
-    for number in 0..count {
-        match api.create(&PostParams::default(), &core::node(number)).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
-}
-
-/// Whether every node takes pods, and the controllers have given the first namespace its account.
-async fn nodes_take_pods(client: &Client, count: u32) -> Result<bool, kube::Error> {
-    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
-    let all = nodes.items.len() == count as usize && nodes.items.iter().all(core::is_ready);
-    let account = Api::<ServiceAccount>::namespaced(client.clone(), "default").get_opt("default").await?;
-    Ok(all && account.is_some())
 }

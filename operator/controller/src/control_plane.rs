@@ -1,0 +1,295 @@
+//! ControlPlane: dereference, validate, build, apply, observe, status, in that order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::error_boundary::DeserializeGuard;
+use kube::runtime::controller::Action;
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
+use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::validate;
+use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
+use storebench_crds::{ControlPlane, GROUP, StorageService, VERSION};
+
+use crate::apply::{apply, create};
+use crate::context::Context;
+use crate::error::{Error, Tried as _};
+use crate::events;
+use crate::health::{self, Health};
+use crate::meter;
+use crate::objects::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
+use crate::objects::store::METER_PORT;
+use crate::objects::{self, CONTROL_PLANE, CONTROL_PLANE_LABEL, FIELD_MANAGER, Labels, Owner, names};
+use crate::queue::is_true;
+
+/// A control plane that may be one this version cannot read.
+pub type Guarded = DeserializeGuard<ControlPlane>;
+
+/// While a control plane starts, a look is due this often, should an event be missed.
+const STARTING_INTERVAL: Duration = Duration::from_secs(15);
+/// One that may yet recover by itself is looked at again after this.
+const STALLED_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Brings one control plane to what its spec says.
+pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
+    let started = Instant::now();
+    let result = match &guarded.0 {
+        Ok(plane) => reconcile_control_plane(plane, &context).await,
+        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
+    };
+    context.metrics.reconciled("ControlPlane", &result, started.elapsed());
+    if result.is_ok() {
+        context.failures.clear(&key(&guarded));
+    }
+    result
+}
+
+/// The object's name among all others, for counting failures.
+pub fn key(plane: &Guarded) -> String {
+    format!("ControlPlane {}/{}", plane.namespace().unwrap_or_default(), plane.name_any())
+}
+
+async fn reconcile_control_plane(plane: &ControlPlane, context: &Context) -> Result<Action, Error> {
+    // Everything is owned by the control plane and goes with it; there is nothing to wait for.
+    if plane.meta().deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let owner = Owner::of(plane, CONTROL_PLANE_LABEL)
+        .ok_or(Error::Incomplete("a ControlPlane without name, uid or namespace"))?;
+    let valid = match carried(plane, &owner.namespace, context).await? {
+        Ok(valid) => valid,
+        Err(Waits { state, message }) => {
+            if report(plane, Found::default(), state, &message, context).await?
+                && let ServiceState::Stalled(reason) = state
+            {
+                events::stalled(context, plane, reason, &message).await;
+            }
+            // The service is watched; another control plane that was there first is not.
+            return Ok(Action::requeue(STALLED_INTERVAL));
+        }
+    };
+    let name = names::control_plane(&plane.name_any());
+    let request = ControlPlaneRequest {
+        control_plane: &valid,
+        name: &name,
+        store: &names::store(&valid.service.name),
+        instance: &name,
+        owner: &owner,
+        labels: &Labels::new(),
+        operator_namespace: &context.settings.operator_namespace,
+        images: &context.settings.images,
+    };
+    deploy(&request, context).await?;
+    observe(plane, &owner, &name, context).await
+}
+
+/// Applies every object of a control plane. Keys are made once: an operator that takes over finds and keeps them.
+pub async fn deploy(request: &ControlPlaneRequest<'_>, context: &Context) -> Result<(), Error> {
+    let secrets = Api::<Secret>::namespaced(context.client.clone(), &request.owner.namespace);
+    let get = async || secrets.get_opt(request.name).await.tried(|| format!("get Secret {}", request.name));
+    let files = match get().await? {
+        Some(files) => files,
+        None => {
+            create(&context.client, &control_plane::secret(request, SystemTime::now())?).await?;
+            get().await?.ok_or(Error::Incomplete("the Secret of a control plane, which was deleted at once"))?
+        }
+    };
+    let kubeconfig = control_plane::kubeconfig(request, &files).ok_or(Error::Incomplete(
+        "the Secret of a control plane, which lacks the administrator's kubeconfig: delete it",
+    ))?;
+    apply(&context.client, &kubeconfig).await?;
+    // Without `..`: an object that is forgotten here does not compile.
+    let ControlPlaneObjects { stateful_set, service, network_policy } = control_plane::build(request);
+    apply(&context.client, &network_policy).await?;
+    apply(&context.client, &service).await?;
+    apply(&context.client, &stateful_set).await
+}
+
+/// What a control plane waits for before anything of it is started.
+struct Waits {
+    state: ServiceState,
+    message: String,
+}
+
+/// The control plane, validated, if its store can carry it now.
+async fn carried(
+    plane: &ControlPlane,
+    namespace: &str,
+    context: &Context,
+) -> Result<Result<ValidatedControlPlane, Waits>, Error> {
+    let stalled = |reason, message| Ok(Err(Waits { state: ServiceState::Stalled(reason), message }));
+    let name = &plane.spec.service_ref.name;
+    let services = Api::<StorageService>::namespaced(context.client.clone(), namespace);
+    let service = match services.get_opt(name).await {
+        Ok(service) => service,
+        Err(kube::Error::SerdeError(error)) => {
+            return stalled("InvalidService", format!("StorageService/{name} cannot be read by this version: {error}"));
+        }
+        Err(error) => return Err(error).tried(|| format!("get StorageService {name}")),
+    };
+    let Some(service) = service.filter(|service| service.metadata.deletion_timestamp.is_none()) else {
+        return stalled(
+            "ServiceMissing",
+            format!("there is no StorageService/{name} in namespace {namespace}: create it"),
+        );
+    };
+    let validated = match validate::service(&service) {
+        Ok(validated) => validated,
+        Err(problem) => return stalled("InvalidService", problem.to_string()),
+    };
+    let valid = match core::validate(plane, &[validated]) {
+        Ok(valid) => valid,
+        Err(problem) => return stalled("InvalidSpec", problem.to_string()),
+    };
+    if let Some(elder) = elder(plane, namespace, context).await? {
+        let message = format!("ControlPlane/{elder} is in StorageService/{name} already: name a service of its own");
+        return stalled("ServiceTaken", message);
+    }
+    let conditions = service.status.map(|status| status.conditions).unwrap_or_default();
+    let refused = conditions.iter().find(|one| one.type_ == "ProtocolReady" && one.status == "False");
+    if let Some(refused) = refused {
+        let message = format!("StorageService/{name} cannot hold a Kubernetes cluster: {}", refused.message);
+        return stalled("StoreUnfit", message);
+    }
+    if !is_true(&conditions, "Ready") {
+        let message = format!("StorageService/{name} is not ready");
+        return Ok(Err(Waits { state: ServiceState::Starting, message }));
+    }
+    Ok(Ok(valid))
+}
+
+/// Who was first in the same store: two clusters there would be one.
+async fn elder(plane: &ControlPlane, namespace: &str, context: &Context) -> Result<Option<String>, Error> {
+    let planes = Api::<Guarded>::namespaced(context.client.clone(), namespace);
+    let all = planes.list(&ListParams::default()).await.tried(|| "list ControlPlanes".into())?;
+    let age = |plane: &ControlPlane| (plane.creation_timestamp(), plane.name_any());
+    let others = all.items.iter().filter_map(|other| other.0.as_ref().ok());
+    let mut elder = others
+        .filter(|other| other.spec.service_ref == plane.spec.service_ref && age(other) < age(plane))
+        .map(|other| other.name_any());
+    Ok(elder.next())
+}
+
+/// What was found out about a control plane.
+#[derive(Debug, Default)]
+struct Found {
+    version: Option<String>,
+    /// The name of its objects, once they are there.
+    name: Option<String>,
+}
+
+async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Context) -> Result<Action, Error> {
+    let labels = format!("{},{COMPONENT_LABEL}={CONTROL_PLANE}", objects::of_control_plane(&plane.name_any()));
+    let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace)
+        .list(&ListParams::default().labels(&labels))
+        .await
+        .tried(|| "list Pods".into())?
+        .items;
+    let member = control_plane::member(name);
+    let meter = pods.iter().find(|pod| pod.name_any() == member).and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
+    let meter = meter.map(|address| format!("{address}:{METER_PORT}"));
+    let mut found = Found { name: Some(name.into()), version: None };
+    match health::of_members(&[member], &pods, Timestamp::now()) {
+        Health::Ready => {
+            let address = meter.unwrap_or_default();
+            // Asked anew: nodes are created again where the store has lost them.
+            let ready = meter::text(&address, "/readyz?anew=true").await;
+            found.version = meter::text(&address, "/version").await.ok();
+            match (ready, &found.version) {
+                (Ok(_), Some(version)) => {
+                    let message = format!("Kubernetes {version} serves, {} nodes take pods", plane.spec.nodes);
+                    let state = ServiceState::Ready { protocol: None };
+                    if report(plane, found, state, &message, context).await? {
+                        events::ready(context, plane, &message).await;
+                    }
+                    Ok(Action::await_change())
+                }
+                (ready, _) => {
+                    let message = ready.err().unwrap_or_else(|| "the API server does not tell its version yet".into());
+                    report(plane, found, ServiceState::Starting, &message, context).await?;
+                    Ok(Action::requeue(STARTING_INTERVAL))
+                }
+            }
+        }
+        Health::Starting(message) => {
+            let waits = match &meter {
+                Some(address) => meter::text(address, "/readyz").await.err(),
+                None => None,
+            };
+            report(plane, found, ServiceState::Starting, &waits.unwrap_or(message), context).await?;
+            Ok(Action::requeue(STARTING_INTERVAL))
+        }
+        Health::Failed(trouble) => {
+            let state = ServiceState::Stalled(trouble.reason);
+            if report(plane, found, state, &trouble.message, context).await? {
+                events::stalled(context, plane, trouble.reason, &trouble.message).await;
+            }
+            Ok(Action::requeue(STALLED_INTERVAL))
+        }
+    }
+}
+
+/// Writes the status if it says anything new. Returns whether it did.
+async fn report(
+    plane: &ControlPlane,
+    found: Found,
+    state: ServiceState,
+    message: &str,
+    context: &Context,
+) -> Result<bool, Error> {
+    let name = plane.name_any();
+    let namespace = plane.namespace().unwrap_or_default();
+    let conditions = plane.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+    let generation = plane.meta().generation;
+    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous: conditions };
+    let endpoint = |own: &String| ("api".to_owned(), format!("https://{}", control_plane::address(own, &namespace)));
+    let status = ControlPlaneStatus {
+        observed_generation: generation.unwrap_or(-1),
+        conditions: of_control_plane(state, message, &stamp),
+        version: found.version,
+        endpoints: found.name.iter().map(endpoint).collect::<BTreeMap<_, _>>(),
+        kubeconfig_secret_ref: found.name.as_deref().map(|own| SecretRef { name: names::kubeconfig(own) }),
+    };
+    if plane.status.as_ref() == Some(&status) {
+        return Ok(false);
+    }
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ControlPlane",
+        "metadata": { "name": name }, "status": status,
+    });
+    let api = Api::<ControlPlane>::namespaced(context.client.clone(), &namespace);
+    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+        result => drop(result.tried(|| format!("write the status of ControlPlane {name}"))?),
+    }
+    context.metrics.status_patched("ControlPlane");
+    Ok(true)
+}
+
+/// An object that this version cannot read is said to be so; it does not hold up others.
+async fn unreadable(plane: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
+    let name = plane.name_any();
+    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
+    tracing::warn!(control_plane = name, message);
+    let stamp = Stamp { now: Time(Timestamp::now()), generation: plane.meta().generation, previous: Vec::new() };
+    let object = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ControlPlane", "metadata": { "name": name },
+        "status": {
+            "observedGeneration": plane.meta().generation,
+            "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), &message, &stamp),
+        },
+    });
+    let api = Api::<Guarded>::namespaced(context.client.clone(), &plane.namespace().unwrap_or_default());
+    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
+        .await
+        .tried(|| format!("write the status of ControlPlane {name}"))?;
+    Ok(())
+}

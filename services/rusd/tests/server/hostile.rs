@@ -1,0 +1,160 @@
+//! What clients may try: the server's memory stays bounded, and they are told what etcd would tell them.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest, handshake};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request};
+use prost::Message;
+use rusd::grpc;
+use rusd::proto::etcdserverpb as pb;
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use crate::process::Rusd;
+
+const MEBIBYTE: usize = 1 << 20;
+
+/// A connection to the server.
+async fn connect(server: &Rusd) -> SendRequest<Bytes> {
+    let socket = TcpStream::connect(server.address()).await.unwrap();
+    let (send, connection) = handshake(socket).await.unwrap();
+    tokio::task::spawn_local(connection);
+    send
+}
+
+async fn call(connection: &SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(format!("http://server/etcdserverpb.{path}")).header("te", "trailers");
+    let request = request.header("content-type", "application/grpc").body(()).unwrap();
+    connection.clone().ready().await.unwrap().send_request(request, false).unwrap()
+}
+
+/// Hands bytes over as fast as they are taken. `false` if they are not wanted any more.
+async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        match std::future::poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(Ok(room)) if stream.send_data(bytes.split_to(room.min(bytes.len())), false).is_ok() => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+async fn trailers(mut body: RecvStream, head: HeaderMap) -> HeaderMap {
+    while let Some(chunk) = body.data().await {
+        let length = chunk.unwrap().len();
+        let _ = body.flow_control().release_capacity(length);
+    }
+    body.trailers().await.unwrap().unwrap_or(head)
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async { timeout(Duration::from_secs(120), test).await.unwrap() });
+}
+
+fn put(key: String, value: usize) -> Bytes {
+    grpc::encode(&pb::PutRequest { key: key.into(), value: vec![7; value].into(), ..Default::default() })
+}
+
+/// Between the limit of requests and that of messages.
+#[test]
+fn a_value_above_the_limit_of_requests_is_refused_in_etcds_words() {
+    let server = Rusd::start(&["--max-request-bytes=100000"]);
+    let mut client = server.command(&["put", "k"]).stdin(Stdio::piped()).spawn().unwrap();
+    client.stdin.take().unwrap().write_all(&[b'v'; 100_001]).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("etcdserver: request is too large"), "{said}");
+    assert_eq!(server.etcdctl(&["get", "k"]), "");
+}
+
+#[test]
+fn a_value_of_a_hundred_megabytes_is_refused_before_it_has_come() {
+    let server = Rusd::start(&[]);
+    run(async {
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "KV/Put").await;
+        send(&mut stream, put("k".into(), 100 * MEBIBYTE)).await;
+        let (head, body) = answer.await.unwrap().into_parts();
+        let told = trailers(body, head.headers).await;
+        let said = told["grpc-message"].to_str().unwrap();
+        assert_eq!(told["grpc-status"], "8", "{said}");
+        assert!(said.starts_with("grpc: received message larger than max (104857"), "{said}");
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 60 * MEBIBYTE as u64, "{most}");
+}
+
+/// Sixteen streams watch thirty megabytes of changes, and none reads: together they would be 480.
+#[test]
+fn watchers_that_do_not_read_cost_no_memory() {
+    const STREAMS: usize = 16;
+    const PUTS: usize = 30;
+    let server = Rusd::start(&[]);
+    run(async {
+        let connection = connect(&server).await;
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS {
+            let (answer, mut stream) = call(&connection, "Watch/Watch").await;
+            let create = pb::WatchCreateRequest { key: "k".into(), range_end: "l".into(), ..Default::default() };
+            let create = pb::watch_request::RequestUnion::CreateRequest(create);
+            assert!(send(&mut stream, grpc::encode(&pb::WatchRequest { request_union: Some(create) })).await);
+            let mut body = answer.await.unwrap().into_body();
+            let created = grpc::content(body.data().await.unwrap().unwrap());
+            assert!(pb::WatchResponse::decode(created).unwrap().created);
+            streams.push((body, stream));
+        }
+        let writer = connect(&server).await;
+        for number in 0..PUTS {
+            let (answer, mut stream) = call(&writer, "KV/Put").await;
+            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+        }
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 250 * MEBIBYTE as u64, "{most}");
+}
+
+/// Everything at once, several times: an answer is one buffer, and goes when it was sent.
+#[test]
+fn ranges_over_everything_are_answered_and_leave_no_memory() {
+    const PUTS: usize = 24;
+    let server = Rusd::start(&[]);
+    run(async {
+        let connection = connect(&server).await;
+        for number in 0..PUTS {
+            let (answer, mut stream) = call(&connection, "KV/Put").await;
+            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+        }
+        for _ in 0..10 {
+            let (answer, mut stream) = call(&connection, "KV/Range").await;
+            let all = pb::RangeRequest {
+                key: Bytes::from_static(&[0]),
+                range_end: Bytes::from_static(&[0]),
+                ..Default::default()
+            };
+            stream.send_data(grpc::encode(&all), true).unwrap();
+            let mut body = answer.await.unwrap().into_body();
+            let mut length = 0;
+            while let Some(chunk) = body.data().await {
+                let chunk = chunk.unwrap().len();
+                length += chunk;
+                let _ = body.flow_control().release_capacity(chunk);
+            }
+            assert!(length > PUTS * MEBIBYTE, "{length}");
+        }
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 200 * MEBIBYTE as u64, "{most}");
+}
