@@ -31,6 +31,8 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 	testing/gitops/test
 	testing/linearizability/test
 	testing/etcd-durability/test 20 target/release/rusd
+	testing/etcd-durability/test 10 target/release/rusd 3
+	testing/etcd-suite/test target/release/rusd
 
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
 	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
