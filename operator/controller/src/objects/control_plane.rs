@@ -13,8 +13,7 @@ use k8s_openapi::api::core::v1::{
     Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
-    NetworkPolicySpec,
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,6 +24,7 @@ use storebench_core::control_plane::{
     ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity, files, plan,
 };
 
+use super::network::{dns, label, namespace, pods, tcp};
 use super::store::METER_PORT;
 use super::{CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, security, selector, store};
 use crate::settings::Images;
@@ -38,7 +38,6 @@ const FILES_VOLUME: &str = "files";
 const FILES_DIRECTORY: &str = "/control-plane";
 const SCRATCH_VOLUME: &str = "scratch";
 const SCRATCH_DIRECTORY: &str = "/scratch";
-const DNS_PORT: u16 = 53;
 /// Nothing rotates the certificates, and no cluster of this kind lives so long.
 const VALID_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Clocks of nodes may differ by so much.
@@ -165,10 +164,7 @@ fn pod_template(request: &ControlPlaneRequest, labels: &Labels) -> PodTemplateSp
     let pod = request.control_plane.service.spec.pod.clone().unwrap_or_default();
     let plan = planned(request);
     PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
-            ..ObjectMeta::default()
-        }),
+        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
         spec: Some(PodSpec {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -333,18 +329,7 @@ fn service(request: &ControlPlaneRequest, labels: &Labels) -> Service {
 
 /// Load and clients may reach the API server, load and operator the meter; the control plane reaches stores and DNS.
 fn network_policy(request: &ControlPlaneRequest, labels: &Labels) -> NetworkPolicy {
-    let pods =
-        |labels: Labels| NetworkPolicyPeer { pod_selector: Some(selector(&labels)), ..NetworkPolicyPeer::default() };
-    let namespace = |name: &str| NetworkPolicyPeer {
-        namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", name))),
-        ..NetworkPolicyPeer::default()
-    };
-    let port = |protocol: &str, port: u16| NetworkPolicyPort {
-        port: Some(IntOrString::Int(i32::from(port))),
-        protocol: Some(protocol.into()),
-        ..NetworkPolicyPort::default()
-    };
-    let load = pods(label(COMPONENT_LABEL, LOAD));
+    let load = pods(&label(COMPONENT_LABEL, LOAD));
     NetworkPolicy {
         metadata: request.owner.metadata(request.name, labels),
         spec: Some(NetworkPolicySpec {
@@ -352,28 +337,21 @@ fn network_policy(request: &ControlPlaneRequest, labels: &Labels) -> NetworkPoli
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![
                 NetworkPolicyIngressRule {
-                    from: Some(vec![load.clone(), pods(label(CLIENT_LABEL, "true"))]),
-                    ports: Some(vec![port("TCP", PORT)]),
+                    from: Some(vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))]),
+                    ports: Some(vec![tcp(PORT)]),
                 },
                 NetworkPolicyIngressRule {
                     from: Some(vec![load, namespace(request.operator_namespace)]),
-                    ports: Some(vec![port("TCP", METER_PORT)]),
+                    ports: Some(vec![tcp(METER_PORT)]),
                 },
             ]),
             egress: Some(vec![
                 NetworkPolicyEgressRule {
-                    to: Some(vec![pods(label(COMPONENT_LABEL, STORE))]),
-                    ports: Some(vec![port("TCP", request.control_plane.service.engine.client_port)]),
+                    to: Some(vec![pods(&label(COMPONENT_LABEL, STORE))]),
+                    ports: Some(vec![tcp(request.control_plane.service.engine.client_port)]),
                 },
-                NetworkPolicyEgressRule {
-                    to: Some(vec![namespace("kube-system")]),
-                    ports: Some(vec![port("UDP", DNS_PORT), port("TCP", DNS_PORT)]),
-                },
+                dns(),
             ]),
         }),
     }
-}
-
-fn label(name: &str, value: &str) -> Labels {
-    [(name.to_owned(), value.to_owned())].into()
 }

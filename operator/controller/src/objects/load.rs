@@ -6,16 +6,15 @@ use k8s_openapi::api::core::v1::{
     ServicePort, ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
-    NetworkPolicySpec,
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
+use super::network::{dns, label, pods, tcp};
 use super::{CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, security, selector};
 use crate::settings::Settings;
 
@@ -26,7 +25,6 @@ pub const STARTED_ANNOTATION: &str = "storebench.dev/started-at";
 const METRICS_PORT: u16 = 9464;
 /// Where load pods agree on a common start.
 const BARRIER_PORT: u16 = 9466;
-const DNS_PORT: u16 = 53;
 const KUBECONFIG_DIRECTORY: &str = "/kubeconfig";
 
 /// Every object of a trial's load.
@@ -144,10 +142,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         ..Volume::default()
     });
     PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
-            ..ObjectMeta::default()
-        }),
+        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
         spec: Some(PodSpec {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -190,47 +185,30 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
 
 /// The load may reach stores, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster.
 fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
-    let pods =
-        |labels: Labels| NetworkPolicyPeer { pod_selector: Some(selector(&labels)), ..NetworkPolicyPeer::default() };
-    let label = |name: &str, value: &str| Labels::from([(name.to_owned(), value.to_owned())]);
-    let port = |protocol: &str, port: u16| NetworkPolicyPort {
-        port: Some(IntOrString::Int(i32::from(port))),
-        protocol: Some(protocol.into()),
-        ..NetworkPolicyPort::default()
-    };
-    let own = pods(instance(LOAD, request.name));
+    let own = pods(&instance(LOAD, request.name));
     NetworkPolicy {
         metadata: request.owner.metadata(&format!("{}-load", request.name), labels),
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(selector(&instance(LOAD, request.name))),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![
-                NetworkPolicyIngressRule {
-                    from: Some(vec![own.clone()]),
-                    ports: Some(vec![port("TCP", BARRIER_PORT)]),
-                },
-                NetworkPolicyIngressRule { from: None, ports: Some(vec![port("TCP", METRICS_PORT)]) },
+                NetworkPolicyIngressRule { from: Some(vec![own.clone()]), ports: Some(vec![tcp(BARRIER_PORT)]) },
+                NetworkPolicyIngressRule { from: None, ports: Some(vec![tcp(METRICS_PORT)]) },
             ]),
             egress: Some(
                 [
                     Some(NetworkPolicyEgressRule {
                         to: Some(vec![
-                            pods(label(COMPONENT_LABEL, STORE)),
-                            pods(label(COMPONENT_LABEL, CONTROL_PLANE)),
+                            pods(&label(COMPONENT_LABEL, STORE)),
+                            pods(&label(COMPONENT_LABEL, CONTROL_PLANE)),
                             own,
                         ]),
                         ports: None,
                     }),
                     request
                         .cluster_port
-                        .map(|cluster| NetworkPolicyEgressRule { to: None, ports: Some(vec![port("TCP", cluster)]) }),
-                    Some(NetworkPolicyEgressRule {
-                        to: Some(vec![NetworkPolicyPeer {
-                            namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", "kube-system"))),
-                            ..NetworkPolicyPeer::default()
-                        }]),
-                        ports: Some(vec![port("UDP", DNS_PORT), port("TCP", DNS_PORT)]),
-                    }),
+                        .map(|cluster| NetworkPolicyEgressRule { to: None, ports: Some(vec![tcp(cluster)]) }),
+                    Some(dns()),
                 ]
                 .into_iter()
                 .flatten()

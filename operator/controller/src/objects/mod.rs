@@ -7,6 +7,7 @@
 pub mod control_plane;
 pub mod load;
 pub mod names;
+mod network;
 mod security;
 pub mod store;
 
@@ -67,12 +68,17 @@ impl Owner {
         })
     }
 
+    /// The labels of an object of this owner, or of its pods.
+    pub fn labels(&self, labels: &Labels) -> Labels {
+        self.labels.iter().chain(labels).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     /// Metadata of an object of this owner.
     pub fn metadata(&self, name: &str, labels: &Labels) -> ObjectMeta {
         ObjectMeta {
             name: Some(name.into()),
             namespace: Some(self.namespace.clone()),
-            labels: Some(self.labels.iter().chain(labels).map(|(name, value)| (name.clone(), value.clone())).collect()),
+            labels: Some(self.labels(labels)),
             owner_references: Some(vec![self.reference.clone()]),
             ..ObjectMeta::default()
         }

@@ -8,9 +8,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, Service,
     ServicePort, ServiceSpec, Volume, VolumeMount, VolumeResourceRequirements,
 };
-use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
-};
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +18,7 @@ use storebench_core::engine::{Member, Placement, ProcessPlan, Protocol};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
+use super::network::{label, namespace, pods, tcp};
 use super::{CLIENT_LABEL, LOAD, Labels, Owner, STORE, instance, security, selector};
 use crate::settings::Images;
 
@@ -121,7 +120,7 @@ fn stateful_set(request: &StoreRequest, labels: &Labels) -> StatefulSet {
     let claims = service.spec.storage.as_ref().map(|storage| PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(DATA_VOLUME.into()),
-            labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
+            labels: Some(owner.labels(labels)),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
@@ -174,10 +173,7 @@ fn pod_template(request: &StoreRequest, labels: &Labels) -> PodTemplateSpec {
         ..Volume::default()
     });
     PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(owner.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone())).collect()),
-            ..ObjectMeta::default()
-        }),
+        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
         spec: Some(PodSpec {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -322,27 +318,16 @@ fn headless_service(request: &StoreRequest, labels: &Labels) -> Service {
 
 fn network_policy(request: &StoreRequest, labels: &Labels) -> NetworkPolicy {
     let engine = request.service.engine;
-    let port = |port: u16| NetworkPolicyPort {
-        port: Some(IntOrString::Int(i32::from(port))),
-        protocol: Some("TCP".into()),
-        ..NetworkPolicyPort::default()
-    };
-    let pods =
-        |labels: Labels| NetworkPolicyPeer { pod_selector: Some(selector(&labels)), ..NetworkPolicyPeer::default() };
-    let label = |name: &str, value: &str| Labels::from([(name.to_owned(), value.to_owned())]);
-    let operator = NetworkPolicyPeer {
-        namespace_selector: Some(selector(&label("kubernetes.io/metadata.name", request.operator_namespace))),
-        ..NetworkPolicyPeer::default()
-    };
-    let load = pods(label(COMPONENT_LABEL, LOAD));
+    let operator = namespace(request.operator_namespace);
+    let load = pods(&label(COMPONENT_LABEL, LOAD));
     let clients = NetworkPolicyIngressRule {
-        from: Some(vec![load.clone(), pods(label(CLIENT_LABEL, "true"))]),
-        ports: Some(vec![port(engine.client_port)]),
+        from: Some(vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))]),
+        ports: Some(vec![tcp(engine.client_port)]),
     };
-    let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![port(METER_PORT)]) };
+    let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![tcp(METER_PORT)]) };
     let peers = engine.peer_port.map(|peer| NetworkPolicyIngressRule {
-        from: Some(vec![pods(instance(STORE, request.name))]),
-        ports: Some(vec![port(peer), port(engine.client_port)]),
+        from: Some(vec![pods(&instance(STORE, request.name))]),
+        ports: Some(vec![tcp(peer), tcp(engine.client_port)]),
     });
     NetworkPolicy {
         metadata: request.owner.metadata(request.name, labels),
