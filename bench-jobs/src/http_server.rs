@@ -4,6 +4,7 @@
 //! connection. A server that nobody asks does not wake up. It is for a scraper, a kubelet or a loader on a trusted network,
 //! not for the internet.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+use crate::failure::one_line;
 
 /// A longer request is refused.
 pub const REQUEST_BYTES_MAX: usize = 8192;
@@ -58,6 +61,11 @@ impl Answer {
     /// Any status, with a line of text.
     pub fn line(status: &'static str, text: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n") }
+    }
+
+    /// 503: why not, which becomes one line.
+    pub fn unavailable(reason: &dyn Display) -> Self {
+        Self::line("503 Service Unavailable", &one_line(&reason.to_string()))
     }
 
     /// 404: `there_is` says what there is.

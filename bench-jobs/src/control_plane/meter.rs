@@ -8,7 +8,7 @@
 //! | `/livez` | 200 |
 //! | `/readyz` | 200 if the API server serves and all nodes take pods, else 503 and what is waited for |
 //! | `/version` | the version that the API server reports |
-//! | `/api-server`, `/others` | a [`Reading`] of the API server, and of every other process; queries as of `store-meter` |
+//! | `/api-server`, `/others` | a [`Reading`](crate::meter::Reading) of the API server, and of every other process; queries as of `store-meter` |
 //!
 //! What was ready stays so as long as the API server's process lives, so that a kubelet's questions load nothing.
 //! `/readyz?anew=true` asks the API server again, and creates nodes that have vanished because the store lost its data.
@@ -30,16 +30,12 @@ use kube::{Client, Config};
 use tokio::runtime::Runtime;
 
 use super::{create_nodes, nodes_take_pods, serves};
-use crate::failure::one_line;
 use crate::http_server::{Answer, Request, serve};
-use crate::meter::tree::ProcessTree;
-use crate::meter::{Extras, Reading};
 use crate::program;
-use crate::store_meter::watch::{NoStore, Watch, Whose};
+use crate::store_meter::watch::{Watch, Whose};
 
 /// Threads that answer: a kubelet, a loader and the operator do not wait for one another.
 const THREADS: usize = 4;
-const SERVICE_UNAVAILABLE: &str = "503 Service Unavailable";
 /// The API server's executable.
 const API_SERVER: &str = "kube-apiserver";
 /// How long one look may take; creating thousands of nodes takes several.
@@ -111,21 +107,20 @@ impl ControlPlaneMeter {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        let unavailable = |reason: &dyn Display| Answer::line(SERVICE_UNAVAILABLE, &one_line(&reason.to_string()));
         let text = |text: &str| Answer::content("text/plain; charset=utf-8", format!("{text}\n"));
-        let reading = |watch: &Watch| match read(watch, request) {
+        let reading = |watch: &Watch| match watch.read(request) {
             Ok(reading) => Answer::json(&reading),
-            Err(reason) => unavailable(&reason),
+            Err(reason) => Answer::unavailable(&reason),
         };
         match request.path.as_str() {
             "/livez" => text("alive"),
             "/readyz" => match self.is_ready(request.has("anew", "true")) {
                 Ok(()) => text("ready"),
-                Err(reason) => unavailable(&reason),
+                Err(reason) => Answer::unavailable(&reason),
             },
             "/version" => match self.version() {
                 Ok(version) => text(&version),
-                Err(reason) => unavailable(&reason),
+                Err(reason) => Answer::unavailable(&reason),
             },
             "/api-server" => reading(&self.api_server),
             "/others" => reading(&self.others),
@@ -173,15 +168,10 @@ impl ControlPlaneMeter {
     }
 }
 
-fn read(watch: &Watch, request: &Request) -> Result<Reading, NoStore> {
-    let found = watch.find()?;
-    let extras = Extras { switches: !request.has("switches", "false"), pss: request.has("pss", "true") };
-    Ok(Reading { restarts: found.restarts, ..ProcessTree::of(&found.processes).read(extras) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store_meter::watch::NoStore;
     use clap::CommandFactory;
 
     #[test]
@@ -193,6 +183,6 @@ mod tests {
     fn without_an_api_server_nothing_is_ready_and_why_is_said() {
         let watch = Watch::new(Whose::Executable("no-such-thing"));
         let request = Request { path: "/api-server".into(), query: String::new() };
-        assert_eq!(read(&watch, &request), Err(NoStore::Absent));
+        assert_eq!(watch.read(&request), Err(NoStore::Absent));
     }
 }

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `/livez` | 200 |
 //! | `/readyz` | 200 if the store answers its protocol now, else 503 and why not |
-//! | `/reading` | a [`Reading`]; with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
+//! | `/reading` | a [`Reading`](crate::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
 //! | `/protocol` | what of the protocol the store serves, tried out: a list of [`surface::Check`] |
 //!
@@ -19,7 +19,6 @@ pub mod surface;
 pub mod watch;
 
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,17 +30,15 @@ use clap::Parser;
 
 use crate::failure::one_line;
 use crate::http_server::{Answer, Request, serve};
-use crate::meter::tree::ProcessTree;
-use crate::meter::{Extras, MemberReading, Reading};
+use crate::meter::MemberReading;
 use crate::probe::{Protocol, answers};
 use crate::{disk, machine, program};
 
 use start_up::StartUp;
-use watch::{NoStore, Watch, Whose};
+use watch::{Watch, Whose};
 
 /// Threads that answer: a kubelet, a loader and a person do not wait for one another.
 const THREADS: usize = 4;
-const SERVICE_UNAVAILABLE: &str = "503 Service Unavailable";
 
 /// Stands beside a store: says what it costs, what it uses, and whether it answers.
 ///
@@ -112,29 +109,20 @@ pub struct StoreMeter {
 
 impl StoreMeter {
     fn answer(&self, request: &Request) -> Answer {
-        let unavailable = |reason: &dyn Display| Answer::line(SERVICE_UNAVAILABLE, &one_line(&reason.to_string()));
         match request.path.as_str() {
             "/livez" => Answer::content("text/plain; charset=utf-8", "alive\n".into()),
             "/readyz" => match answers(self.protocol, self.store) {
                 Ok(()) => Answer::content("text/plain; charset=utf-8", "ready\n".into()),
-                Err(failure) => unavailable(&failure),
+                Err(failure) => Answer::unavailable(&failure),
             },
-            "/reading" => {
-                let extras = Extras { switches: !request.has("switches", "false"), pss: request.has("pss", "true") };
-                match self.reading(extras) {
-                    Ok(reading) => Answer::json(&reading),
-                    Err(reason) => unavailable(&reason),
-                }
-            }
+            "/reading" => match self.watch.read(request) {
+                Ok(reading) => Answer::json(&reading),
+                Err(reason) => Answer::unavailable(&reason),
+            },
             "/store" => Answer::json(&self.member()),
             "/protocol" => Answer::json(&surface::check(self.protocol, self.store)),
             _ => Answer::not_found("there are /livez, /readyz, /reading, /store and /protocol"),
         }
-    }
-
-    fn reading(&self, extras: Extras) -> Result<Reading, NoStore> {
-        let found = self.watch.find()?;
-        Ok(Reading { restarts: found.restarts, ..ProcessTree::of(&found.processes).read(extras) })
     }
 
     fn member(&self) -> MemberReading {

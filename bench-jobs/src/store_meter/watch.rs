@@ -9,6 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use procfs::process::{Process, all_processes};
 
+use crate::http_server::Request;
+use crate::meter::tree::ProcessTree;
+use crate::meter::{Extras, Reading};
+
 /// The store's root processes, while they live.
 #[derive(Debug)]
 pub struct Watch {
@@ -95,6 +99,13 @@ impl Watch {
             started_ticks: tracked.roots.iter().map(|root| root.started_ticks).min().unwrap_or_default(),
             restarts: tracked.restarts,
         })
+    }
+
+    /// What the processes use, with what a request's query asks for besides.
+    pub fn read(&self, request: &Request) -> Result<Reading, NoStore> {
+        let found = self.find()?;
+        let extras = Extras { switches: !request.has("switches", "false"), pss: request.has("pss", "true") };
+        Ok(Reading { restarts: found.restarts, ..ProcessTree::of(&found.processes).read(extras) })
     }
 }
 
