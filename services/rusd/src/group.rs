@@ -37,6 +37,7 @@ use crate::store::{Error, Outcome, Reader, Response};
 
 pub use door::Door;
 pub use identity::{Identity, IdentityError};
+pub use members::peer_address;
 use wire::{Answer, Call, Note};
 
 /// Before who said that it does not lead is asked again.

@@ -16,8 +16,7 @@ use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::compactor;
-use crate::flags::Url;
-use crate::group::{Door, Group, Identity, IdentityError};
+use crate::group::{Door, Group, Identity, IdentityError, peer_address};
 use crate::grpc::{self, Incoming, Workers};
 use crate::hashes::CompactionHashes;
 use crate::import;
@@ -247,10 +246,7 @@ fn transport(
         })?;
         listeners.push(listener);
     }
-    let place = |member: &pb::Member| {
-        let url = member.peer_ur_ls.iter().find_map(|url| Url::parse("", url).ok())?;
-        Some((member.id, format!("{}:{}", url.host, url.port)))
-    };
+    let place = |member: &pb::Member| Some((member.id, peer_address(member)?));
     let options = TcpOptions::new(member_id, cluster_id, listeners, members.iter().filter_map(place).collect());
     Ok(Tcp::new(TcpOptions { tls, host: Some(door), ..options }))
 }

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::Group;
 use super::safety::Safety;
 use crate::flags::Url;
+use crate::proto::etcdserverpb::Member;
 use crate::settings::Settings;
 use crate::store::{Cluster, Error};
 
@@ -45,20 +46,26 @@ fn steps(cluster: &Cluster, membership: &Membership, own: u64) -> Vec<Step> {
     leave.chain(come).collect()
 }
 
+/// Where other members reach one, `host:port`.
+pub fn peer_address(member: &Member) -> Option<String> {
+    let url = member.peer_ur_ls.iter().find_map(|url| Url::parse("", url).ok())?;
+    Some(format!("{}:{}", url.host, url.port))
+}
+
 impl Group {
     /// Keeps membership and addresses as the store has them, for as long as the member runs.
     pub async fn keep_members(&self) {
-        let mut known: Option<Arc<Cluster>> = None;
+        let mut told: Option<Arc<Cluster>> = None;
         let mut reached = BTreeSet::new();
         loop {
             let view = self.reader.view();
             let status = self.handle.status();
-            if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &view.cluster)) {
+            if !told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &view.cluster)) {
                 let learns = view.cluster.members.get(&self.id).is_some_and(|member| member.is_learner);
                 self.is_learner.store(learns, Ordering::Relaxed);
-                known = Some(Arc::clone(&view.cluster));
+                told = self.tell_addresses(&view.cluster, &mut reached).then(|| Arc::clone(&view.cluster));
             }
-            self.tell_addresses(&view.cluster, &status.membership, &mut reached);
+            self.hang_up(&view.cluster, &status.membership, &mut reached);
             if self.leadership.borrow().is_ready_leader && !status.membership.is_joint() {
                 self.carry_out(steps(&view.cluster, &status.membership, self.id)).await;
             }
@@ -66,16 +73,24 @@ impl Group {
         }
     }
 
-    /// Tells the transport where members are. Who was removed is reached until the log has let it go.
-    fn tell_addresses(&self, cluster: &Cluster, membership: &Membership, reached: &mut BTreeSet<u64>) {
+    /// Tells the transport where members are; false: not of all of them, to be tried again.
+    fn tell_addresses(&self, cluster: &Cluster, reached: &mut BTreeSet<u64>) -> bool {
+        let mut is_complete = true;
         for member in cluster.members.values().filter(|member| member.id != self.id) {
-            let url = member.peer_ur_ls.iter().find_map(|url| Url::parse("", url).ok());
-            let Some(url) = url else { continue };
-            match self.peers.set(member.id, Some(&format!("{}:{}", url.host, url.port))) {
+            let Some(address) = peer_address(member) else { continue };
+            match self.peers.set(member.id, Some(&address)) {
                 Ok(()) => drop(reached.insert(member.id)),
-                Err(problem) => tracing::warn!(%problem, member = %format!("{:x}", member.id), "cannot be sent to"),
+                Err(problem) => {
+                    is_complete = false;
+                    tracing::warn!(%problem, member = %format!("{:x}", member.id), "cannot be sent to");
+                }
             }
         }
+        is_complete
+    }
+
+    /// Who was removed is reached until the log has let it go.
+    fn hang_up(&self, cluster: &Cluster, membership: &Membership, reached: &mut BTreeSet<u64>) {
         let in_log = membership.all();
         let gone = cluster.removed.iter().filter(|id| !in_log.contains(id));
         for id in gone.filter(|id| reached.remove(id)) {
@@ -183,7 +198,6 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::etcdserverpb::Member;
 
     #[test]
     fn the_log_follows_the_store_step_by_step() {
