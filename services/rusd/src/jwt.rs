@@ -15,7 +15,7 @@ use ring::{hmac, signature};
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Value, json};
 
-use crate::der::Der;
+use crate::der::{Der, from_subject};
 
 mod keys;
 
@@ -171,14 +171,8 @@ fn key_of(info: &[u8]) -> Option<Vec<u8>> {
 
 /// The `SubjectPublicKeyInfo` in a certificate, without its head.
 fn key_of_certificate(certificate: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Der(Der(Der(certificate).enter(0x30)?).enter(0x30)?);
-    if body.0.first() == Some(&0xa0) {
-        body.enter(0xa0)?;
-    }
-    // Serial number, algorithm, issuer, validity, subject; then the key.
-    for tag in [0x02, 0x30, 0x30, 0x30, 0x30] {
-        body.enter(tag)?;
-    }
+    let mut body = from_subject(certificate)?;
+    body.enter(0x30)?;
     key_of(body.0)
 }
 

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::der::Der;
+use crate::der::{Der, from_subject};
 use crate::settings::{PeerTlsFiles, TlsFiles};
 
 /// How often the files are looked at, at most.
@@ -160,16 +160,7 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
 
 /// The common name of a certificate's subject: the last of several, as Go reads it.
 pub fn common_name(certificate: &[u8]) -> Option<String> {
-    let mut outer = Der(Der(certificate).enter(0x30)?);
-    let mut body = Der(outer.enter(0x30)?);
-    if body.0.first() == Some(&0xa0) {
-        body.enter(0xa0)?;
-    }
-    // Serial number, algorithm, issuer, validity; then the subject.
-    for tag in [0x02, 0x30, 0x30, 0x30] {
-        body.enter(tag)?;
-    }
-    let mut subject = Der(body.enter(0x30)?);
+    let mut subject = Der(from_subject(certificate)?.enter(0x30)?);
     let mut name = None;
     while let Some(set) = subject.enter(0x31) {
         let mut pair = Der(Der(set).enter(0x30)?);

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::api::session::{
-    Place, Session, created_at, delete_of, end_of, is_delete, key_of, one_by_creation, operation, prefix_of, put_of,
-    range_of, read_by, unknown,
+    Place, Session, created_at, end_of, is_delete, key_of, one_by_creation, operation, prefix_of, put_of, range_of,
+    read_by, unknown, withdrawal,
 };
 use crate::api::{Api, Method, decode};
 use crate::grpc::{self, Requests, Responses, Status, Unary};
@@ -18,10 +18,6 @@ const NO_LEADER: &str = "election: no leader";
 const NO_LEADER_KEY: &str = "\"leader\" field must be provided";
 
 impl Api {
-    fn session(&self, call: &grpc::Caller) -> Session {
-        Session { api: self.clone(), call: call.clone() }
-    }
-
     /// Waits until everybody who came before has gone.
     pub(super) fn campaign(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: election::CampaignRequest = decode(message)?;
@@ -45,12 +41,7 @@ impl Api {
         let session = self.session(call);
         Ok(Unary::Later(Box::pin(async move {
             let leader = request.leader.ok_or_else(|| unknown(NO_LEADER_KEY))?;
-            let txn = pb::TxnRequest {
-                compare: vec![created_at(&leader.key, leader.rev)],
-                success: vec![operation(Operation::RequestDeleteRange(delete_of(&leader.key)))],
-                failure: Vec::new(),
-            };
-            let resigned: pb::TxnResponse = session.ask(Method::Txn, &txn).await?;
+            let resigned: pb::TxnResponse = session.ask(Method::Txn, &withdrawal(&leader.key, leader.rev)).await?;
             Ok(grpc::encode(&election::ResignResponse { header: resigned.header }))
         })))
     }

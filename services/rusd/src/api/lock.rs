@@ -16,13 +16,13 @@ impl Api {
     /// Waits until everybody who came before has gone.
     pub(super) fn lock(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: v3lockpb::LockRequest = decode(message)?;
-        let session = Session { api: self.clone(), call: call.clone() };
+        let session = self.session(call);
         Ok(Unary::Later(Box::pin(async move { Ok(grpc::encode(&locked(&session, &request).await?)) })))
     }
 
     pub(super) fn unlock(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: v3lockpb::UnlockRequest = decode(message)?;
-        let session = Session { api: self.clone(), call: call.clone() };
+        let session = self.session(call);
         Ok(Unary::Later(Box::pin(async move {
             let deleted: pb::DeleteRangeResponse = session.ask(Method::DeleteRange, &delete_of(&request.key)).await?;
             Ok(grpc::encode(&v3lockpb::UnlockResponse { header: deleted.header }))

@@ -22,13 +22,20 @@ const TTL_SECONDS: i64 = 60;
 /// A client's own call, made on its behalf.
 #[derive(Clone)]
 pub(super) struct Session {
-    pub api: Api,
-    pub call: grpc::Caller,
+    api: Api,
+    call: grpc::Caller,
 }
 
 /// An error that etcd's own client makes.
 pub(super) fn unknown(message: &'static str) -> Status {
     Status::new(Code::Unknown, message)
+}
+
+impl Api {
+    /// Calls of this client's.
+    pub(super) fn session(&self, call: &grpc::Caller) -> Session {
+        Session { api: self.clone(), call: call.clone() }
+    }
 }
 
 impl Session {
@@ -79,12 +86,7 @@ impl Session {
     pub fn withdraw(&self, key: &Bytes, create_revision: i64) {
         let node = &self.api.node;
         let Ok(caller) = node.caller(&self.call, &node.reader.view()) else { return };
-        let txn = pb::TxnRequest {
-            compare: vec![created_at(key, create_revision)],
-            success: vec![operation(Operation::RequestDeleteRange(delete_of(key)))],
-            failure: Vec::new(),
-        };
-        let withdrawn = node.propose(&caller, Kind::Txn, &txn.encode_to_vec());
+        let withdrawn = node.propose(&caller, Kind::Txn, &withdrawal(key, create_revision).encode_to_vec());
         // If it fails, the key goes with its lease.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { drop(withdrawn.await) });
@@ -200,6 +202,15 @@ pub(super) fn created_at(key: &Bytes, create_revision: i64) -> pb::Compare {
         key: key.clone(),
         range_end: Bytes::new(),
         target_union: Some(TargetUnion::CreateRevision(create_revision)),
+    }
+}
+
+/// Deletes a key if it was created at this revision.
+pub(super) fn withdrawal(key: &Bytes, create_revision: i64) -> pb::TxnRequest {
+    pb::TxnRequest {
+        compare: vec![created_at(key, create_revision)],
+        success: vec![operation(Operation::RequestDeleteRange(delete_of(key)))],
+        failure: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! who the group is made of is said when it is founded. Changes must come in the order of their revisions; what does not follow from
 //! what came before is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
@@ -85,7 +85,8 @@ impl Import {
             0 => NEVER,
             compacted => compacted,
         };
-        let known = |id: i64| id == 0 || metadata.leases.iter().any(|lease| lease.id == id);
+        let ids = metadata.leases.iter().map(|lease| lease.id).collect::<BTreeSet<_>>();
+        let known = |id: i64| id == 0 || ids.contains(&id);
         let is_loose = |record: &&Record| !record.is_tombstone() && !known(record.lease());
         let loose_keys = self.changes.iter().filter(is_loose).count();
         let keyspace = keyspace(self.changes.into_iter().map(|record| tied(record, &known)), compacted)?;
