@@ -63,7 +63,8 @@ pub struct Group {
     leadership: watch::Receiver<Leadership>,
     /// Whether there has been no leader for so long that clients should look elsewhere.
     is_lost: watch::Sender<bool>,
-    is_learner: AtomicBool,
+    /// Who votes does so until it is removed: once it is so, nothing needs to be looked up.
+    votes: AtomicBool,
     calls: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_call: AtomicU64,
 }
@@ -92,7 +93,7 @@ impl Group {
             peers,
             leadership,
             is_lost: watch::Sender::new(false),
-            is_learner: AtomicBool::new(false),
+            votes: AtomicBool::new(false),
             calls: Mutex::default(),
             next_call: AtomicU64::new(0),
         }
@@ -103,9 +104,14 @@ impl Group {
         self.leadership.clone()
     }
 
-    /// Whether this member only gets the log, and does not vote.
+    /// Whether this member only gets the log, and does not vote; as who joins does before it knows what it is.
     pub fn is_learner(&self) -> bool {
-        self.is_learner.load(Ordering::Relaxed)
+        if self.votes.load(Ordering::Relaxed) {
+            return false;
+        }
+        let votes = self.reader.view().cluster.members.get(&self.id).is_some_and(|member| !member.is_learner);
+        self.votes.store(votes, Ordering::Relaxed);
+        !votes
     }
 
     /// Comes when there was no leader for three election timeouts, as in etcd.

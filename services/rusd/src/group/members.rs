@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use replog::runtime::RequestError;
@@ -61,8 +60,6 @@ impl Group {
             let view = self.reader.view();
             let status = self.handle.status();
             if !told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &view.cluster)) {
-                let learns = view.cluster.members.get(&self.id).is_some_and(|member| member.is_learner);
-                self.is_learner.store(learns, Ordering::Relaxed);
                 told = self.tell_addresses(&view.cluster, &mut reached).then(|| Arc::clone(&view.cluster));
             }
             self.hang_up(&view.cluster, &status.membership, &mut reached);
