@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::api::{Api, decode};
@@ -13,8 +14,10 @@ use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::store::{Access, Error, Keys};
 use crate::watches::Watching;
 
-/// Messages after which other streams of the thread have their turn.
+/// Messages, and bytes, after which other streams of the thread have their turn. All of a turn go as one piece: what HTTP/2 does for
+/// each piece costs more than what a small message costs.
 const MESSAGES_A_TURN: usize = 32;
+const BYTES_A_TURN: usize = 32 << 10;
 
 impl Api {
     pub(super) fn watch(
@@ -34,17 +37,14 @@ impl Api {
             let mut has_ended = false;
             let mut progress = Progress::new(node.settings.watch_progress_interval);
             loop {
-                let mut said = 0;
-                while let Some(response) = watching.next() {
-                    let header = node.header(response.revision, node.term());
-                    let message = grpc::encode_with(|out| response.encode(&header, out), response.encoded_len_about());
-                    if responses.send(message).await.is_err() {
+                while let Some((frames, is_all)) = turn(&node, &watching) {
+                    if responses.send(frames).await.is_err() {
                         return Ok(());
                     }
-                    said += 1;
-                    if said % MESSAGES_A_TURN == 0 {
-                        tokio::task::yield_now().await;
+                    if is_all {
+                        break;
                     }
+                    tokio::task::yield_now().await;
                 }
                 let may_ask = !has_ended && watching.wants_requests();
                 tokio::select! {
@@ -61,6 +61,21 @@ impl Api {
             }
         }
     }
+}
+
+/// What is to be said next, as far as it fits into one turn, and whether that is all. `None`: nothing.
+fn turn(node: &Node, watching: &Watching) -> Option<(Bytes, bool)> {
+    let (mut frames, mut said, mut is_all) = (BytesMut::new(), 0, false);
+    while said < MESSAGES_A_TURN && frames.len() < BYTES_A_TURN {
+        let Some(response) = watching.next() else {
+            is_all = true;
+            break;
+        };
+        let header = node.header(response.revision, node.term());
+        grpc::append_with(&mut frames, |out| response.encode(&header, out), response.encoded_len_about());
+        said += 1;
+    }
+    (said > 0).then(|| (frames.freeze(), is_all))
 }
 
 fn act(node: &Node, call: &grpc::Caller, watching: &Watching, progress: &mut Progress, request: pb::WatchRequest) {

@@ -14,7 +14,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use tokio::sync::mpsc;
 
-use crate::grpc::frame::Deframer;
+use crate::grpc::frame::{Deframer, split_first};
 use crate::grpc::status::{Code, Status, success};
 use crate::http::{Body, Incoming};
 
@@ -281,11 +281,17 @@ impl Responses {
         }
     }
 
-    /// Sends a message that [`crate::grpc::encode`] has framed; ends when the client has room for the last byte.
-    pub async fn send(&self, mut message: Bytes) -> Result<(), Gone> {
+    /// Sends messages that [`crate::grpc::encode`] and others have framed, one or several one behind the other; ends when the
+    /// client has room for the last byte.
+    pub async fn send(&self, mut frames: Bytes) -> Result<(), Gone> {
         match &self.0 {
-            Sink::Client(sender) => poll_fn(|context| sender.borrow_mut().poll_send(&mut message, context)).await,
-            Sink::Channel(channel) => channel.send(message).await.map_err(|_| Gone),
+            Sink::Client(sender) => poll_fn(|context| sender.borrow_mut().poll_send(&mut frames, context)).await,
+            Sink::Channel(channel) => {
+                while let Some(frame) = split_first(&mut frames) {
+                    channel.send(frame).await.map_err(|_| Gone)?;
+                }
+                Ok(())
+            }
         }
     }
 }

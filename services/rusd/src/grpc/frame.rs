@@ -69,12 +69,26 @@ pub fn encode(message: &impl Message) -> Bytes {
 
 /// What `write` writes, in a frame; about so many bytes.
 pub fn encode_with(write: impl FnOnce(&mut BytesMut), bytes_about: usize) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(HEAD_BYTES + bytes_about);
-    bytes.put_bytes(0, HEAD_BYTES);
-    write(&mut bytes);
-    let length = (bytes.len() - HEAD_BYTES) as u32;
-    bytes[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
-    bytes.freeze()
+    let mut frame = BytesMut::new();
+    append_with(&mut frame, write, bytes_about);
+    frame.freeze()
+}
+
+/// Appends what `write` appends, in a frame of its own; about so many bytes.
+pub fn append_with(frames: &mut BytesMut, write: impl FnOnce(&mut BytesMut), bytes_about: usize) {
+    frames.reserve(HEAD_BYTES + bytes_about);
+    let begin = frames.len();
+    frames.put_bytes(0, HEAD_BYTES);
+    write(frames);
+    let length = (frames.len() - begin - HEAD_BYTES) as u32;
+    frames[begin + 1..begin + HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Takes the first of the frames that were made here.
+pub(crate) fn split_first(frames: &mut Bytes) -> Option<Bytes> {
+    let head = frames.first_chunk::<HEAD_BYTES>()?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    Some(frames.split_to((HEAD_BYTES + length).min(frames.len())))
 }
 
 /// The message in a frame that [`encode`] made.
@@ -189,6 +203,19 @@ mod tests {
             cuts in vec(any::<usize>(), 0..12),
         ) {
             prop_assert_eq!(deframe(&framed(&messages), &cuts), Ok(messages));
+        }
+
+        #[test]
+        fn frames_that_were_put_together_come_apart(messages in vec(vec(any::<u8>(), 0..40), 0..6)) {
+            let mut together = BytesMut::new();
+            for message in &messages {
+                append_with(&mut together, |out| out.extend_from_slice(message), message.len() / 2);
+            }
+            prop_assert_eq!(&together[..], framed(&messages));
+            let mut together = together.freeze();
+            let apart: Vec<_> = std::iter::from_fn(|| split_first(&mut together)).map(content).collect();
+            prop_assert_eq!(apart, messages);
+            prop_assert!(together.is_empty());
         }
 
         #[test]
