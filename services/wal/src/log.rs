@@ -31,7 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 16 << 20, first_segment_bytes: 1 << 20, sync: true }
+        Self { segment_bytes: 4 << 20, first_segment_bytes: 1 << 20, sync: true }
     }
 }
 

@@ -27,7 +27,7 @@ pub struct WriterOptions {
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { queue_bytes_max: 64 << 20, batch_bytes_max: 4 << 20 }
+        Self { queue_bytes_max: 64 << 20, batch_bytes_max: 1 << 20 }
     }
 }
 

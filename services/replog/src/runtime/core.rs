@@ -1,6 +1,6 @@
 //! The core thread: the only one that touches the log in memory and the state machine. It takes what waits, decides, hands batches
-//! to the disk and messages to the transport, and tells who waits. It never waits for a network, and for a disk only where nobody
-//! else does: a member without others whose commands come one by one writes them itself.
+//! to the disk and messages to the transport, and tells who waits. It never waits for a network, and for a disk only where little
+//! comes: a member without others, or a follower, to whom commands come one by one, writes them itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::replica::{Applied, Effects, ReplicatedLog};
 use crate::snapshot::SnapshotJob;
 
 /// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.
-const TURN_BYTES_MAX: usize = 4 << 20;
+const TURN_BYTES_MAX: usize = 1 << 20;
 
 /// A batch of no more records than this is small, and after so many small ones in a row commands come one by one: what the
 /// writer's thread would cost is more than what it could do meanwhile.
@@ -247,11 +247,12 @@ where
 
     fn carry_out(&mut self, effects: Effects<S::Reply>) -> Result<(), MemberError> {
         let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot } = effects;
-        if let Some(batch) = batch {
-            self.write(batch)?;
-        }
+        // These need not wait for the disk.
         if !messages.is_empty() {
             self.transport.send(messages);
+        }
+        if let Some(batch) = batch {
+            self.write(batch)?;
         }
         if let Some(index) = installed {
             // They were decided elsewhere, one way or the other.
