@@ -2,7 +2,7 @@
 //!
 //! | thread | does |
 //! | --- | --- |
-//! | `member-N` | the core: everything that [`crate::ReplicatedLog`] is, alone; never waits for anything but its inbox |
+//! | `member-N` | the core: everything that [`crate::ReplicatedLog`] is, alone; waits for its inbox, and for its disk where commands come one by one and nobody else waits |
 //! | `wal` | writes and syncs what the core hands over, all that waits at once |
 //! | `wal-spare` | makes files of zeros ahead |
 //! | `snapshot` | while one is made |

@@ -13,11 +13,13 @@ use crate::group::LONG;
 
 struct Server {
     notes: Mutex<Sender<(u64, Bytes)>>,
+    gate: Arc<Mutex<()>>,
     removed: u64,
 }
 
 impl Host for Server {
     fn note(&self, from: u64, note: Bytes) {
+        drop(self.gate.lock());
         let _ = self.notes.lock().unwrap().send((from, note));
     }
 
@@ -34,17 +36,20 @@ struct Side {
     tcp: Tcp,
     peers: Peers,
     notes: Receiver<(u64, Bytes)>,
+    /// While it is held, nothing is received.
+    gate: Arc<Mutex<()>>,
 }
 
 /// A transport without a log behind it, which does not let a removed member in.
 fn side(id: u64, listener: TcpListener, addresses: &BTreeMap<u64, String>, removed: u64) -> Side {
     let (notes, received) = channel();
-    let host = Server { notes: Mutex::new(notes), removed };
+    let gate = Arc::new(Mutex::new(()));
+    let host = Server { notes: Mutex::new(notes), gate: Arc::clone(&gate), removed };
     let options = TcpOptions::new(id, 7, vec![listener], addresses.clone());
     let mut tcp = Tcp::new(TcpOptions { host: Some(Arc::new(host)), ..options });
     let peers = tcp.peers();
     tcp.start(Arc::new(|_| {})).unwrap();
-    Side { tcp, peers, notes: received }
+    Side { tcp, peers, notes: received, gate }
 }
 
 fn two() -> (Vec<TcpListener>, BTreeMap<u64, String>) {
@@ -77,6 +82,26 @@ fn servers_send_each_other_notes_in_order() {
     }
     drop(one.tcp);
     wait_until("who has gone is seen to have", || two.peers.here_since(1).is_none());
+}
+
+/// Who sends writes itself what the socket takes; the rest, and what comes after, must follow in order.
+#[test]
+fn notes_to_a_member_that_does_not_read_for_a_while_arrive_whole_and_in_order() {
+    const NOTES: u32 = 3_000;
+    let (listeners, addresses) = two();
+    let mut listeners = listeners.into_iter();
+    let one = side(1, listeners.next().unwrap(), &addresses, 0);
+    let two = side(2, listeners.next().unwrap(), &addresses, 0);
+    wait_until("members connect without being asked", || two.peers.here_since(1).is_some());
+    let note = |number: u32| Bytes::from(number.to_le_bytes().repeat(2_000));
+    {
+        // Of a sender that works ahead, receivers come to a stop here.
+        let _gate = two.gate.lock().unwrap();
+        (0..NOTES).for_each(|number| one.peers.send(2, note(number)));
+    }
+    for number in 0..NOTES {
+        assert_eq!(two.notes.recv_timeout(LONG).unwrap(), (1, note(number)), "note {number}");
+    }
 }
 
 #[test]

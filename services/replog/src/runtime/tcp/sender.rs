@@ -1,5 +1,8 @@
 //! A thread for each member that is sent to: connects, sends all that waits in one write, and connects again when that fails.
 //! Messages are lost meanwhile, which consensus expects; it is said so once for each connection.
+//!
+//! Who sends little while nothing waits writes it itself, as far as the socket takes it at once: waking the thread would cost more
+//! than the write. What the socket did not take is the thread's to write first. (Not with TLS: its state is the thread's.)
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
@@ -8,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::net::SendFlags;
 use tracing::{info, warn};
 
 use super::frame::{self, HELLO_BYTES_MAX, Hello};
@@ -23,6 +27,8 @@ const BACKOFF_MILLIS_MAX: u64 = 2_000;
 const MESSAGE_BYTES: usize = 256;
 /// What goes out in one write, bytes; a larger message goes alone.
 const WRITE_BYTES_MAX: usize = 1 << 20;
+/// What may be written by who sends it.
+const DIRECT_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Default)]
 struct Waiting {
@@ -34,6 +40,12 @@ struct Waiting {
     is_closed: bool,
     /// The connection of the moment, to be cut from outside.
     socket: Option<TcpStream>,
+    /// The thread has a connection and nothing to write.
+    is_idle: bool,
+    /// Of a frame whose beginning was written already.
+    rest: Vec<u8>,
+    /// Kept for its allocation.
+    direct: Vec<u8>,
 }
 
 /// What the transport and the thread share.
@@ -45,6 +57,27 @@ pub(super) struct Sender {
     is_removed: Arc<AtomicBool>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+}
+
+impl Waiting {
+    /// Writes what waits as far as the socket takes it at once. `false`: the thread has something to do.
+    fn write(&mut self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        self.direct.clear();
+        for message in &self.messages {
+            frame::encode_message(message, &mut self.direct);
+        }
+        let written = match rustix::net::send(socket, &self.direct, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(written) => written,
+            // The thread will find out what is wrong, if anything is.
+            Err(_) => return false,
+        };
+        self.messages.clear();
+        self.bytes = 0;
+        self.rest.extend_from_slice(&self.direct[written..]);
+        self.is_idle = self.rest.is_empty();
+        self.is_idle
+    }
 }
 
 impl Sender {
@@ -67,12 +100,16 @@ impl Sender {
     pub(super) fn send(&self, messages: impl Iterator<Item = Message>) {
         let mut waiting = self.lock();
         let was_empty = waiting.messages.is_empty();
+        let can_write = waiting.is_idle && was_empty && self.tls.is_none();
         for message in messages {
             let bytes = message.payload_bytes() + MESSAGE_BYTES;
             if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
                 waiting.bytes += bytes;
                 waiting.messages.push_back(message);
             }
+        }
+        if can_write && waiting.bytes <= DIRECT_BYTES_MAX && waiting.write() {
+            return;
         }
         drop(waiting);
         if was_empty {
@@ -150,6 +187,7 @@ impl Sender {
         let rested = self.changed.wait_timeout_while(waiting, Duration::from_millis(millis), must_wait);
         let (mut waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
         waiting.messages.clear();
+        waiting.rest.clear();
         waiting.bytes = 0;
     }
 
@@ -180,10 +218,10 @@ impl Sender {
         let mut bytes = Vec::new();
         let mut batch = Vec::new();
         loop {
-            if !self.next_batch(&mut batch, generation) {
+            bytes.clear();
+            if !self.next_batch(&mut batch, &mut bytes, generation) {
                 return ErrorKind::ConnectionAborted.into();
             }
-            bytes.clear();
             for message in batch.drain(..) {
                 frame::encode_message(&message, &mut bytes);
             }
@@ -195,13 +233,17 @@ impl Sender {
         }
     }
 
-    /// Waits for messages. `false`: the connection is not wanted any more.
-    fn next_batch(&self, batch: &mut Vec<Message>, generation: u64) -> bool {
-        let waiting = self.lock();
-        let is_idle = |waiting: &mut Waiting| {
-            waiting.messages.is_empty() && !waiting.is_closed && waiting.generation == generation
+    /// Waits for messages, or for the rest of some. `false`: the connection is not wanted any more.
+    fn next_batch(&self, batch: &mut Vec<Message>, rest: &mut Vec<u8>, generation: u64) -> bool {
+        let mut waiting = self.lock();
+        waiting.is_idle = true;
+        let has_nothing = |waiting: &mut Waiting| {
+            let is_wanted = !waiting.is_closed && waiting.generation == generation;
+            is_wanted && waiting.messages.is_empty() && waiting.rest.is_empty()
         };
-        let mut waiting = self.changed.wait_while(waiting, is_idle).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.changed.wait_while(waiting, has_nothing).unwrap_or_else(PoisonError::into_inner);
+        waiting.is_idle = false;
+        rest.append(&mut waiting.rest);
         if waiting.is_closed || waiting.generation != generation {
             return false;
         }
