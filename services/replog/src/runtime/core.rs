@@ -167,7 +167,7 @@ where
             }
         }
         for request in inputs.requests.drain(..) {
-            self.request(request);
+            self.request(request)?;
         }
         self.held.append(&mut inputs.proposals);
         self.propose(now);
@@ -211,7 +211,7 @@ where
         }
     }
 
-    fn request(&mut self, request: Request) {
+    fn request(&mut self, request: Request) -> Result<(), MemberError> {
         match request {
             Request::Change(changes, done) => match self.log.change_membership(&changes) {
                 Ok(Proposed { term, first, .. }) => {
@@ -226,7 +226,13 @@ where
                 }
                 self.watchers.push(watcher);
             }
+            Request::Snapshot => {
+                if let Some(job) = self.log.begin_snapshot() {
+                    self.begin_snapshot(job)?;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Does what the log wants done, until it wants nothing more.
@@ -351,6 +357,7 @@ where
             term: node.term(),
             is_ready_leader: node.role() == Role::Leader && node.has_applied_own_entry(),
         };
+        let snapshot_settled = self.log.settled_snapshot();
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
             status.id = node.id();
@@ -361,6 +368,7 @@ where
             status.applied = node.applied_index();
             status.last = node.last_index();
             status.snapshot = node.snapshot_index();
+            status.snapshot_settled = snapshot_settled;
             if *status.membership != *node.membership() {
                 status.membership = Arc::new(node.membership().clone());
             }
@@ -393,7 +401,7 @@ where
             match request {
                 Request::Change(_, done) => done(Err(RequestError::Stopped)),
                 Request::Transfer(_, done) => done(Err(RequestError::Stopped)),
-                Request::Watch(_) => {}
+                Request::Watch(_) | Request::Snapshot => {}
             }
         }
         self.join_snapshot();
