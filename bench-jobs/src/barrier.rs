@@ -355,6 +355,7 @@ mod tests {
             seed: 7,
             endpoints: Vec::new(),
             kubeconfig: None,
+            store_metrics: Vec::new(),
             meters: Vec::new(),
             control_plane_meter: None,
             processes: 3,

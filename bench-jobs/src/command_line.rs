@@ -84,10 +84,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Listens before the idle store is watched, and begins afterwards: the others wait meanwhile.
     let barrier = Barrier::open(&spec, share)?;
     let meters = match share.is_first() {
-        true => Meters::begin(&spec.meters, spec.control_plane_meter.as_ref(), &report),
+        true => Meters::begin(&spec, &report),
         false => Meters::none(),
     };
-    let around = Surroundings { report: &report, board: &board, barrier: &barrier, meters: &meters };
+    let around = Surroundings { report: &report, board: &board, barrier: &barrier, meters: &meters, onlooker: None };
     let summary = job::run(&spec, share, &around);
     // What the store cost is known even where the job has failed.
     meters.conclude(&report)?;

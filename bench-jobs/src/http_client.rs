@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{one_line, plain};
 
 /// A longer answer is refused.
-pub const ANSWER_BYTES_MAX: usize = 256 << 10;
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Why there is no answer, in one line.
 #[derive(Debug, thiserror::Error)]

@@ -83,7 +83,7 @@ impl Context {
 }
 
 /// What a workload runs beside: where it reports, whom it waits for, who measures the store.
-#[derive(Debug)]
+#[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Lines for the driver and for people.
     pub report: &'a Report,
@@ -93,6 +93,17 @@ pub struct Surroundings<'a> {
     pub barrier: &'a Barrier,
     /// The meters beside the members.
     pub meters: &'a Meters,
+    /// Who looks at both ends of the measured phase, if a family has somebody.
+    pub onlooker: Option<&'a dyn Onlooker>,
+}
+
+/// Reads something at both ends of the measured phase, while no load runs and nobody's use is measured.
+pub trait Onlooker {
+    /// The measured phase is about to begin.
+    fn before(&self);
+
+    /// It is over: what the driver is told of it.
+    fn after(&self) -> Option<JobLine>;
 }
 
 /// One thread's share of connections and clients.
@@ -233,9 +244,17 @@ impl Coordinator<'_> {
         let mut wrong = 0;
         let mut first_wrong = None;
         let mut measured = None;
+        let mut fsyncs_before = None;
         for phase in [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify] {
             if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
                 continue;
+            }
+            if phase == Phase::Measure {
+                // Before all processes begin together, which this would delay.
+                if let Some(onlooker) = self.around.onlooker {
+                    onlooker.before();
+                }
+                fsyncs_before = self.around.meters.fsyncs();
             }
             if self.begins_together(phase)
                 && let Passage::Over(outcome) = self.around.barrier.wait()?
@@ -243,6 +262,9 @@ impl Coordinator<'_> {
                 return Ok(Ending { summary: None, outcome });
             }
             self.announce(phase)?;
+            if phase == Phase::Verify {
+                self.report_growth(fsyncs_before)?;
+            }
             let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
             let before = auditor.snapshot();
             let start = self.release(phase);
@@ -303,6 +325,22 @@ impl Coordinator<'_> {
     fn control_plane_usage(&self, api_server: Sampler, others: Sampler) -> Option<ControlPlaneUsage> {
         let (api_server, others) = (self.usage("the API server", api_server), self.usage("the control plane", others));
         Some(ControlPlaneUsage { api_server: api_server?, others: others? })
+    }
+
+    /// Tells what grew during the measured phase: syncs of the store's disk since `fsyncs_before`, and what the onlooker saw.
+    /// Nothing where that is not known.
+    fn report_growth(&self, fsyncs_before: Option<u64>) -> io::Result<()> {
+        let fsyncs_now = fsyncs_before.and_then(|_| self.around.meters.fsyncs());
+        // A store that was restarted meanwhile counts anew.
+        if let (Some(before), Some(now)) = (fsyncs_before, fsyncs_now)
+            && let Some(fsyncs) = now.checked_sub(before)
+        {
+            self.around.report.line(&JobLine::Fsyncs { workload: self.context.workload.clone(), fsyncs })?;
+        }
+        match self.around.onlooker.and_then(Onlooker::after) {
+            Some(line) => self.around.report.line(&line),
+            None => Ok(()),
+        }
     }
 
     fn announce(&self, phase: Phase) -> io::Result<()> {

@@ -11,14 +11,15 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use storebench_crds::job::{JobLine, StoreReading, Usage};
+use storebench_crds::job::{JobLine, JobSpec, StoreReading, Usage};
 use storebench_crds::storage_service::Footprint;
 
 use crate::http_client::{HttpError, get};
-use crate::machine;
 use crate::meter::accumulator::Accumulator;
 use crate::meter::{Extras, MemberReading, Reading};
+use crate::probe::Protocol;
 use crate::report::Report;
+use crate::{fsyncs, machine};
 
 /// How long the members' footprints are waited for before the first workload.
 const FOOTPRINT_PATIENCE: Duration = Duration::from_secs(30);
@@ -77,6 +78,8 @@ pub enum MeterError {
 #[derive(Debug, Default)]
 pub struct Meters {
     addresses: Vec<String>,
+    /// Where the store serves metrics, if there are no meters.
+    store_metrics: Vec<String>,
     /// Of the control plane. At most one.
     control_plane: Vec<String>,
     idle: Option<Idle>,
@@ -113,12 +116,15 @@ impl Meters {
         Self::default()
     }
 
-    /// Waits until the members have been watched, and watches them idle. `addresses` and that of a control plane's meter are
-    /// `host:port`; without any, this does nothing.
-    pub fn begin(addresses: &[String], control_plane: Option<&String>, report: &Report) -> Self {
-        let control_plane = control_plane.into_iter().cloned().collect();
-        let mut meters = Self { addresses: addresses.to_vec(), control_plane, idle: None };
-        if !addresses.is_empty() {
+    /// Waits until the members of a job have been watched, and watches them idle. Without meters, this does nothing.
+    pub fn begin(job: &JobSpec, report: &Report) -> Self {
+        let mut meters = Self {
+            addresses: job.meters.clone(),
+            store_metrics: job.store_metrics.clone(),
+            control_plane: job.control_plane_meter.iter().cloned().collect(),
+            idle: None,
+        };
+        if !meters.addresses.is_empty() {
             match meters.watch_idle() {
                 Ok(idle) => meters.idle = Some(idle),
                 Err(error) => report.warn(&format!("what the idle store costs is not known: {error}")),
@@ -133,6 +139,17 @@ impl Meters {
             store: Sampler::start(&self.addresses, Whose::Store),
             api_server: Sampler::start(&self.control_plane, Whose::ApiServer),
             others: Sampler::start(&self.control_plane, Whose::Others),
+        }
+    }
+
+    /// How often the store has synced its disk so far, all members together; `None` where one does not say.
+    pub fn fsyncs(&self) -> Option<u64> {
+        let of_meter = |address: &String| ask::<u64>(address, "/fsyncs").ok();
+        let of_store = |address: &String| fsyncs::so_far(Protocol::Etcd, address).ok();
+        match self.addresses.is_empty() {
+            false => self.addresses.iter().map(of_meter).sum(),
+            true if !self.store_metrics.is_empty() => self.store_metrics.iter().map(of_store).sum(),
+            true => None,
         }
     }
 

@@ -292,6 +292,10 @@ pub enum Metric {
     CpuNanosPerOperation,
     /// Largest resident memory of the store during the workload, bytes.
     MemoryPeakBytes,
+    /// What the store wrote to its disk per request, bytes.
+    WriteBytesPerOperation,
+    /// Syncs of the store's disk per thousand requests.
+    FsyncsPerThousandOperations,
 }
 
 /// When a finished run is deleted.

@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
+use crate::api_requests::ApiRequests;
 use crate::status::LatencySummary;
 use crate::storage_service::Footprint;
 use crate::workload::Workload;
@@ -43,6 +44,9 @@ pub struct JobSpec {
     /// measures the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meters: Vec<String>,
+    /// Where the members serve metrics in Prometheus's format, `host:port`, for who has no meters: their syncs are counted there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub store_metrics: Vec<String>,
     /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_meter: Option<String>,
@@ -202,6 +206,10 @@ pub struct Usage {
     /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
     #[serde(default)]
     pub machine_cpu_nanos: u64,
+    /// What it had the kernel write to disks, bytes: pages that it changed, each as often as it was changed anew after it had
+    /// been written out (`write_bytes` of proc_pid_io(5)); the file system's own bookkeeping is not in it. Absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
 }
 
 /// What a control plane used, its store not included.
@@ -288,6 +296,21 @@ pub enum JobLine {
         /// What was used.
         #[serde(flatten)]
         usage: ControlPlaneUsage,
+    },
+    /// How often the store synced its disk during the measured phase, all members together. Not written where it is not known.
+    Fsyncs {
+        /// The workload's name.
+        workload: String,
+        /// How often.
+        fsyncs: u64,
+    },
+    /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
+    ApiRequests {
+        /// The workload's name.
+        workload: String,
+        /// What it says.
+        #[serde(flatten)]
+        requests: ApiRequests,
     },
     /// What the meters say of the store as a whole. Written once, at the end, by the first load process.
     Store {

@@ -9,6 +9,7 @@
 // kube's derive repeats `type_ = "string"` once for each printer column.
 #![allow(clippy::duplicated_attributes)]
 
+pub mod api_requests;
 pub mod benchmark_run;
 pub mod control_plane;
 pub mod document;

@@ -161,6 +161,49 @@ pub struct WorkloadResult {
     /// Processor time of the store per request, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_nanos_per_operation: Option<u64>,
+    /// What the store wrote to its disk per request, bytes, as the kernel counts pages that were changed; what else the
+    /// store wrote meanwhile is included. Absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_bytes_per_operation: Option<u64>,
+    /// Syncs of the store's disk per thousand requests, as the store counts them. Absent: the store does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsyncs_per_thousand_operations: Option<u64>,
+    /// What the API server above the store says of its requests. Absent: there is none, or it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_server: Option<ApiServerLatency>,
+}
+
+/// Latencies as an API server itself measured them, of the requests that the workload makes or causes; watches are left out.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiServerLatency {
+    /// Requests that change something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<RequestLatency>,
+    /// Requests that do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<RequestLatency>,
+    /// The API server's own requests to the store that change something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_writes: Option<RequestLatency>,
+    /// The API server's own requests to the store that do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_reads: Option<RequestLatency>,
+}
+
+/// Latency from a histogram of few buckets. The mean is precise; percentiles are interpolated within a bucket, the first of
+/// which reaches from 0 to 5 ms in Kubernetes.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestLatency {
+    /// How many requests.
+    pub requests: u64,
+    /// Mean, nanoseconds.
+    pub mean_nanos: u64,
+    /// Median, nanoseconds, interpolated.
+    pub p50_nanos: u64,
+    /// 99th percentile, nanoseconds, interpolated.
+    pub p99_nanos: u64,
 }
 
 /// Percentiles of a latency histogram, nanoseconds. Where a status would grow too large, some are left out (see `omitted`).

@@ -9,6 +9,7 @@
 //! - latencies are this client's own: from the send of a request to the arrival of its answer or of the watch event that
 //!   shows the outcome, never from times in objects, which are whole seconds;
 //! - nothing is retried; nothing but one request, or what one operation waits for, is between send and end;
+//! - what the API server itself says of its requests is read before the measured phase and after it ([`requests`]);
 //! - every acknowledged object is read back at the end ([`read_back`]), and everything created is removed, also after a
 //!   failure ([`clean_up`]): before the next workload begins it is gone.
 
@@ -28,6 +29,7 @@ mod mixed;
 pub mod outcome;
 mod prepare;
 mod read_back;
+mod requests;
 mod rollout;
 pub mod scope;
 
@@ -53,6 +55,7 @@ use crate::session::Session;
 use expected::Expected;
 use fan_out::FanOut;
 use follow::Hub;
+use requests::Requests;
 use scope::Scope;
 
 /// Runs one workload of the Kubernetes family. Errors are the loader's own; everything about the API server and its store is
@@ -70,7 +73,11 @@ pub fn run(
     // What a first attempt left that was killed.
     let left_over = clean_up()?;
     let mut ending = match left_over {
-        Ok(()) => load::run::<Kubernetes>(context, Plan::new(&kubeconfig, &scope, parameters), around)?,
+        Ok(()) => {
+            let requests = Requests::of(&workload, parameters.operation, &kubeconfig)?;
+            let around = Surroundings { onlooker: Some(&requests), ..*around };
+            load::run::<Kubernetes>(context, Plan::new(&kubeconfig, &scope, parameters), &around)?
+        }
         Err(failure) => Ending { summary: None, outcome: store_failed(&workload, &failure) },
     };
     if let Err(failure) = clean_up()? {

@@ -61,6 +61,7 @@ impl Accumulator {
             voluntary_switches: grown(|reading| reading.switches.unwrap_or_default().voluntary),
             involuntary_switches: grown(|reading| reading.switches.unwrap_or_default().involuntary),
             machine_cpu_nanos: machine_cpu_nanos(&self.first, readings),
+            written_bytes: pairs().map(|(first, last)| last.written_bytes?.checked_sub(first.written_bytes?)).sum(),
         }
     }
 
@@ -107,6 +108,7 @@ mod tests {
             rss_bytes,
             switches: Some(Switches { voluntary: 10 * cpu, involuntary: cpu }),
             pss_bytes: Some(rss_bytes / 2),
+            written_bytes: Some(1_000 * cpu),
             machine_cpu_nanos: 3 * millis * MILLISECOND,
             machine: "one".into(),
             restarts: 0,
@@ -129,6 +131,7 @@ mod tests {
             voluntary_switches: 1_000,
             involuntary_switches: 100,
             machine_cpu_nanos: 750 * MILLISECOND,
+            written_bytes: Some(100_000),
         };
         assert_eq!(usage, expected);
     }
@@ -142,6 +145,16 @@ mod tests {
         assert_eq!(usage.cpu_peak_millicores, 500 + 500);
         assert_eq!((usage.rss_average_bytes, usage.rss_peak_bytes, usage.pss_peak_bytes), (3_000, 3_000, 1_500));
         assert_eq!(usage.machine_cpu_nanos, 900 * MILLISECOND, "both see the same machine");
+    }
+
+    #[test]
+    fn what_one_member_does_not_know_all_do_not_know() {
+        let unknown = |millis| Reading { written_bytes: None, ..reading(0, millis, millis, 0) };
+        let usage =
+            Accumulator::start(vec![reading(0, 0, 0, 0), unknown(0)]).finish(&[reading(0, 9, 9, 0), unknown(9)]);
+        assert_eq!(usage.written_bytes, None);
+        let usage = Accumulator::start(vec![reading(0, 0, 0, 0)]).finish(&[reading(0, 9, 9, 0)]);
+        assert_eq!(usage.written_bytes, Some(9_000));
     }
 
     #[test]

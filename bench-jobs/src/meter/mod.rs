@@ -33,6 +33,9 @@ pub struct Reading {
     /// Context switches; absent where not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<Switches>,
+    /// What they had the kernel write to disks, bytes; absent where not asked for, or where it may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
     /// Proportional set size, bytes; absent where not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pss_bytes: Option<u64>,
@@ -58,7 +61,7 @@ pub struct Switches {
 /// What is read besides processor time and resident memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Context switches: a file for each thread.
+    /// Context switches, a file for each thread, and bytes written.
     pub switches: bool,
     /// Proportional set size: reading it holds up the store.
     pub pss: bool,

@@ -10,6 +10,7 @@
 //! | `/readyz` | 200 if the store answers its protocol now, else 503 and why not |
 //! | `/reading` | a [`Reading`](crate::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
+//! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
 //! | `/protocol` | what of the protocol the store serves, tried out: a list of [`surface::Check`] |
 //!
 //! [`watch`] finds the store's processes, [`start_up`] measures their start, [`surface`] tries the protocol out.
@@ -32,7 +33,7 @@ use crate::failure::one_line;
 use crate::http_server::{Answer, Request, serve};
 use crate::meter::MemberReading;
 use crate::probe::{Protocol, answers};
-use crate::{disk, machine, program};
+use crate::{disk, fsyncs, machine, program};
 
 use start_up::StartUp;
 use watch::{Watch, Whose};
@@ -120,8 +121,12 @@ impl StoreMeter {
                 Err(reason) => Answer::unavailable(&reason),
             },
             "/store" => Answer::json(&self.member()),
+            "/fsyncs" => match fsyncs::so_far(self.protocol, &self.store.to_string()) {
+                Ok(count) => Answer::json(&count),
+                Err(failure) => Answer::unavailable(&failure),
+            },
             "/protocol" => Answer::json(&surface::check(self.protocol, self.store)),
-            _ => Answer::not_found("there are /livez, /readyz, /reading, /store and /protocol"),
+            _ => Answer::not_found("there are /livez, /readyz, /reading, /store, /fsyncs and /protocol"),
         }
     }
 

@@ -4,6 +4,7 @@
 //! result.
 
 use serde::{Deserialize, Serialize};
+use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
 pub use storebench_crds::job::{ControlPlaneUsage, Usage};
 use storebench_crds::job::{LatencyKind, LoaderAudit, WorkloadSummary};
@@ -189,6 +190,12 @@ pub struct WorkloadMeasurement {
     /// What the control plane used during the measured phase. Absent: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneUsage>,
+    /// How often the store synced its disk during the measured phase, all members together. Absent: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsyncs: Option<u64>,
+    /// What the API server says of its requests during the measured phase. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_requests: Option<ApiRequests>,
     /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_skew_nanos: Option<u64>,

@@ -88,7 +88,7 @@ fn in_column(comparison: &Comparison) -> String {
 type Omit = fn(&mut BenchmarkRunStatus);
 
 /// What may be left out of a status that is too large, in this order, and how `status.omitted` calls it.
-const OMISSIONS: [(&str, Omit); 10] = [
+const OMISSIONS: [(&str, Omit); 11] = [
     ("comparisons of metrics other than throughput and p99", |status| {
         status.comparisons.retain(|comparison| is_leading(comparison.metric));
     }),
@@ -97,6 +97,9 @@ const OMISSIONS: [(&str, Omit); 10] = [
         if let Some(schedule) = &mut status.schedule {
             schedule.order.clear();
         }
+    }),
+    ("results' latencies of API servers", |status| {
+        status.results.iter_mut().for_each(|result| result.api_server = None)
     }),
     ("results' latencies other than p50, p99 and max", |status| {
         for result in &mut status.results {
@@ -181,9 +184,11 @@ pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storebench_crds::status::{ArmResources, Fingerprint, GateOutcome, GateResult, WorkloadResult};
+    use storebench_crds::status::{
+        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, RequestLatency, WorkloadResult,
+    };
 
-    const METRICS: [Metric; 10] = [
+    const METRICS: [Metric; 12] = [
         Metric::ThroughputPerSecond,
         Metric::LatencyMeanMicros,
         Metric::LatencyP50Micros,
@@ -194,10 +199,19 @@ mod tests {
         Metric::LatencyMaxMicros,
         Metric::CpuNanosPerOperation,
         Metric::MemoryPeakBytes,
+        Metric::WriteBytesPerOperation,
+        Metric::FsyncsPerThousandOperations,
     ];
 
     /// A run of this size, every number as long as numbers get, names as long as asked.
     fn large(arms: u32, workloads: u32, trials: u32, arm_name: usize, workload_name: usize) -> BenchmarkRunStatus {
+        let has_api_server = arms > 2;
+        let requests = RequestLatency {
+            requests: 12_345_678,
+            mean_nanos: 123_456_789,
+            p50_nanos: 123_456_789,
+            p99_nanos: 123_456_789,
+        };
         let name = |prefix: &str, index: u32, length: usize| format!("{prefix}{index}{}", "x".repeat(length - 2));
         let arm = |index: u32| name("a", index, arm_name);
         let workload = |index: u32| name("w", index, workload_name);
@@ -234,6 +248,14 @@ mod tests {
                     service_latency: latency,
                     intended_latency: None,
                     cpu_nanos_per_operation: Some(123_456),
+                    write_bytes_per_operation: Some(123_456),
+                    fsyncs_per_thousand_operations: Some(1_234),
+                    api_server: has_api_server.then_some(ApiServerLatency {
+                        writes: Some(requests),
+                        reads: Some(requests),
+                        store_writes: Some(requests),
+                        store_reads: Some(requests),
+                    }),
                 });
             }
             for position in 1..arms {

@@ -3,6 +3,7 @@
 //! A driver feeds every line of a process's standard output to a [`Gathering`] and finishes it with the process's summary.
 //! What several processes measured is merged by [`merge`]: histograms are added, percentiles never averaged.
 
+use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
     ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, StoreReading,
     WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
@@ -23,6 +24,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         endpoints,
         kubeconfig: None,
         meters: Vec::new(),
+        store_metrics: Vec::new(),
         control_plane_meter: None,
         processes: run.spec.parallelism,
         barrier: None,
@@ -62,6 +64,8 @@ struct Gathered {
     audit: Option<LoaderAudit>,
     usage: Option<Usage>,
     control_plane: Option<ControlPlaneUsage>,
+    fsyncs: Option<u64>,
+    api_requests: Option<ApiRequests>,
 }
 
 impl Gathering {
@@ -78,6 +82,8 @@ impl Gathering {
             JobLine::Audit { workload, audit } => self.of(workload).audit = Some(audit.clone()),
             JobLine::Usage { workload, usage } => self.of(workload).usage = Some(*usage),
             JobLine::ControlPlaneUsage { workload, usage } => self.of(workload).control_plane = Some(*usage),
+            JobLine::Fsyncs { workload, fsyncs } => self.of(workload).fsyncs = Some(*fsyncs),
+            JobLine::ApiRequests { workload, requests } => self.of(workload).api_requests = Some(requests.clone()),
             JobLine::Store { reading } => self.store = Some(reading.clone()),
         }
         Ok(Some(line))
@@ -113,6 +119,8 @@ impl Gathering {
                 audit: gathered.audit,
                 usage: gathered.usage,
                 control_plane: gathered.control_plane,
+                fsyncs: gathered.fsyncs,
+                api_requests: gathered.api_requests,
                 start_skew_nanos: None,
                 histograms: gathered.histograms,
             });
@@ -204,6 +212,8 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         audit: all.iter().filter_map(|one| one.audit.clone()).reduce(both),
         usage: all.iter().find_map(|one| one.usage),
         control_plane: all.iter().find_map(|one| one.control_plane),
+        fsyncs: all.iter().find_map(|one| one.fsyncs),
+        api_requests: all.iter().find_map(|one| one.api_requests.clone()),
         start_skew_nanos: starts().max().map(|last| last - first_start),
         histograms,
     })

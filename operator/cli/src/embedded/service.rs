@@ -23,6 +23,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Service {
     members: Vec<RunningMember>,
+    protocol: Protocol,
     directory: PathBuf,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
@@ -53,6 +54,7 @@ impl Service {
         let started = Instant::now();
         let mut running = Self {
             members: Vec::with_capacity(plan.members.len()),
+            protocol: plan.protocol,
             directory: directory.to_path_buf(),
             footprint: Footprint { binary_bytes: file_bytes(&binary.path), ..Footprint::default() },
             command: std::iter::once(plan.members[0].binary.to_owned())
@@ -97,6 +99,14 @@ impl Service {
     /// Where clients reach the members.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|member| member.address).collect()
+    }
+
+    /// Where the members serve metrics in Prometheus's format; empty where the protocol has none.
+    pub(super) fn metrics(&self) -> Vec<String> {
+        match self.protocol {
+            Protocol::Etcd => self.addresses().iter().map(SocketAddr::to_string).collect(),
+            Protocol::Redis => Vec::new(),
+        }
     }
 
     /// The members' process identifiers.

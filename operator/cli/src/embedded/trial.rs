@@ -115,6 +115,7 @@ impl<'a> Stage<'a> {
     ) -> anyhow::Result<Option<Loaded>> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
         job.kubeconfig = deployed.control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
+        job.store_metrics = deployed.store.metrics();
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)

@@ -81,7 +81,8 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bou
         Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
         Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
     };
-    let digits = if gate.metric == Metric::MemoryPeakBytes { 0 } else { 1 };
+    let is_whole = matches!(gate.metric, Metric::MemoryPeakBytes | Metric::WriteBytesPerOperation);
+    let digits = if is_whole { 0 } else { 1 };
     match own_interval(valid, &gate.arm, workload, gate.metric) {
         Some(interval) => GateResult {
             gate: text,

@@ -6,7 +6,7 @@ use storebench_crds::status::LatencySummary;
 use crate::record::{TrialRecord, WorkloadMeasurement};
 
 /// Every metric that is compared.
-pub(super) const ALL: [Metric; 10] = [
+pub(super) const ALL: [Metric; 12] = [
     Metric::ThroughputPerSecond,
     Metric::LatencyMeanMicros,
     Metric::LatencyP50Micros,
@@ -17,6 +17,8 @@ pub(super) const ALL: [Metric; 10] = [
     Metric::LatencyMaxMicros,
     Metric::CpuNanosPerOperation,
     Metric::MemoryPeakBytes,
+    Metric::WriteBytesPerOperation,
+    Metric::FsyncsPerThousandOperations,
 ];
 
 /// The metric's value, in the metric's unit; `None` where it was not measured or is zero, which has no ratio.
@@ -24,6 +26,7 @@ pub(super) fn value(trial: &TrialRecord, workload: &str, metric: Metric) -> Opti
     let measurement = trial.workloads.iter().find(|measurement| measurement.summary.name == workload)?;
     let latency = latency(measurement);
     let micros = |nanos: u64| nanos as f64 / 1_000.0;
+    let per_operation = |all: u64| all as f64 / measurement.summary.operations.max(1) as f64;
     let value = match metric {
         Metric::ThroughputPerSecond => throughput_per_second(measurement),
         Metric::LatencyMeanMicros => micros(latency.mean_nanos),
@@ -33,10 +36,10 @@ pub(super) fn value(trial: &TrialRecord, workload: &str, metric: Metric) -> Opti
         Metric::LatencyP99Micros => micros(latency.p99_nanos),
         Metric::LatencyP999Micros => micros(latency.p999_nanos),
         Metric::LatencyMaxMicros => micros(latency.max_nanos),
-        Metric::CpuNanosPerOperation => {
-            measurement.usage?.cpu_nanos as f64 / measurement.summary.operations.max(1) as f64
-        }
+        Metric::CpuNanosPerOperation => per_operation(measurement.usage?.cpu_nanos),
         Metric::MemoryPeakBytes => measurement.usage?.rss_peak_bytes as f64,
+        Metric::WriteBytesPerOperation => per_operation(measurement.usage?.written_bytes?),
+        Metric::FsyncsPerThousandOperations => per_operation(measurement.fsyncs?) * 1_000.0,
     };
     (value.is_finite() && value > 0.0).then_some(value)
 }

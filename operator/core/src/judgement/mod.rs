@@ -2,11 +2,12 @@
 //! same judgement, on any machine.
 //!
 //! [`metric`] reads one number from one trial; [`compare`] pairs the arms' numbers and estimates ratios; [`summary`]
-//! merges what all trials measured; [`gate`] decides gates; [`verdict`] decides the run.
+//! merges what all trials measured, [`requests`] what API servers said of theirs; [`gate`] decides gates; [`verdict`] decides the run.
 
 mod compare;
 mod gate;
 mod metric;
+mod requests;
 mod summary;
 mod verdict;
 
@@ -20,6 +21,7 @@ use crate::ledger::complete_indexes;
 use crate::record::{RunRecord, TrialRecord};
 
 pub use compare::stop_half_widths;
+pub use requests::RequestResult;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub struct Judgement {
     pub message: String,
     /// What was measured, for each workload and available arm, over all valid trials.
     pub results: Vec<WorkloadResult>,
+    /// What API servers said of their requests, by workload, arm and kind; the most frequent kinds first.
+    #[serde(default)]
+    pub requests: Vec<RequestResult>,
     /// Requests per second of each valid trial, in the order they ran: the dots of the trial scatter.
     pub points: Vec<TrialPoint>,
     /// What each arm cost.
@@ -110,6 +115,7 @@ pub fn judge(record: &RunRecord) -> Judgement {
         verdict,
         message,
         results: summary::results(&valid),
+        requests: requests::results(&valid),
         points: summary::points(&valid),
         resources: summary::resources(&valid),
         intervals: compare::throughput_intervals(&valid),

@@ -6,7 +6,7 @@ use storebench_crds::status::{
 };
 
 use super::metric::{latency, throughput_per_second};
-use super::{TrialPoint, Valid, available};
+use super::{TrialPoint, Valid, available, requests};
 use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
@@ -26,7 +26,12 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
             let sum = |field: fn(&WorkloadMeasurement) -> u64| measurements.iter().map(|one| field(one)).sum::<u64>();
             let operations = sum(|one| one.summary.operations);
             let throughputs = measurements.iter().map(|one| milli(throughput_per_second(one))).collect();
-            let cpu_nanos: Option<u64> = measurements.iter().map(|one| one.usage.map(|usage| usage.cpu_nanos)).sum();
+            // What one trial does not know, all of them together do not know.
+            let all = |field: fn(&WorkloadMeasurement) -> Option<u64>| -> Option<u64> {
+                measurements.iter().map(|one| field(one)).sum()
+            };
+            let per_operation = |total: u64| total / operations.max(1);
+            let fsyncs = all(|one| one.fsyncs.map(|fsyncs| fsyncs * 1_000));
             results.push(WorkloadResult {
                 workload: workload.name.clone(),
                 arm: arm.into(),
@@ -36,14 +41,17 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
                 throughput_milli: median(throughputs),
                 service_latency: merged(&measurements, LatencyKind::Service).unwrap_or_default(),
                 intended_latency: merged(&measurements, LatencyKind::Intended),
-                cpu_nanos_per_operation: cpu_nanos.map(|nanos| nanos / operations.max(1)),
+                cpu_nanos_per_operation: all(|one| Some(one.usage?.cpu_nanos)).map(per_operation),
+                write_bytes_per_operation: all(|one| one.usage?.written_bytes).map(per_operation),
+                fsyncs_per_thousand_operations: fsyncs.map(per_operation),
+                api_server: requests::summary(&measurements),
             });
         }
     }
     results
 }
 
-fn measurements<'a>(valid: &Valid<'a>, arm: &str, workload: &str) -> Vec<&'a WorkloadMeasurement> {
+pub(super) fn measurements<'a>(valid: &Valid<'a>, arm: &str, workload: &str) -> Vec<&'a WorkloadMeasurement> {
     let of_trial = |trial: &'a TrialRecord| trial.workloads.iter().find(|one| one.summary.name == workload);
     valid.trials(arm).into_iter().filter_map(of_trial).collect()
 }

@@ -49,6 +49,8 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
             ..Usage::default()
         }),
         control_plane: None,
+        fsyncs: None,
+        api_requests: None,
         start_skew_nanos: None,
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,

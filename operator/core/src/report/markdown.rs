@@ -4,6 +4,7 @@ use super::Report;
 use super::describe;
 use super::ledger;
 use super::measures;
+use super::requests;
 use super::resources;
 use super::safe_line::safe_line;
 use super::table::{Align, Cell, Column, SUBORDINATE, Table, Tone};
@@ -112,6 +113,9 @@ impl Page {
             self.paragraph(&escape(&asked));
             self.table(&measures::results(report, workload));
             if let Some(table) = measures::comparisons(report, workload) {
+                self.table(&table);
+            }
+            if let Some(table) = requests::table(report, workload) {
                 self.table(&table);
             }
             self.list(&measures::notes(report, workload));

@@ -6,6 +6,7 @@ use storebench_crds::workload::Workload;
 
 use super::Report;
 use super::lookup::{self, comparison, interval, is_open_loop, result};
+use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
 use super::wording::{self, finding};
@@ -13,7 +14,12 @@ use crate::record::ArmRecord;
 
 /// What was measured, one arm to a row (two in an open loop: intended latency, then service).
 pub(super) fn results(report: &Report, workload: &Workload) -> Table {
-    let columns = vec![
+    let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
+    let knows = Knows {
+        written: results().any(|result| result.write_bytes_per_operation.is_some()),
+        fsyncs: results().any(|result| result.fsyncs_per_thousand_operations.is_some()),
+    };
+    let mut columns = vec![
         Column::words("arm"),
         Column::numbers("throughput"),
         Column::numbers("±95 %"),
@@ -24,8 +30,10 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
         Column::numbers("p99.9"),
         Column::numbers("max").dispensable(1),
         Column::numbers("CPU/op"),
-        Column::numbers("errors"),
     ];
+    columns.extend(knows.written.then(|| Column::numbers("written/op").dispensable(1)));
+    columns.extend(knows.fsyncs.then(|| Column::numbers("fsyncs/op").dispensable(1)));
+    columns.push(Column::numbers("errors"));
     let mut rows = Vec::new();
     for (position, arm) in lookup::started_arms(report) {
         let Some(result) = result(report, &workload.name, &arm.name) else {
@@ -35,12 +43,19 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
             continue;
         };
         let first = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
-        rows.push(result_row(report, arm, position, result, first));
+        rows.push(result_row(report, arm, position, result, first, knows));
         if result.intended_latency.is_some() {
-            rows.push(service_row(result));
+            rows.push(service_row(result, columns.len()));
         }
     }
     Table { columns, rows }
+}
+
+/// What the stores' disks had to do for a workload, where any arm knows it.
+#[derive(Clone, Copy)]
+struct Knows {
+    written: bool,
+    fsyncs: bool,
 }
 
 fn result_row(
@@ -49,6 +64,7 @@ fn result_row(
     position: usize,
     result: &WorkloadResult,
     latency: &LatencySummary,
+    knows: Knows,
 ) -> Vec<Cell> {
     let around = interval(report, &result.workload, &result.arm)
         .and_then(|found| units::plus_minus(result.throughput_milli, found.low_milli, found.high_milli));
@@ -60,14 +76,18 @@ fn result_row(
     ];
     row.extend(latency_cells(latency, result.operations, Tone::Plain));
     row.push(Cell::or_absent(result.cpu_nanos_per_operation.map(units::duration_nanos)));
+    let written = result.write_bytes_per_operation.map(units::bytes);
+    let fsyncs = result.fsyncs_per_thousand_operations.map(units::per_operation_milli);
+    row.extend(knows.written.then(|| Cell::or_absent(written)));
+    row.extend(knows.fsyncs.then(|| Cell::or_absent(fsyncs)));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
     row
 }
 
-fn service_row(result: &WorkloadResult) -> Vec<Cell> {
+fn service_row(result: &WorkloadResult, columns: usize) -> Vec<Cell> {
     let mut row = vec![Cell::toned(format!("{SUBORDINATE}service"), Tone::Dim), Cell::plain(""), Cell::plain("")];
     row.extend(latency_cells(&result.service_latency, result.operations, Tone::Dim));
-    row.extend([Cell::plain(""), Cell::plain("")]);
+    row.resize(columns, Cell::plain(""));
     row
 }
 
@@ -197,6 +217,7 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
             notes.push(format!("{}: {trials} no interval", result.arm));
         }
     }
+    notes.extend(requests::notes(report, workload));
     for compared in report.judgement.comparisons.iter().filter(|compared| compared.workload == workload.name) {
         if let Some(reason) = &compared.not_ranked {
             let note = format!("{} is not ranked against {}: {reason}", compared.arm, compared.baseline);

@@ -11,6 +11,7 @@ mod ledger;
 mod lookup;
 mod markdown;
 mod measures;
+mod requests;
 mod resources;
 mod safe_line;
 mod table;

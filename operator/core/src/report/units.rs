@@ -26,6 +26,11 @@ pub(super) fn count_short(count: u64) -> String {
     scaled(count as f64, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")])
 }
 
+/// Thousandths of a thing for each operation as `1.02`, `12.3`, `0`.
+pub(super) fn per_operation_milli(milli: u64) -> String {
+    three_digits(milli as f64 / 1000.0)
+}
+
 /// A number of things, exact, as `1,234,567`.
 pub(super) fn count(count: u64) -> String {
     let digits = count.to_string();

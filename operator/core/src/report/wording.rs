@@ -82,6 +82,8 @@ pub(super) fn metric(metric: Metric) -> &'static str {
         Metric::LatencyMaxMicros => "largest latency",
         Metric::CpuNanosPerOperation => "CPU per operation",
         Metric::MemoryPeakBytes => "peak memory",
+        Metric::WriteBytesPerOperation => "bytes written per operation",
+        Metric::FsyncsPerThousandOperations => "fsyncs per operation",
     }
 }
 
@@ -89,7 +91,10 @@ pub(super) fn metric(metric: Metric) -> &'static str {
 pub(super) fn directions(metric: Metric) -> (&'static str, &'static str, bool) {
     match metric {
         Metric::ThroughputPerSecond => ("faster", "slower", true),
-        Metric::CpuNanosPerOperation | Metric::MemoryPeakBytes => ("more", "less", false),
+        Metric::CpuNanosPerOperation
+        | Metric::MemoryPeakBytes
+        | Metric::WriteBytesPerOperation
+        | Metric::FsyncsPerThousandOperations => ("more", "less", false),
         Metric::LatencyMeanMicros
         | Metric::LatencyP50Micros
         | Metric::LatencyP90Micros

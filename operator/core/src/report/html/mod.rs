@@ -19,7 +19,7 @@ use storebench_crds::status::Verdict;
 use storebench_crds::workload::Workload;
 
 use super::Report;
-use super::{describe, ledger, lookup, measures, resources, wording};
+use super::{describe, ledger, lookup, measures, requests, resources, wording};
 use escape::{escape, escape_block};
 use parts::{compact_table, details, figure, list, section, table, wrapping_table};
 
@@ -203,6 +203,9 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
     body.push_str(&table(&format!("{name}: results"), &measures::results(report, workload)));
     if let Some(comparisons) = measures::comparisons(report, workload) {
         body.push_str(&table(&format!("{name}: comparisons"), &comparisons));
+    }
+    if let Some(requests) = requests::table(report, workload) {
+        body.push_str(&table(&format!("{name}: as the API server says"), &requests));
     }
     body.push_str(&list("plain notes", &measures::notes(report, workload)));
     if let Some(all) = measures::comparisons_in_full(report, workload) {

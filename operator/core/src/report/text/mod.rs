@@ -7,6 +7,7 @@ use super::Report;
 use super::describe;
 use super::ledger;
 use super::measures;
+use super::requests;
 use super::resources;
 use super::safe_line::{safe_line, width_columns};
 use super::table::Tone;
@@ -113,6 +114,10 @@ impl Page {
             self.blank();
             self.lines.extend(lay_out(&measures::results(report, workload), self.width));
             if let Some(table) = measures::comparisons(report, workload) {
+                self.blank();
+                self.lines.extend(lay_out(&table, self.width));
+            }
+            if let Some(table) = requests::table(report, workload) {
                 self.blank();
                 self.lines.extend(lay_out(&table, self.width));
             }
