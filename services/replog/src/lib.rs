@@ -12,6 +12,7 @@
 //!
 //! Queues are bounded: proposals and reads beyond the limits in [`Settings`] are [`Rejected::Busy`].
 
+mod alone;
 mod bugs;
 mod clock;
 mod codec;

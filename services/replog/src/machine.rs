@@ -31,6 +31,11 @@ pub trait StateMachine {
     /// the log is idle, between other work: it should be quick.
     fn idle(&mut self) {}
 
+    /// Everybody but this member is lost for good, and no member any more: see [`crate::runtime::Origin::Alone`].
+    fn goes_on_alone(&mut self, id: u64) {
+        let _ = id;
+    }
+
     /// All of the state as it is now, to be turned into bytes later and perhaps on another thread, while more is applied: this
     /// call should be quick. Equal states give equal bytes.
     fn snapshot(&self) -> SnapshotView;

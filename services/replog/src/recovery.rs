@@ -51,18 +51,31 @@ impl Recovered {
     /// The state of a founding member, and the records that must be committed before it starts. All founders must be given
     /// the same membership and equal state machines; `snapshot` is that machine's snapshot before any entry.
     pub fn found(settings: &Settings, membership: Membership, snapshot: &[u8]) -> (Self, Vec<Record>) {
+        Self::default().alone(settings, membership, 0, snapshot)
+    }
+
+    /// The state behind everything that is there, with this membership, and the records that must be committed before it is gone on
+    /// with. `snapshot` is the state machine's of everything, `time_millis` the newest time of an entry in it.
+    pub(crate) fn alone(
+        self,
+        settings: &Settings,
+        membership: Membership,
+        time_millis: u64,
+        snapshot: &[u8],
+    ) -> (Self, Vec<Record>) {
+        let last_term = self.entries.back().map_or(self.compaction.term, |entry| entry.term);
         let meta = SnapshotMeta {
-            index: 1,
-            term: 1,
-            time_millis: 0,
+            index: self.last() + 1,
+            term: self.hard.term.max(last_term) + 1,
+            time_millis,
             membership,
             bytes: snapshot.len() as u64,
             chunk_bytes: settings.snapshot_chunk_bytes,
             checksum: crc32c::crc32c(snapshot),
         };
-        let compaction = Compaction { index: 1, term: 1, begins_anew: true, snapshot: meta };
+        let compaction = Compaction { index: meta.index, term: meta.term, begins_anew: true, snapshot: meta };
         let records = vec![compaction.record(settings.group)];
-        (Self { compaction, ..Self::default() }, records)
+        (Self { hard: self.hard, compaction, ..Self::default() }, records)
     }
 
     /// The snapshot that the state machine must be restored from, unless there is none yet.

@@ -10,7 +10,7 @@ use crate::codec::{Malformed, Reader, put, put_small};
 use crate::membership::Membership;
 
 pub use job::SnapshotJob;
-pub(crate) use store::{Store, write as write_snapshot};
+pub(crate) use store::{Store, load as load_snapshot, write as write_snapshot};
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
 
 const WHAT: &str = "a snapshot's description";

@@ -18,6 +18,7 @@ pub mod lessor;
 pub mod listen;
 pub mod metrics;
 pub mod node;
+pub mod open_files;
 pub mod proto;
 pub mod server;
 pub mod settings;

@@ -62,12 +62,18 @@ pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(TcpListener, Rol
     Ok(bound.into_iter().map(|(_, listener, role)| (listener, role)).collect())
 }
 
+/// Connections that wait to be accepted, or as many as the system allows: the library's 128 are soon there, and the next one waits for
+/// a second before it tries again.
+const BACKLOG: i32 = 4096;
+
 /// A name that has both kinds of addresses is bound by the older one, as Go does.
 pub fn listen(url: &Url) -> io::Result<TcpListener> {
     let host = url.host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = (host, url.port).to_socket_addrs()?.collect::<Vec<SocketAddr>>();
     addresses.sort_by_key(SocketAddr::is_ipv6);
-    TcpListener::bind(addresses.as_slice())
+    let listener = TcpListener::bind(addresses.as_slice())?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// What serves the connections of one worker thread.

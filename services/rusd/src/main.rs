@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Err(mistake) => return usage(&mistake),
     };
     log(&settings.log_level);
+    rusd::open_files::raise();
     for flag in flags.without_effect() {
         tracing::warn!("--{flag} has no effect in rusd");
     }

@@ -11,6 +11,7 @@ use prost::Message;
 use replog::Membership;
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, MemberError, Origin, Start};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use wal::files::RealDirectory;
 
@@ -24,6 +25,7 @@ use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::listen::{self, Front, Role};
 use crate::node::Node;
+use crate::open_files;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::space::{self, Space};
@@ -73,6 +75,9 @@ pub enum ServerError {
         "this member was removed from the group for good; to come back, add it as a new one, with an empty --data-dir"
     )]
     Removed,
+    /// Open files.
+    #[error("the limit on open files (ulimit -n) leaves no room for connections: it is {0}, raise it to some thousand")]
+    OpenFiles(u64),
     /// A socket.
     #[error("cannot listen on {0}; is another server running there?")]
     Listen(io::Error),
@@ -90,11 +95,18 @@ pub struct Server {
     node: Arc<Node>,
     workers: Workers,
     sockets: Vec<TcpListener>,
+    /// Of connections that may be open at a time, for each socket.
+    places: Vec<Arc<Semaphore>>,
 }
 
 impl Server {
     /// Opens the data, founds a group where there are none, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
+        let open_files = open_files::limit();
+        let (clients_max, others_max) = open_files::connections_max(open_files);
+        if others_max == 0 {
+            return Err(ServerError::OpenFiles(open_files.unwrap_or_default()));
+        }
         let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
         let grpc_and_http = settings.listen_client_http.is_empty();
         let bound = listen::bind(&[
@@ -103,9 +115,11 @@ impl Server {
             (&settings.listen_metrics, false, true),
         ]);
         let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
+        let (clients, others) = (Arc::new(Semaphore::new(clients_max)), Arc::new(Semaphore::new(others_max)));
+        let places = roles.iter().map(|role| Arc::clone(if role.grpc { &clients } else { &others })).collect();
         let Joined { member, node, signals } = join(settings, None)?;
         let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
-        Ok(Self { member, node, workers, sockets })
+        Ok(Self { member, node, workers, sockets, places })
     }
 
     /// The member.
@@ -121,15 +135,15 @@ impl Server {
     /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let Self { member, node, workers, sockets } = self;
+        let Self { member, node, workers, sockets, places } = self;
         let mut is_removed = false;
         {
             let workers = &workers;
             let mut accepting = Vec::new();
-            for (listener, socket) in sockets.into_iter().enumerate() {
+            for (listener, (socket, places)) in sockets.into_iter().zip(places).enumerate() {
                 socket.set_nonblocking(true).map_err(ServerError::Listen)?;
                 let socket = tokio::net::TcpListener::from_std(socket).map_err(ServerError::Listen)?;
-                accepting.push(Box::pin(accept(socket, listener, workers)));
+                accepting.push(Box::pin(accept(socket, listener, workers, places)));
             }
             tokio::select! {
                 () = stop => {}
@@ -181,6 +195,12 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         }
         false => (Origin::Join, Store::default()),
     };
+    // As in etcd, it means nothing where there is nothing yet.
+    let is_forced = settings.force_new_cluster && known.was_here;
+    let origin = if is_forced { Origin::Alone } else { origin };
+    if is_forced {
+        tracing::warn!("--force-new-cluster: all other members are removed; start without it the next time");
+    }
     if let Some(taken) = taken {
         store.take_over(taken);
     }
@@ -299,19 +319,31 @@ fn workers(
     })
 }
 
-async fn accept(socket: tokio::net::TcpListener, listener: usize, workers: &Workers) {
+async fn accept(socket: tokio::net::TcpListener, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
     loop {
+        let Some(place) = place(&places).await else { return };
         match socket.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
             Ok((stream, address)) => {
                 // Answers are written whole: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                workers.give(Incoming { socket: stream, address, listener });
+                workers.give(Incoming { socket: stream, address, listener, place });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 // Too many open files: others must end first.
                 sleep(Duration::from_millis(50)).await;
             }
+        }
+    }
+}
+
+/// A place for a connection, as soon as there is one.
+async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    match Arc::clone(places).try_acquire_owned() {
+        Ok(place) => Some(place),
+        Err(_) => {
+            tracing::warn!("as many connections are open as the limit on open files (ulimit -n) allows; others wait");
+            Arc::clone(places).acquire_owned().await.ok()
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a server runs with: the flags, understood and checked against each other.
 
+mod tls;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,31 +11,7 @@ use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
-/// Certificates of the peer port, on which members talk to each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerTlsFiles {
-    /// What a member shows to those who connect to it; it wants certificates of them if there is an authority.
-    pub server: TlsFiles,
-    /// Who signs members' certificates.
-    pub authority: PathBuf,
-    /// The certificate that it shows to those it connects to, PEM.
-    pub client_certificate: PathBuf,
-    /// Its key, PEM.
-    pub client_key: PathBuf,
-}
-
-/// Certificates of the client port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// Our certificates, PEM.
-    pub certificate: PathBuf,
-    /// Their key, PEM.
-    pub key: PathBuf,
-    /// Who signs clients' certificates; `None`: clients need none.
-    pub client_authority: Option<PathBuf>,
-    /// Whether the name in a client's certificate is that of a user.
-    pub client_cert_auth: bool,
-}
+pub use tls::{PeerTlsFiles, Protocol, SelfSigned, TlsFiles};
 
 /// A member that a group is founded with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +73,8 @@ pub struct Settings {
     pub founders: Vec<Founder>,
     /// Whether the group exists already, and has this member among those it has added.
     pub joins: bool,
+    /// Whether this member goes on with its data as the only one: the others are lost for good.
+    pub force_new_cluster: bool,
     /// Whether changes of the membership are refused that could cost the group its majority.
     pub strict_reconfig_check: bool,
     /// Learners in the group, at most.
@@ -158,21 +138,27 @@ impl Settings {
             }
         };
         let client_default = "http://localhost:2379";
+        let data_directory = flags.given("data-dir").map_or_else(|| format!("{name}.etcd").into(), PathBuf::from);
+        let listen_client = flags.urls("listen-client-urls", client_default)?;
+        let listen_client_http = flags.urls("listen-client-http-urls", "")?;
+        let listen_peer = flags.urls("listen-peer-urls", peer_default)?;
+        let clients = listen_client.iter().chain(&listen_client_http);
         let settings = Self {
-            data_directory: flags.given("data-dir").map_or_else(|| format!("{name}.etcd").into(), PathBuf::from),
+            tls: tls::of_clients(flags, &data_directory, clients)?,
+            peer_tls: tls::of_peers(flags, &data_directory, &listen_peer)?,
+            data_directory,
             name,
-            listen_client: flags.urls("listen-client-urls", client_default)?,
-            listen_client_http: flags.urls("listen-client-http-urls", "")?,
+            listen_client,
+            listen_client_http,
             listen_metrics: flags.urls("listen-metrics-urls", "")?,
             advertise_client: flags.urls("advertise-client-urls", client_default)?,
-            listen_peer: flags.urls("listen-peer-urls", peer_default)?,
+            listen_peer,
             founders,
             joins,
+            force_new_cluster: flags.boolean("force-new-cluster", false)?,
             strict_reconfig_check: flags.boolean("strict-reconfig-check", true)?,
             learners_max: flags.number("max-learners", 1)? as usize,
             token: flags.given("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
-            tls: tls(flags, "")?,
-            peer_tls: peer_tls(flags)?,
             gateway: flags.boolean("enable-grpc-gateway", true)?,
             compaction: Retention::of(flags)?,
             tokens: TokenSettings::of(flags)?,
@@ -202,7 +188,7 @@ impl Settings {
             return Err(Mistake::new("election-timeout", what));
         }
         if self.peer_tls.is_none() && self.listen_peer.iter().any(|url| url.is_tls) {
-            let what = "has an https URL: give --peer-cert-file and --peer-key-file as well";
+            let what = "has an https URL: give --peer-cert-file and --peer-key-file, or --peer-auto-tls";
             return Err(Mistake::new("listen-peer-urls", what));
         }
         if self.listen_peer.iter().any(|url| url.is_tls != self.listen_peer[0].is_tls) {
@@ -215,7 +201,7 @@ impl Settings {
             [("listen-client-urls", &self.listen_client), ("listen-client-http-urls", &self.listen_client_http)];
         for (flag, urls) in secured {
             if self.tls.is_none() && urls.iter().any(|url| url.is_tls) {
-                return Err(Mistake::new(flag, "has an https URL: give --cert-file and --key-file as well"));
+                return Err(Mistake::new(flag, "has an https URL: give --cert-file and --key-file, or --auto-tls"));
             }
         }
         match self.log_level.as_str() {
@@ -248,41 +234,6 @@ fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Fou
         true => Ok(founders),
         false => Err(Mistake::new(FLAG, format!("has no member {own_name:?}, which is the --name of this one"))),
     }
-}
-
-/// What the flags say that begin with `prefix`: empty for clients, `peer-` for members.
-fn tls(flags: &Flags, prefix: &str) -> Result<Option<TlsFiles>, Mistake> {
-    let name = |flag: &str| format!("{prefix}{flag}");
-    let mistake =
-        |flag: &str, other: &str| Err(Mistake::new(&name(flag), format!("is required with --{}", name(other))));
-    let (certificate, key) = match (flags.given(&name("cert-file")), flags.given(&name("key-file"))) {
-        (Some(certificate), Some(key)) => (certificate.into(), key.into()),
-        (None, None) => return Ok(None),
-        (Some(_), None) => return mistake("key-file", "cert-file"),
-        (None, Some(_)) => return mistake("cert-file", "key-file"),
-    };
-    let authority = flags.given(&name("trusted-ca-file")).map(PathBuf::from);
-    // As in etcd: clients are asked for certificates where somebody is named who signs them.
-    let client_cert_auth = flags.boolean(&name("client-cert-auth"), false)?;
-    let client_authority = match (client_cert_auth, authority) {
-        (true, None) => return mistake("trusted-ca-file", "client-cert-auth"),
-        (_, authority) => authority,
-    };
-    Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth }))
-}
-
-fn peer_tls(flags: &Flags) -> Result<Option<PeerTlsFiles>, Mistake> {
-    let Some(server) = tls(flags, "peer-")? else { return Ok(None) };
-    let Some(authority) = server.client_authority.clone() else {
-        return Err(Mistake::new(
-            "peer-trusted-ca-file",
-            "is required with --peer-cert-file: members check each other",
-        ));
-    };
-    let file = |flag, default: &PathBuf| flags.given(flag).map_or_else(|| default.clone(), PathBuf::from);
-    let client_certificate = file("peer-client-cert-file", &server.certificate);
-    let client_key = file("peer-client-key-file", &server.key);
-    Ok(Some(PeerTlsFiles { server, authority, client_certificate, client_key }))
 }
 
 /// Where bcrypt knows no such cost, etcd takes its default.
@@ -403,7 +354,27 @@ mod tests {
             ),
             (
                 &["--listen-peer-urls=https://a:1"],
-                "--listen-peer-urls: has an https URL: give --peer-cert-file and --peer-key-file as well",
+                "--listen-peer-urls: has an https URL: give --peer-cert-file and --peer-key-file, or --peer-auto-tls",
+            ),
+            (
+                &["--peer-auto-tls", "--self-signed-cert-validity=0"],
+                "--self-signed-cert-validity: must be greater than 0",
+            ),
+            (&["--tls-max-version=TLS1.1"], "--tls-max-version: expected TLS1.2 or TLS1.3, found \"TLS1.1\""),
+            (
+                &["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"],
+                "--tls-min-version: is greater than --tls-max-version",
+            ),
+            (
+                &["--auto-tls", "--cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"],
+                "--cipher-suites: \"TLS_RSA_WITH_AES_128_CBC_SHA\" is none of TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, \
+                 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, \
+                 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, \
+                 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+            ),
+            (
+                &["--tls-min-version=TLS1.3", "--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
+                "--cipher-suites: cannot be chosen when only TLS1.3 is enabled",
             ),
             (&["--initial-cluster-state=old"], "--initial-cluster-state: expected new or existing, found \"old\""),
             (

@@ -27,7 +27,7 @@ mod lease;
 pub mod quota;
 mod range;
 mod record;
-mod snapshot;
+pub mod snapshot;
 mod state;
 pub mod timers;
 mod tree;
@@ -114,9 +114,10 @@ impl Store {
         if !space.has_to_sweep() {
             return false;
         }
-        let before = (space.bytes(), space.kept_from());
+        let seen = |space: &Keyspace| (space.bytes(), space.kept_from(), space.is_swept());
+        let before = seen(space);
         space.sweep(SWEEP_CHANGES, self.reader.seen(space.revision()));
-        before != (space.bytes(), space.kept_from())
+        before != seen(space)
     }
 
     /// Lets readers see what was applied.
@@ -157,6 +158,10 @@ impl StateMachine for Store {
         }
     }
 
+    fn goes_on_alone(&mut self, id: u64) {
+        std::sync::Arc::make_mut(&mut self.state.cluster).keep_only(id);
+    }
+
     fn snapshot(&self) -> SnapshotView {
         let state = self.state.clone();
         Box::new(move || snapshot::write(&state).into())
@@ -173,17 +178,41 @@ mod tests {
     use super::*;
     use crate::proto::etcdserverpb as pb;
 
-    #[test]
-    fn compaction_goes_on_while_nothing_is_written() {
-        let mut store = Store::default();
+    /// A store, and what applies requests to it, one after the other.
+    fn store() -> (Store, impl FnMut(&mut Store, Request)) {
         let mut index = 0;
-        let mut apply = |store: &mut Store, request| {
+        let apply = move |store: &mut Store, request| {
             index += 1;
             let data = Command { caller: Caller::Server, request }.encode();
             let entry = Entry { index, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data };
             store.apply(&entry).unwrap();
             store.applied(index);
         };
+        (Store::default(), apply)
+    }
+
+    /// All of them have the revision that is compacted.
+    #[test]
+    fn many_keys_that_are_deleted_at_once_are_swept_to_the_last() {
+        let (mut store, mut apply) = store();
+        for number in 0..3 * SWEEP_CHANGES {
+            let put = pb::PutRequest { key: number.to_string().into(), value: "v".into(), ..Default::default() };
+            apply(&mut store, Request::Put(put));
+        }
+        let everything = pb::DeleteRangeRequest { key: "\0".into(), range_end: "\0".into(), ..Default::default() };
+        apply(&mut store, Request::DeleteRange(everything));
+        let revision = store.reader().view().revision();
+        apply(&mut store, Request::Compaction(pb::CompactionRequest { revision, physical: false }));
+        for _ in 0..50 {
+            store.idle();
+        }
+        assert!(store.reader().view().keyspace.is_swept());
+        assert_eq!(store.reader().view().bytes(), 0);
+    }
+
+    #[test]
+    fn compaction_goes_on_while_nothing_is_written() {
+        let (mut store, mut apply) = store();
         for value in 0..5 * SWEEP_CHANGES {
             let put = pb::PutRequest { key: "k".into(), value: value.to_string().into(), ..Default::default() };
             apply(&mut store, Request::Put(put));

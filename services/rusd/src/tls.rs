@@ -1,17 +1,20 @@
 //! TLS for clients and between members: certificates from files, read again when they change, without a restart.
 
+mod self_signed;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::der::{Der, from_subject};
-use crate::settings::{PeerTlsFiles, TlsFiles};
+use crate::settings::{PeerTlsFiles, Protocol, TlsFiles};
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -25,6 +28,9 @@ pub enum TlsError {
     /// It holds nothing.
     #[error("{0} has no certificate in PEM form")]
     Empty(String),
+    /// It cannot be made.
+    #[error("a certificate cannot be made: {0}")]
+    Make(String),
     /// It cannot be used.
     #[error("certificates cannot be used: {0}")]
     Refused(String),
@@ -47,8 +53,11 @@ struct Current<T> {
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Reads the files, and makes them first if that was asked for.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        if let Some(wanted) = &files.self_signed {
+            self_signed::make(&files, wanted)?;
+        }
         let mut paths = vec![files.certificate.clone(), files.key.clone()];
         paths.extend(files.client_authority.clone());
         Self::of(paths, move || read(&files))
@@ -58,7 +67,8 @@ impl Tls {
 /// Both ends of connections between members.
 pub fn open_peer(files: PeerTlsFiles) -> Result<replog::runtime::tcp::Tls, TlsError> {
     let server = Tls::open(files.server.clone())?;
-    let paths = vec![files.authority.clone(), files.client_certificate.clone(), files.client_key.clone()];
+    let mut paths = vec![files.client_certificate.clone(), files.client_key.clone()];
+    paths.extend(files.authority.clone());
     let client = Renewed::of(paths, move || read_client(&files))?;
     Ok(replog::runtime::tcp::Tls {
         server: Arc::new(move || server.config()),
@@ -117,9 +127,9 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let chain = certificates(&files.certificate)?;
     let key = private_key(&files.key)?;
-    let provider = Arc::new(ring::default_provider());
+    let provider = provider(&files.protocol);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions(&files.protocol))
         .map_err(|error| refused(&error))?;
     let builder = match &files.client_authority {
         None => builder.with_no_client_auth(),
@@ -136,14 +146,37 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
 /// For who connects to another member.
 fn read_client(files: &PeerTlsFiles) -> Result<ClientConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
-    let chain = certificates(&files.client_certificate)?;
-    let key = private_key(&files.client_key)?;
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| refused(&error))?
-        .with_root_certificates(roots(&files.authority)?)
-        .with_client_auth_cert(chain, key)
-        .map_err(|error| refused(&error))
+    let (chain, key) = (certificates(&files.client_certificate)?, private_key(&files.client_key)?);
+    let provider = provider(&files.server.protocol);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(&files.server.protocol))
+        .map_err(|error| refused(&error))?;
+    let builder = match &files.authority {
+        Some(authority) => builder.with_root_certificates(roots(authority)?),
+        None => {
+            let anybody = self_signed::Anybody(provider);
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(anybody))
+        }
+    };
+    builder.with_client_auth_cert(chain, key).map_err(|error| refused(&error))
+}
+
+/// As long as nothing is chosen, all that rustls takes for safe.
+fn versions(protocol: &Protocol) -> &'static [&'static SupportedProtocolVersion] {
+    static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    match protocol {
+        Protocol { only_13: true, .. } => &BOTH[..1],
+        Protocol { only_12: true, .. } => &BOTH[1..],
+        Protocol { .. } => &BOTH,
+    }
+}
+
+fn provider(protocol: &Protocol) -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    // Rust's names are Go's.
+    let is_chosen = |suite: &SupportedCipherSuite| protocol.suites.contains(&format!("{:?}", suite.suite()));
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some() || protocol.suites.is_empty() || is_chosen(suite));
+    Arc::new(provider)
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -18,6 +18,7 @@ use super::inbox::{Inbox, Limits};
 use super::published::Published;
 use super::status::Board;
 use super::transport::Transport;
+use crate::alone;
 use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::membership::Membership;
@@ -25,13 +26,16 @@ use crate::recovery::{Recovered, Recovery, RecoveryError};
 use crate::replica::{Fatal, ReplicatedLog};
 use crate::settings::Settings;
 
-/// What an empty directory means.
+/// What an empty directory means; or that who was in the group is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This member founds a group with these, all of whom say the same.
     Found(Membership),
     /// This member was, or will be, added to a group that exists; it waits to hear from it.
     Join,
+    /// The others are lost for good, and this member goes on as the only one, with all that its log has, decided or not. Should the
+    /// others come back with what they have, there are two groups. On an empty directory it founds a group of itself.
+    Alone,
 }
 
 /// What a member starts with.
@@ -50,7 +54,7 @@ pub struct Start<S, D> {
     pub wal: D,
     /// Of snapshots alone.
     pub snapshots: D,
-    /// Looked at only where there is no log yet.
+    /// Looked at only where there is no log yet; but for [`Origin::Alone`].
     pub origin: Origin,
     /// Its side of the network.
     pub transport: Box<dyn Transport>,
@@ -110,8 +114,8 @@ impl<R: Send + 'static> Member<R> {
         S: StateMachine<Reply = R> + Send + 'static,
         D: Directory,
     {
-        let Start { id, settings, limits, wal_options, machine, wal, snapshots, origin, mut transport } = start;
-        let (wal, recovered) = open(wal, wal_options, &settings, &machine, &snapshots, origin)?;
+        let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
+        let (wal, recovered) = open(id, wal, wal_options, &settings, &mut machine, &snapshots, origin)?;
         let shared = Arc::new(Shared {
             inbox: Inbox::new(limits, settings.reads_max),
             published: Published::default(),
@@ -209,17 +213,30 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 /// The write-ahead log, and the state in which the member goes on.
 fn open<S: StateMachine, D: Directory>(
+    id: u64,
     directory: D,
     options: wal::Options,
     settings: &Settings,
-    machine: &S,
+    machine: &mut S,
     snapshots: &D,
     origin: Origin,
 ) -> Result<(Log<D>, Recovered), MemberError> {
     let mut recovery = Recovery::new(settings.group);
     let mut wal = Log::open(directory, options, |record| recovery.visit(record))?;
     let recovered = recovery.finish()?;
+    let origin = match origin {
+        Origin::Alone if recovered.is_empty() => {
+            machine.goes_on_alone(id);
+            Origin::Found(Membership::of([id]))
+        }
+        origin => origin,
+    };
     match origin {
+        Origin::Alone => {
+            let (recovered, records) = alone::go_on(id, settings, machine, recovered, snapshots)?;
+            wal.commit(&records)?;
+            Ok((wal, recovered))
+        }
         Origin::Found(membership) if recovered.is_empty() => {
             let founded = ReplicatedLog::found(settings, machine, membership, snapshots.clone());
             let (recovered, records) = founded.map_err(MemberError::Found)?;

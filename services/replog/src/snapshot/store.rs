@@ -70,6 +70,21 @@ fn write_new(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> 
     file.sync_data()
 }
 
+/// The bytes of a snapshot, checked. `unchecked` is for the planted error only.
+fn read(directory: &impl Directory, meta: &SnapshotMeta, unchecked: bool) -> io::Result<Bytes> {
+    let content = directory.open(&name(&meta.id()))?.read()?;
+    let (written, start) = parse_head(&content).ok_or_else(|| damaged("its description"))?;
+    if written != *meta {
+        return Err(damaged("its description is another's"));
+    }
+    assemble(meta, &content, start, unchecked)
+}
+
+/// The bytes of a snapshot, checked.
+pub(crate) fn load(directory: &impl Directory, meta: &SnapshotMeta) -> io::Result<Bytes> {
+    read(directory, meta, false)
+}
+
 impl<D: Directory> Store<D> {
     pub(crate) fn open(directory: D, planted: Planted) -> Self {
         Self { directory, planted, incoming: None, loaded: None }
@@ -87,12 +102,7 @@ impl<D: Directory> Store<D> {
         {
             return Ok(bytes.clone());
         }
-        let content = self.directory.open(&name(&meta.id()))?.read()?;
-        let (written, start) = parse_head(&content).ok_or_else(|| damaged("its description"))?;
-        if written != *meta {
-            return Err(damaged("its description is another's"));
-        }
-        assemble(meta, &content, start, self.planted.has(Bug::HalfSnapshot))
+        read(&self.directory, meta, self.planted.has(Bug::HalfSnapshot))
     }
 
     /// Forgets the bytes that it keeps: whoever needs them reads them again.

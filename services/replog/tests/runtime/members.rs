@@ -73,6 +73,35 @@ fn the_last_two_of_three_go_on() {
     assert!(group.member(leader).commands().contains(&"second".to_owned()));
 }
 
+/// With what it has, also what the others had not confirmed; and it can grow again.
+#[test]
+fn the_last_of_three_goes_on_alone_when_told_so() {
+    let settings = Settings { snapshot_entries: 20, snapshot_keep_entries: 3, ..settings() };
+    let mut group = Group::of(3, settings);
+    let mut last = 0;
+    for number in 0..50 {
+        last = group.propose(&format!("command {number}")).1.index;
+    }
+    group.wait_until_all_have(last);
+    let before = group.member(2).commands();
+    (1..=3).for_each(|id| group.stop(id));
+    group.members[1] = Some(group.start_as(2, Origin::Alone).unwrap());
+    assert_eq!(group.propose("alone").0, 2);
+    assert_eq!(group.member(2).commands()[..before.len()], before);
+    // It stays so without being told again.
+    group.stop(2);
+    group.start(2);
+    group.propose("still alone");
+    let status = group.member(2).handle.status();
+    assert_eq!(status.membership.voters, [2]);
+    assert_eq!(group.member(2).commands().len(), before.len() + 2);
+    block_on(group.member(2).handle.change_membership(vec![Change::AddLearner(4)])).unwrap();
+    group.start(4);
+    let (_, committed) = group.propose("with another one");
+    group.member(4).wait_until_applied(committed.index);
+    assert_eq!(group.member(4).commands(), group.member(2).commands());
+}
+
 /// The log is in memory: a hundred thousand commands of a megabyte would not fit.
 #[test]
 fn large_commands_do_not_wait_in_memory_until_there_are_many() {

@@ -49,6 +49,8 @@ pub struct Known {
     pub identity: Identity,
     /// The members, to begin with.
     pub members: Vec<pb::Member>,
+    /// It was written down by an earlier start.
+    pub was_here: bool,
 }
 
 impl Identity {
@@ -84,7 +86,7 @@ impl Identity {
                 let identity: Self = serde_json::from_slice(&bytes).map_err(content)?;
                 let wrong = || content(serde::de::Error::custom("a number is not hexadecimal"));
                 identity.numbers().ok_or_else(wrong)?;
-                return Ok(Known { identity, members: founders });
+                return Ok(Known { identity, members: founders, was_here: true });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(file(error)),
@@ -103,7 +105,8 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
 fn found(settings: &Settings, members: Vec<pb::Member>) -> Known {
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    Known { identity: Identity::new(cluster_id(&settings.founders, &settings.token), member_id, true), members }
+    let identity = Identity::new(cluster_id(&settings.founders, &settings.token), member_id, true);
+    Known { identity, members, was_here: false }
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
@@ -122,7 +125,7 @@ fn join(settings: &Settings, tls: Option<&Tls>) -> Result<Known, IdentityError> 
                     let itself = members.iter().find(|member| member.peer_ur_ls.iter().any(|url| own.contains(url)));
                     if let Some(itself) = itself {
                         let identity = Identity::new(cluster_id, itself.id, false);
-                        return Ok(Known { identity, members });
+                        return Ok(Known { identity, members, was_here: false });
                     }
                     problem =
                         format!("{url} knows no member at {}: add it first, with etcdctl member add", own.join(","));

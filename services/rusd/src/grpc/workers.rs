@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -29,6 +29,8 @@ pub struct Incoming {
     pub address: SocketAddr,
     /// Which of the listeners it came to.
     pub listener: usize,
+    /// Its place among those that may be open at a time, free again when it has ended.
+    pub place: OwnedSemaphorePermit,
 }
 
 struct Worker {

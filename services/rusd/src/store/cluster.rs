@@ -84,6 +84,17 @@ impl Cluster {
         Ok(())
     }
 
+    /// Removes everybody else; this one is a voter then, and alarms of others are no more.
+    pub(super) fn keep_only(&mut self, id: u64) {
+        let others = self.members.keys().copied().filter(|other| *other != id).collect::<Vec<_>>();
+        for other in others {
+            self.members.remove(&other);
+            self.removed.insert(other);
+        }
+        self.members.entry(id).or_insert_with(|| Member { id, ..Member::default() }).is_learner = false;
+        self.alarms.retain(|(_, member)| *member == id);
+    }
+
     /// Whether an alarm is raised for any member.
     pub fn has_alarm(&self, alarm: AlarmType) -> bool {
         self.alarms.iter().any(|(kind, _)| *kind == alarm as i32)

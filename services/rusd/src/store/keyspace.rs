@@ -82,6 +82,8 @@ pub struct Keyspace {
     compacted: i64,
     /// History is free of what the changes up to here superseded.
     swept: Revision,
+    /// Whether that was the last change up to the compacted revision, which may have many.
+    is_swept: bool,
     /// The log has all changes from here on.
     kept_from: i64,
     bytes: u64,
@@ -96,6 +98,7 @@ impl Default for Keyspace {
             revision: 1,
             compacted: NEVER,
             swept: Revision { main: NEVER, sub: 0 },
+            is_swept: true,
             kept_from: 0,
             bytes: 0,
         }
@@ -213,17 +216,18 @@ impl Keyspace {
             return Err(Error::FutureRevision);
         }
         self.compacted = revision;
+        self.is_swept = false;
         Ok(())
     }
 
-    /// Whether compaction has left work, as far as can be told at a glance.
+    /// Whether compaction has left work.
     pub fn has_to_sweep(&self) -> bool {
-        self.swept.main < self.compacted || self.kept_from < self.compacted
+        !self.is_swept || self.kept_from < self.compacted
     }
 
     /// Whether what was compacted is gone, but for changes that watchers have yet to see.
     pub fn is_swept(&self) -> bool {
-        self.swept.main >= self.compacted
+        self.is_swept
     }
 
     /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all. Changes
@@ -241,6 +245,7 @@ impl Keyspace {
             let after = Revision { sub: self.swept.sub + 1, ..self.swept };
             let next = self.log.iter_from(|change| change.0.revision().cmp(&after)).next();
             let Some(Change(change)) = next.filter(|change| change.0.main() <= self.compacted).cloned() else {
+                self.is_swept = true;
                 return true;
             };
             self.forget_before(&change);
@@ -335,6 +340,7 @@ impl Keyspace {
         space.revision = revision;
         space.kept_from = compacted.max(0);
         space.swept = Revision { main: compacted - 1, sub: u32::MAX - 1 };
+        space.is_swept = false;
         (revision >= compacted.max(1)).then_some(space)
     }
 }

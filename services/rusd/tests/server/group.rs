@@ -36,6 +36,11 @@ fn spawn(flags: Vec<String>) -> Starting {
     Rusd::spawn(tempfile::tempdir().unwrap(), flags)
 }
 
+/// The flags of three members.
+pub fn flags_of_three() -> Vec<Vec<String>> {
+    flags("http", &free_addresses(3), &[])
+}
+
 /// A group that is ready.
 pub fn group(count: usize, scheme: &str, more: &[String]) -> Vec<Rusd> {
     let starting = flags(scheme, &free_addresses(count), more).into_iter().map(spawn).collect::<Vec<_>>();
@@ -276,4 +281,42 @@ fn a_member_is_replaced() {
     });
     put(&new, "by the new one", "v");
     assert_eq!(new.etcdctl(&["member", "list"]).matches("started").count(), 3);
+}
+
+/// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
+#[test]
+fn the_last_of_three_is_forced_to_go_on_alone() {
+    let mut servers = group(3, "http", &[]);
+    for number in 0..20 {
+        servers[number % 3].etcdctl(&["put", "k", &number.to_string()]);
+    }
+    let before = hash(&servers[0]);
+    wait_until("all have everything", || servers.iter().all(|server| hash(server) == before));
+    let lost = servers.split_off(1).into_iter().map(Rusd::kill).collect::<Vec<_>>();
+    let (directory, flags) = servers.remove(0).kill();
+    let forced = [&flags[..], &["--force-new-cluster".to_owned()]].concat();
+    let alone = Rusd::spawn(directory, forced).ready();
+    assert_eq!(alone.etcdctl(&["get", "k", "--print-value-only"]), "19\n");
+    assert_eq!(alone.etcdctl(&["member", "list"]).lines().count(), 1);
+    alone.etcdctl(&["put", "k", "alone"]);
+
+    let (directory, _) = alone.kill();
+    let alone = Rusd::spawn(directory, flags).ready();
+    assert_eq!(alone.etcdctl(&["get", "k", "--print-value-only"]), "alone\n");
+    let address = free_addresses(1).remove(0);
+    let url = format!("http://{address}");
+    alone.etcdctl(&["member", "add", "new", &format!("--peer-urls={url}")]);
+    let flags = [
+        "--name=new".to_owned(),
+        format!("--listen-peer-urls={url}"),
+        format!("--initial-advertise-peer-urls={url}"),
+        format!("--initial-cluster=m0={},new={url}", peer_url(&alone)),
+        "--initial-cluster-state=existing".to_owned(),
+    ];
+    let new = spawn(flags.to_vec()).ready();
+    assert_eq!(new.etcdctl(&["get", "k", "--print-value-only"]), "alone\n");
+    new.etcdctl(&["put", "k", "two"]);
+    assert_eq!(alone.etcdctl(&["get", "k", "--print-value-only"]), "two\n");
+    wait_until("both have everything", || hash(&alone) == hash(&new));
+    drop(lost);
 }

@@ -158,3 +158,57 @@ fn ranges_over_everything_are_answered_and_leave_no_memory() {
     let most = server.resident_bytes_max();
     assert!(most < 200 * MEBIBYTE as u64, "{most}");
 }
+
+/// Who connects and says nothing, begins with TLS and says no more, or speaks HTTP/2 and never asks for anything. As many as the
+/// machine's limit on open files allows, up to ten thousand.
+#[test]
+fn ten_thousand_connections_that_say_nothing_cost_little_and_others_are_served() {
+    rusd::open_files::raise();
+    let count =
+        rusd::open_files::limit().map_or(10_000, |limit| (limit.saturating_sub(1_000) / 2).min(10_000) as usize);
+    assert!(count > 100, "the limit on open files (ulimit -n) is too low for this test");
+    const CLIENT_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0];
+    // The preface, and settings that set nothing.
+    const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for (flags, greetings, insecure) in [
+        (&["--auto-tls"][..], [b"".as_slice(), CLIENT_HELLO], &["--insecure-skip-tls-verify"][..]),
+        (&[], [HTTP2, b"G"], &[]),
+    ] {
+        let server = Rusd::start(flags);
+        let etcdctl = |arguments: &[&str]| server.etcdctl(&[insecure, arguments].concat());
+        etcdctl(&["put", "k", "before"]);
+        let before = server.resident_bytes();
+        let connections = (0..count).map(|number| {
+            let mut socket = std::net::TcpStream::connect(server.address()).unwrap();
+            socket.write_all(greetings[number % 2]).unwrap();
+            socket
+        });
+        let connections = connections.collect::<Vec<_>>();
+        assert_eq!(etcdctl(&["put", "k", "meanwhile"]), "OK\n");
+        assert_eq!(etcdctl(&["get", "k", "--print-value-only"]), "meanwhile\n");
+        let each = server.resident_bytes().saturating_sub(before) / count as u64;
+        println!("{each} bytes for each of {count} connections, {flags:?}");
+        assert!(each < 48 << 10, "a connection that does nothing takes {each} bytes");
+        drop(connections);
+        assert_eq!(etcdctl(&["get", "k", "--print-value-only"]), "meanwhile\n");
+    }
+}
+
+/// The log needs files as well: without a place that is kept for it, clients could end the server.
+#[test]
+fn connections_beyond_the_limit_on_open_files_wait_and_harm_nobody() {
+    // A shell sets the limit, and becomes the server.
+    let server = Rusd::start_limited(300, &["--listen-metrics-urls=http://localhost:0"]);
+    let open = |_| std::net::TcpStream::connect(server.address()).unwrap();
+    let connections = (0..250).map(open).collect::<Vec<_>>();
+    let metrics = std::net::TcpStream::connect(server.other_addresses()[0].as_str()).unwrap();
+    (&metrics).write_all(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut &metrics, &mut answer).unwrap();
+    assert!(answer.contains("\"health\":\"true\""), "{answer}");
+    drop(connections);
+    for number in 0..5 {
+        assert_eq!(server.etcdctl(&["put", "k", &number.to_string()]), "OK\n");
+    }
+    assert!(server.etcdctl(&["defrag"]).contains("Finished"), "files can be made");
+}

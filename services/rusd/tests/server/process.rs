@@ -21,6 +21,7 @@ pub struct Rusd {
     child: Child,
     scheme: &'static str,
     address: String,
+    other_addresses: Vec<String>,
     arguments: Vec<String>,
     directory: TempDir,
 }
@@ -41,11 +42,28 @@ impl Rusd {
         Self::spawn(directory, arguments).ready()
     }
 
+    /// As [`Rusd::start`], where so many files may be open.
+    pub fn start_limited(open_files: usize, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        let limited = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
+        shell.env_clear().args(["-c", &limited]).arg(rusd().get_program());
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self::spawn_by(shell, tempfile::tempdir().unwrap(), arguments).ready()
+    }
+
     /// Starts it without waiting.
     pub fn spawn(directory: TempDir, arguments: Vec<String>) -> Starting {
-        let scheme =
-            if arguments.iter().any(|argument| argument.starts_with("--cert-file")) { "https" } else { "http" };
-        let mut child = rusd()
+        Self::spawn_by(rusd(), directory, arguments)
+    }
+
+    fn spawn_by(mut command: Command, directory: TempDir, arguments: Vec<String>) -> Starting {
+        let scheme = if arguments.iter().any(|argument| argument.starts_with("--cert-file") || argument == "--auto-tls")
+        {
+            "https"
+        } else {
+            "http"
+        };
+        let mut child = command
             .arg("--data-dir")
             .arg(directory.path().join("data"))
             .arg(format!("--listen-client-urls={scheme}://127.0.0.1:0"))
@@ -56,7 +74,8 @@ impl Rusd {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        Starting { rusd: Self { child, scheme, address: String::new(), arguments, directory }, lines }
+        let (address, other_addresses) = (String::new(), Vec::new());
+        Starting { rusd: Self { child, scheme, address, other_addresses, arguments, directory }, lines }
     }
 
     /// Where it serves: `127.0.0.1:PORT`.
@@ -64,10 +83,24 @@ impl Rusd {
         &self.address
     }
 
+    /// What it has in memory, bytes (`VmRSS`).
+    pub fn resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// Where it serves besides, in the order of the flags.
+    pub fn other_addresses(&self) -> &[String] {
+        &self.other_addresses
+    }
+
     /// The most memory that it has had, bytes (`VmHWM`).
     pub fn resident_bytes_max(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    fn memory_bytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
@@ -147,7 +180,9 @@ impl Starting {
             said.push(line);
         };
         let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
-        ready["addresses"].as_str().unwrap().clone_into(&mut self.rusd.address);
+        let mut addresses = ready["addresses"].as_str().unwrap().split(' ').map(str::to_owned);
+        self.rusd.address = addresses.next().unwrap();
+        self.rusd.other_addresses = addresses.collect();
         let lines = self.lines;
         // What it says later is of no interest, but must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));

@@ -114,3 +114,55 @@ fn clients_are_served_with_tls_and_strangers_are_not() {
     assert_eq!(root(&["put", "mine", "v"]), "OK\n");
     assert!(server.refused(&[&with_certificate[..], &["put", "yours", "v"]].concat()).contains("permission denied"));
 }
+
+/// As etcd: members that nobody gave certificates make some, and do not look at each other's.
+#[test]
+fn members_make_their_own_certificates_when_told_so() {
+    let servers = crate::group::group(3, "https", &["--peer-auto-tls".to_owned()]);
+    for (number, server) in servers.iter().enumerate() {
+        assert_eq!(server.etcdctl(&["put", &number.to_string(), "v"]), "OK\n");
+    }
+    let key = servers[0].directory().join("data/fixtures/peer/key.pem");
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.metadata().unwrap().permissions()) & 0o777, 0o600);
+    assert_eq!(servers[0].etcdctl(&["get", "", "--prefix", "--keys-only"]).split_whitespace().count(), 3);
+}
+
+#[test]
+fn a_server_makes_its_own_certificate_once() {
+    let server = Rusd::start(&["--auto-tls", "--self-signed-cert-validity=2", "--tls-min-version=TLS1.3"]);
+    let certificate = |server: &Rusd| server.directory().join("data/fixtures/client/cert.pem");
+    let before = std::fs::read(certificate(&server)).unwrap();
+    assert_eq!(server.etcdctl(&["--insecure-skip-tls-verify", "put", "k", "v"]), "OK\n");
+    let (directory, flags) = server.kill();
+    let server = Rusd::spawn(directory, flags).ready();
+    assert_eq!(std::fs::read(certificate(&server)).unwrap(), before);
+    // Who looks at it can trust it, for it names the address.
+    let file = certificate(&server);
+    assert_eq!(server.etcdctl(&["--cacert", file.to_str().unwrap(), "get", "k", "--print-value-only"]), "v\n");
+}
+
+#[test]
+fn only_the_versions_and_suites_that_were_chosen_are_spoken() {
+    let flags = ["--auto-tls", "--tls-max-version=TLS1.2", "--cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"];
+    let server = Rusd::start(&flags);
+    assert_eq!(server.etcdctl(&["--insecure-skip-tls-verify", "put", "k", "v"]), "OK\n");
+    let offered = |version: &'static rustls::SupportedProtocolVersion, suite: Option<&str>| {
+        let mut provider = rustls::crypto::ring::default_provider();
+        provider.cipher_suites.retain(|known| suite.is_none_or(|suite| format!("{:?}", known.suite()) == suite));
+        let roots = rustls::RootCertStore::empty();
+        let config = rustls::ClientConfig::builder_with_provider(provider.into());
+        let config =
+            config.with_protocol_versions(&[version]).unwrap().with_root_certificates(roots).with_no_client_auth();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        let mut connection = rustls::ClientConnection::new(config.into(), name).unwrap();
+        let mut socket = std::net::TcpStream::connect(server.address()).unwrap();
+        connection.complete_io(&mut socket).unwrap_err().to_string()
+    };
+    // Whoever gets as far as the certificate, which this client does not know, was spoken to.
+    let chosen = offered(&rustls::version::TLS12, Some("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"));
+    assert!(chosen.contains("invalid peer certificate"), "{chosen}");
+    let other = offered(&rustls::version::TLS12, Some("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"));
+    assert!(other.contains("alert"), "{other}");
+    let newer = offered(&rustls::version::TLS13, None);
+    assert!(newer.contains("alert"), "{newer}");
+}
