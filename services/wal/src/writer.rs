@@ -15,6 +15,7 @@ use crate::log::Log;
 use crate::pace::Pace;
 use crate::record::{PAYLOAD_BYTES_MAX, Record, size};
 use crate::spares::Spares;
+use crate::sync_times::SyncRecorder;
 
 /// Limits of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ struct Shared {
     options: WriterOptions,
     /// Of all segments' files, after the last batch.
     bytes: AtomicU64,
+    sync_times: Arc<SyncRecorder>,
 }
 
 impl Shared {
@@ -87,7 +89,13 @@ impl Writer {
     /// Gives a log its threads: one that writes, one that makes files ahead.
     pub fn start<D: Directory>(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
         let bytes = AtomicU64::new(log.bytes());
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), options, bytes });
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            options,
+            bytes,
+            sync_times: Arc::default(),
+        });
         let spares = Spares::start(log.directory().clone())?;
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("wal".into()).spawn(move || write(log, spares, &of_thread))?;
@@ -114,6 +122,11 @@ impl Writer {
         drop(queue);
         self.shared.changed.notify_one();
         Ok(())
+    }
+
+    /// How long batches took to become safe on disk; counts on while the writer lives.
+    pub fn sync_times(&self) -> Arc<SyncRecorder> {
+        Arc::clone(&self.shared.sync_times)
     }
 
     /// Bytes of all segments' files, as of the last batch.
@@ -148,10 +161,13 @@ fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) 
             records.extend(submission.records);
             waiting.push(submission.done);
         }
-        let began = Instant::now();
+        let (began, syncs) = (Instant::now(), log.syncs());
         let result = spares.supply(&mut log).and_then(|()| log.commit(&records));
         let (took, count) = (began.elapsed(), records.len());
         records.clear();
+        if log.syncs() > syncs {
+            shared.sync_times.record(took);
+        }
         shared.bytes.store(log.bytes(), Ordering::Relaxed);
         failed = result.clone().err();
         for done in waiting {
