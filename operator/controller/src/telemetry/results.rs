@@ -140,7 +140,7 @@ impl Results {
         );
         registry.register(
             "result_written_bytes_per_operation",
-            "What the store wrote to its disk for each request",
+            "Written to the disk under the store, by whomever, for each request",
             written.clone(),
         );
         registry.register(
