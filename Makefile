@@ -8,7 +8,7 @@ help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STOREBENCH): FORCE
-	cargo build --release -p storebench -p bench-jobs -p rusd
+	cargo programs
 
 demo: $(STOREBENCH) ## five minutes: compare real stores on this machine, end with a report
 	-peers/fetch etcd redis valkey

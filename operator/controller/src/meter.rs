@@ -9,8 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use storebench_crds::job::StoreReading;
-use storebench_crds::storage_service::StorageServiceStatus;
+use storebench_crds::storage_service::{Footprint, StorageServiceStatus};
 
 /// The protocol probe is the slowest answer; it takes at most 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
@@ -19,10 +18,19 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// What a meter says.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Version and footprint.
-    pub store: StoreReading,
+    /// The version as the server itself reports it.
+    pub version: Option<String>,
+    /// What the idle store costs.
+    pub footprint: Footprint,
     /// What of the protocol does not work as the engine claims. Absent: all does.
     pub protocol_failure: Option<String>,
+}
+
+/// What a meter says of its store. Before that has answered and been watched for a while, there is no footprint.
+#[derive(Debug, Deserialize)]
+struct Member {
+    version: Option<String>,
+    footprint: Option<Footprint>,
 }
 
 /// One part of the protocol probe.
@@ -39,11 +47,8 @@ impl Reading {
     pub fn of_status(status: &StorageServiceStatus) -> Option<Self> {
         let failed = status.conditions.iter().find(|one| one.type_ == "ProtocolReady" && one.status == "False");
         Some(Self {
-            store: StoreReading {
-                version: status.version.clone(),
-                footprint: status.footprint?,
-                ..StoreReading::default()
-            },
+            version: status.version.clone(),
+            footprint: status.footprint?,
             protocol_failure: failed.map(|failed| failed.message.clone()),
         })
     }
@@ -51,12 +56,14 @@ impl Reading {
 
 /// Asks the meter at this address. `None`: it does not answer, or does not know yet.
 pub async fn read(address: &str) -> Option<Reading> {
-    let store = get::<StoreReading>(address, "/store").await?;
+    let Member { version, footprint } = get(address, "/store").await?;
+    let footprint = footprint?;
     let parts = get::<Vec<Part>>(address, "/protocol").await?;
     let failed: Vec<String> =
         parts.into_iter().filter(|part| !part.ok).map(|part| format!("{}: {}", part.name, part.detail)).collect();
     Some(Reading {
-        store,
+        version,
+        footprint,
         protocol_failure: (!failed.is_empty()).then(|| format!("protocol probe failed: {}", failed.join("; "))),
     })
 }
@@ -95,4 +102,16 @@ async fn ask(address: &str, path: &str) -> Option<(StatusCode, Bytes)> {
         Some((status, body))
     };
     tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_not_watched_yet_is_readable_and_has_no_footprint() {
+        let answer = r#"{ "version": "3.7.3", "problem": "not idle for long enough yet", "facts": { "cores": "2" } }"#;
+        let Member { version, footprint } = serde_json::from_str(answer).unwrap();
+        assert_eq!((version.as_deref(), footprint), (Some("3.7.3"), None));
+    }
 }

@@ -191,8 +191,8 @@ async fn report(
         conditions: of_service(state, message, &stamp),
         ready_replicas: found.ready_replicas,
         endpoints: found.endpoints,
-        version: found.reading.as_ref().and_then(|reading| reading.store.version.clone()),
-        footprint: found.reading.as_ref().map(|reading| reading.store.footprint),
+        version: found.reading.as_ref().and_then(|reading| reading.version.clone()),
+        footprint: found.reading.as_ref().map(|reading| reading.footprint),
     };
     context.metrics.service_is(&service.namespace().unwrap_or_default(), &name, state);
     if service.status.as_ref() == Some(&status) {

@@ -49,6 +49,12 @@ impl Membership {
         all
     }
 
+    /// Whether nobody else belongs to the group.
+    pub fn is_only(&self, id: u64) -> bool {
+        let others = [&self.learners, &self.outgoing, &self.learners_next];
+        self.voters == [id] && others.iter().all(|others| others.is_empty())
+    }
+
     /// Whether a change is under way.
     pub fn is_joint(&self) -> bool {
         !self.outgoing.is_empty()

@@ -105,6 +105,8 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     time_millis: u64,
     messages: Vec<Message>,
     is_making_snapshot: bool,
+    /// The last snapshot in whose place nothing older is on disk any more.
+    settled_snapshot: u64,
     /// Of the last snapshot, and of the commands that were applied since it was begun.
     snapshot_bytes: u64,
     applied_bytes: u64,
@@ -140,11 +142,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         planted: Planted,
     ) -> Result<Self, Fatal> {
         let store = Store::open(snapshots, planted);
-        let (mut time_millis, mut snapshot_bytes) = (0, 0);
+        let (mut time_millis, mut snapshot_bytes, mut settled_snapshot) = (0, 0, 0);
         if let Some(meta) = recovered.snapshot() {
             machine.restore(&store.load(meta)?)?;
             machine.applied(meta.index);
-            (time_millis, snapshot_bytes) = (meta.time_millis, meta.bytes);
+            (time_millis, snapshot_bytes, settled_snapshot) = (meta.time_millis, meta.bytes, meta.index);
         }
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
         Ok(Self {
@@ -155,6 +157,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             time_millis,
             messages: Vec::new(),
             is_making_snapshot: false,
+            settled_snapshot,
             snapshot_bytes,
             applied_bytes: 0,
             planted,
@@ -309,12 +312,18 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         }
         if let Some(meta) = settled_snapshot {
             self.store.prune(&meta.id())?;
+            self.settled_snapshot = meta.index;
         }
         Ok(())
     }
 
-    /// A snapshot of what was applied, to be made, if that is more than the last one has; one at a time.
-    fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
+    /// The last snapshot in whose place nothing older is on disk any more, neither files nor entries.
+    pub fn settled_snapshot(&self) -> u64 {
+        self.settled_snapshot
+    }
+
+    /// A snapshot of what was applied, to be made, due or not, if that is more than the last one has; one at a time.
+    pub fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
         if self.is_making_snapshot {
             return None;
         }
@@ -324,10 +333,16 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         Some(SnapshotJob::new(meta, self.machine.snapshot(), self.store.directory().clone()))
     }
 
-    /// What came of [`Effects::snapshot`].
+    /// What came of [`Effects::snapshot`]. One that found no room on the disk is made again later: the log has everything.
     pub fn snapshot_written(&mut self, written: io::Result<SnapshotMeta>) -> Result<(), Fatal> {
         self.is_making_snapshot = false;
-        let meta = written?;
+        let meta = match written {
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                tracing::warn!(%error, "no room for a snapshot; it is made when there is");
+                return Ok(());
+            }
+            written => written?,
+        };
         self.snapshot_bytes = meta.bytes;
         self.node.snapshot_made(meta);
         Ok(())

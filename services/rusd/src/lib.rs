@@ -21,6 +21,7 @@ pub mod node;
 pub mod proto;
 pub mod server;
 pub mod settings;
+pub mod space;
 pub mod store;
 pub mod tls;
 pub mod tokens;

@@ -14,6 +14,7 @@ use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
+use crate::space::Space;
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Error, Outcome, Reader, View};
 use crate::tokens::Tokens;
@@ -41,6 +42,8 @@ pub struct Node {
     pub tokens: Tokens,
     /// Hashes of before compactions.
     pub hashes: CompactionHashes,
+    /// Room on its disk.
+    pub space: Space,
 }
 
 pub use crate::group::Done;
@@ -136,24 +139,35 @@ impl Node {
         Ok(Caller::Client { user, auth_revision: view.auth.revision() })
     }
 
-    /// Raises the alarm and refuses if there is no room for so many bytes more.
+    /// Raises the alarm and refuses if there is no room for so many bytes more, in the quota or on the disk.
     pub fn check_quota(&self, cost: u64) -> Result<(), Error> {
-        let Some(quota) = self.settings.quota_bytes else { return Ok(()) };
-        let view = self.reader.view();
-        if view.bytes() + cost < quota {
+        let is_within = self.settings.quota_bytes.is_none_or(|quota| self.reader.view().bytes() + cost < quota);
+        // Room may have come since the last look.
+        if is_within && (self.space.take(cost) || self.look_at_disk() && self.space.take(cost)) {
             return Ok(());
         }
-        if !view.cluster.has_alarm(pb::AlarmType::Nospace) {
-            let alarm = pb::AlarmRequest {
-                action: pb::alarm_request::AlarmAction::Activate as i32,
-                member_id: self.member_id,
-                alarm: pb::AlarmType::Nospace as i32,
-            };
-            let command = command::encode(&Caller::Server, Kind::Alarm, &prost::Message::encode_to_vec(&alarm));
-            // If it fails, the next request raises it.
-            self.group.post(command);
-        }
+        self.raise_no_space();
         Err(Error::NoSpace)
+    }
+
+    /// Looks at the disk; whether there is room.
+    pub fn look_at_disk(&self) -> bool {
+        self.space.look(self.reader.view().bytes()).room() > 0
+    }
+
+    /// Raises the alarm NOSPACE for this member, if it is not.
+    pub fn raise_no_space(&self) {
+        let about = pb::AlarmMember { member_id: self.member_id, alarm: pb::AlarmType::Nospace as i32 };
+        if self.reader.view().cluster.alarms(about.alarm).contains(&about) {
+            return;
+        }
+        let alarm = pb::AlarmRequest {
+            action: pb::alarm_request::AlarmAction::Activate as i32,
+            member_id: about.member_id,
+            alarm: about.alarm,
+        };
+        // If it fails, the next request, or the next look at the disk, raises it.
+        self.group.post(command::encode(&Caller::Server, Kind::Alarm, &prost::Message::encode_to_vec(&alarm)));
     }
 }
 

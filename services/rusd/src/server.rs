@@ -26,6 +26,7 @@ use crate::listen::{self, Front, Role};
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
+use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Outcome, State, Store, watch};
 use crate::tls::{self, Tls, TlsError};
@@ -140,6 +141,7 @@ impl Server {
                 () = node.group.watch_leader(node.settings.election) => {}
                 () = node.group.removed() => is_removed = true,
                 () = compactor::run(&node) => {}
+                () = space::watch(&node) => {}
             }
         }
         // Others need not wait until they notice.
@@ -206,11 +208,13 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
     store.on_publish(move || raised.iter().for_each(|signal| signal.raise()));
+    let wal_options = wal::Options::default();
+    let space = Space::new(&settings.data_directory, wal_options.segment_bytes);
     let member = Member::start(Start {
         id: member_id,
         settings: group,
         limits: Limits::default(),
-        wal_options: wal::Options::default(),
+        wal_options,
         machine: store,
         wal: open("wal")?,
         snapshots: open("snap")?,
@@ -227,7 +231,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     let group =
         Arc::new(Group::new((cluster_id, member_id), handle.clone(), reader.clone(), Arc::clone(&lessor), peers));
     door.open(Arc::clone(&group));
-    let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, settings };
+    let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, space, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
 }
 

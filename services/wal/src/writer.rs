@@ -1,6 +1,6 @@
 //! A log with a thread: whoever arrives while a batch is being synced goes into the next batch, so that one sync serves all
 //! of them. Those who were just told are waited for a little, if they tend to come back: see [`Pace`]. Alone, a record is written
-//! at once.
+//! at once; who knows that it is alone may have it written on its own thread, which saves two switches of threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -60,45 +60,73 @@ struct Queue {
     submissions: VecDeque<Submission>,
     bytes: usize,
     records: usize,
+    /// A batch was taken and is not done: nothing else may be written, or it would overtake.
+    is_writing: bool,
     is_closed: bool,
 }
 
-struct Shared {
+/// The log, for whoever has set [`Queue::is_writing`].
+struct Disk<D: Directory> {
+    log: Log<D>,
+    spares: Spares<D>,
+    failed: Option<CommitError>,
+    sync_times: Arc<SyncRecorder>,
+}
+
+impl<D: Directory> Disk<D> {
+    fn commit(&mut self, records: &[Record], bytes: &AtomicU64) -> Result<(), CommitError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let (began, syncs) = (Instant::now(), self.log.syncs());
+        let result = self.spares.supply(&mut self.log).and_then(|()| self.log.commit(records));
+        if self.log.syncs() > syncs {
+            self.sync_times.record(began.elapsed());
+        }
+        bytes.store(self.log.bytes(), Ordering::Relaxed);
+        self.failed = result.clone().err();
+        result
+    }
+}
+
+struct Shared<D: Directory> {
     queue: Mutex<Queue>,
     changed: Condvar,
+    disk: Mutex<Disk<D>>,
     options: WriterOptions,
     /// Of all segments' files, after the last batch.
     bytes: AtomicU64,
     sync_times: Arc<SyncRecorder>,
 }
 
-impl Shared {
+impl<D: Directory> Shared<D> {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk<D>> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The only one that writes to a log. After the first batch that cannot be written it writes nothing more, also when the disk was
 /// only full: what comes later must not be found behind a hole.
-pub struct Writer {
-    shared: Arc<Shared>,
+pub struct Writer<D: Directory> {
+    shared: Arc<Shared<D>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
+impl<D: Directory> Writer<D> {
     /// Gives a log its threads: one that writes, one that makes files ahead.
-    pub fn start<D: Directory>(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
+    pub fn start(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
         let bytes = AtomicU64::new(log.bytes());
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            options,
-            bytes,
-            sync_times: Arc::default(),
-        });
         let spares = Spares::start(log.directory().clone())?;
+        let sync_times = Arc::<SyncRecorder>::default();
+        let disk = Mutex::new(Disk { log, spares, failed: None, sync_times: Arc::clone(&sync_times) });
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { queue, changed, disk, options, bytes, sync_times });
         let of_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("wal".into()).spawn(move || write(log, spares, &of_thread))?;
+        let thread = thread::Builder::new().name("wal".into()).spawn(move || write(&of_thread))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -124,6 +152,26 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes and syncs records on the caller's thread. `None`: other records wait or are being written, or the writer has been
+    /// stopped; [`Writer::submit`] them.
+    pub fn commit_here(&self, records: &[Record]) -> Option<Result<(), CommitError>> {
+        let mut queue = self.shared.lock();
+        if !queue.submissions.is_empty() || queue.is_writing || queue.is_closed {
+            return None;
+        }
+        queue.is_writing = true;
+        drop(queue);
+        let result = self.shared.disk().commit(records, &self.shared.bytes);
+        let mut queue = self.shared.lock();
+        queue.is_writing = false;
+        let is_waited_for = !queue.submissions.is_empty() || queue.is_closed;
+        drop(queue);
+        if is_waited_for {
+            self.shared.changed.notify_one();
+        }
+        Some(result)
+    }
+
     /// How long batches took to become safe on disk; counts on while the writer lives.
     pub fn sync_times(&self) -> Arc<SyncRecorder> {
         Arc::clone(&self.shared.sync_times)
@@ -135,7 +183,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl<D: Directory> Drop for Writer<D> {
     /// Writes what was submitted, then ends.
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
@@ -147,42 +195,35 @@ impl Drop for Writer {
     }
 }
 
-fn write<D: Directory>(mut log: Log<D>, mut spares: Spares<D>, shared: &Shared) {
+fn write<D: Directory>(shared: &Shared<D>) {
     let mut records = Vec::new();
-    let mut failed: Option<CommitError> = None;
     let (mut pace, mut told) = (Pace::default(), Instant::now());
     while let Some(batch) = next_batch(shared, &mut pace, told) {
-        if let Some(error) = &failed {
-            batch.into_iter().for_each(|submission| (submission.done)(Err(error.clone())));
-            continue;
-        }
         let mut waiting = Vec::with_capacity(batch.len());
         for submission in batch {
             records.extend(submission.records);
             waiting.push(submission.done);
         }
-        let (began, syncs) = (Instant::now(), log.syncs());
-        let result = spares.supply(&mut log).and_then(|()| log.commit(&records));
+        let began = Instant::now();
+        let result = shared.disk().commit(&records, &shared.bytes);
         let (took, count) = (began.elapsed(), records.len());
         records.clear();
-        if log.syncs() > syncs {
-            shared.sync_times.record(took);
-        }
-        shared.bytes.store(log.bytes(), Ordering::Relaxed);
-        failed = result.clone().err();
         for done in waiting {
             done(result.clone());
         }
-        pace.committed(count, took, shared.lock().records);
+        let mut queue = shared.lock();
+        queue.is_writing = false;
+        pace.committed(count, took, queue.records);
+        drop(queue);
         told = Instant::now();
     }
 }
 
 /// Waits for work. `None` when there will be none any more.
-fn next_batch(shared: &Shared, pace: &mut Pace, told: Instant) -> Option<Vec<Submission>> {
+fn next_batch<D: Directory>(shared: &Shared<D>, pace: &mut Pace, told: Instant) -> Option<Vec<Submission>> {
     let mut queue = shared.lock();
-    while queue.submissions.is_empty() {
-        if queue.is_closed {
+    while queue.submissions.is_empty() || queue.is_writing {
+        if queue.is_closed && !queue.is_writing {
             return None;
         }
         queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -205,5 +246,6 @@ fn next_batch(shared: &Shared, pace: &mut Pace, told: Instant) -> Option<Vec<Sub
     }
     queue.records -= queue.submissions.iter().take(count).map(|submission| submission.records.len()).sum::<usize>();
     queue.bytes -= bytes;
+    queue.is_writing = true;
     Some(queue.submissions.drain(..count).collect())
 }

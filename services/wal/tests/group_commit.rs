@@ -15,11 +15,11 @@ fn entry(index: u64, payload: Bytes) -> Record {
     Record { kind: Kind::Entry, group: 0, term: 1, index, payload }
 }
 
-fn start<D: Directory>(directory: D, options: WriterOptions) -> Writer {
+fn start<D: Directory>(directory: D, options: WriterOptions) -> Writer<D> {
     Writer::start(Log::open(directory, Options::default(), |_| ()).unwrap(), options).unwrap()
 }
 
-fn submit(writer: &Writer, index: u64) -> Receiver<Result<(), CommitError>> {
+fn submit<D: Directory>(writer: &Writer<D>, index: u64) -> Receiver<Result<(), CommitError>> {
     let (done, safe) = channel();
     writer
         .submit(vec![entry(index, Bytes::from_static(&[7; 256]))], Box::new(move |result| done.send(result).unwrap()))
@@ -118,6 +118,68 @@ fn what_was_submitted_is_written_before_the_writer_ends() {
     let mut last = 0;
     Log::open(directory, Options::default(), |record| last = record.index).unwrap();
     assert_eq!(last, 50);
+}
+
+/// Who writes on its own thread does so only when nothing else is under way, and others wait for it.
+#[test]
+fn what_is_written_on_the_callers_thread_does_not_overtake_and_is_not_overtaken() {
+    let directory = SimulatedDirectory::default();
+    let (is_held, held) = channel();
+    let (go_on, gate) = channel::<()>();
+    let (is_held, gate) = (Mutex::new(is_held), Mutex::new(gate));
+    let slow = HeldDirectory::new(directory.clone(), move || {
+        is_held.lock().unwrap().send(()).unwrap();
+        let _ = gate.lock().unwrap().recv();
+    });
+    let writer = start(slow, WriterOptions::default());
+    let go_on = go_on;
+    let record = |index| [entry(index, Bytes::from_static(&[7; 256]))];
+    let first = submit(&writer, 1);
+    held.recv().unwrap();
+    assert!(writer.commit_here(&record(2)).is_none(), "another batch is being written");
+    let second = submit(&writer, 2);
+    assert!(writer.commit_here(&record(3)).is_none(), "another batch waits");
+    go_on.send(()).unwrap();
+    first.recv().unwrap().unwrap();
+    held.recv().unwrap();
+    go_on.send(()).unwrap();
+    second.recv().unwrap().unwrap();
+    thread::scope(|scope| {
+        // The writer's thread may not be through with the second yet.
+        let here = scope.spawn(|| {
+            loop {
+                if let Some(result) = writer.commit_here(&record(3)) {
+                    return result;
+                }
+                thread::yield_now();
+            }
+        });
+        held.recv().unwrap();
+        let fourth = submit(&writer, 4);
+        assert!(writer.commit_here(&record(5)).is_none(), "another thread writes");
+        assert!(fourth.try_recv().is_err());
+        go_on.send(()).unwrap();
+        here.join().unwrap().unwrap();
+        held.recv().unwrap();
+        go_on.send(()).unwrap();
+        fourth.recv().unwrap().unwrap();
+    });
+    assert_eq!(writer.sync_times().read().syncs(), 4, "each is told of, whoever wrote it");
+    drop((writer, go_on));
+    let mut found = Vec::new();
+    Log::open(directory, Options::default(), |record| found.push(record.index)).unwrap();
+    assert_eq!(found, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_sync_that_fails_on_the_callers_thread_ends_the_writer_as_well() {
+    let directory = SimulatedDirectory::default();
+    let writer = start(directory.clone(), WriterOptions::default());
+    directory.fail(Fault::DataSync, 0);
+    let here = || writer.commit_here(&[entry(1, Bytes::from_static(b"here"))]);
+    assert!(here().unwrap().is_err());
+    assert!(submit(&writer, 1).recv().unwrap().is_err());
+    assert!(here().is_none_or(|result| result.is_err()), "the thread may not be through yet, but nothing is written");
 }
 
 #[test]

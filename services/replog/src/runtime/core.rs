@@ -1,5 +1,6 @@
 //! The core thread: the only one that touches the log in memory and the state machine. It takes what waits, decides, hands batches
-//! to the disk and messages to the transport, and tells who waits. It never waits for a disk or a network.
+//! to the disk and messages to the transport, and tells who waits. It never waits for a network, and for a disk only where nobody
+//! else does: a member without others whose commands come one by one writes them itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +27,11 @@ use crate::snapshot::SnapshotJob;
 /// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.
 const TURN_BYTES_MAX: usize = 4 << 20;
 
+/// A batch of no more records than this is small, and after so many small ones in a row commands come one by one: what the
+/// writer's thread would cost is more than what it could do meanwhile.
+const SMALL_RECORDS: usize = 2;
+const SMALL_BATCHES: u32 = 8;
+
 enum Done<R> {
     Command(ProposeDone<R>),
     Change(ChangeDone),
@@ -48,7 +54,7 @@ struct Unsafe {
 /// What the core thread owns.
 pub(crate) struct Core<S: StateMachine, D: Directory> {
     log: ReplicatedLog<S, D>,
-    writer: Writer,
+    writer: Writer<D>,
     transport: Box<dyn Transport>,
     shared: Arc<Shared<S::Reply>>,
     limits: Limits,
@@ -60,6 +66,8 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     reads: HashMap<ReadId, ReadDone>,
     unsafe_batches: VecDeque<Unsafe>,
     unsafe_bytes: usize,
+    /// Small batches in a row.
+    small_batches: u32,
     leadership: Option<Leadership>,
     watchers: Vec<LeaderWatcher>,
     snapshot: Option<JoinHandle<()>>,
@@ -74,7 +82,7 @@ where
 {
     pub(crate) fn new(
         log: ReplicatedLog<S, D>,
-        writer: Writer,
+        writer: Writer<D>,
         transport: Box<dyn Transport>,
         shared: Arc<Shared<S::Reply>>,
         limits: Limits,
@@ -91,6 +99,7 @@ where
             reads: HashMap::new(),
             unsafe_batches: VecDeque::new(),
             unsafe_bytes: 0,
+            small_batches: 0,
             leadership: None,
             watchers: Vec::new(),
             snapshot: None,
@@ -158,7 +167,7 @@ where
             }
         }
         for request in inputs.requests.drain(..) {
-            self.request(request);
+            self.request(request)?;
         }
         self.held.append(&mut inputs.proposals);
         self.propose(now);
@@ -202,7 +211,7 @@ where
         }
     }
 
-    fn request(&mut self, request: Request) {
+    fn request(&mut self, request: Request) -> Result<(), MemberError> {
         match request {
             Request::Change(changes, done) => match self.log.change_membership(&changes) {
                 Ok(Proposed { term, first, .. }) => {
@@ -217,7 +226,13 @@ where
                 }
                 self.watchers.push(watcher);
             }
+            Request::Snapshot => {
+                if let Some(job) = self.log.begin_snapshot() {
+                    self.begin_snapshot(job)?;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Does what the log wants done, until it wants nothing more.
@@ -268,9 +283,21 @@ where
         Ok(())
     }
 
-    /// Hands a batch to the disk.
+    /// Hands a batch to the disk, or writes it.
     fn write(&mut self, batch: Batch) -> Result<(), MemberError> {
         let Batch { token, records } = batch;
+        let is_small = records.len() <= SMALL_RECORDS;
+        self.small_batches = if is_small { self.small_batches.saturating_add(1) } else { 0 };
+        let node = self.log.node();
+        let is_alone = self.unsafe_batches.is_empty() && node.membership().is_only(node.id());
+        if is_alone
+            && self.small_batches > SMALL_BATCHES
+            && let Some(written) = self.writer.commit_here(&records)
+        {
+            written?;
+            self.log.persisted(token);
+            return Ok(());
+        }
         let bytes = records.iter().map(|record| record.payload.len()).sum();
         self.unsafe_batches.push_back(Unsafe { token, bytes });
         self.unsafe_bytes += bytes;
@@ -329,6 +356,7 @@ where
             term: node.term(),
             is_ready_leader: node.role() == Role::Leader && node.has_applied_own_entry(),
         };
+        let snapshot_settled = self.log.settled_snapshot();
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
             status.id = node.id();
@@ -339,6 +367,7 @@ where
             status.applied = node.applied_index();
             status.last = node.last_index();
             status.snapshot = node.snapshot_index();
+            status.snapshot_settled = snapshot_settled;
             if *status.membership != *node.membership() {
                 status.membership = Arc::new(node.membership().clone());
             }
@@ -371,7 +400,7 @@ where
             match request {
                 Request::Change(_, done) => done(Err(RequestError::Stopped)),
                 Request::Transfer(_, done) => done(Err(RequestError::Stopped)),
-                Request::Watch(_) => {}
+                Request::Watch(_) | Request::Snapshot => {}
             }
         }
         self.join_snapshot();

@@ -61,6 +61,7 @@ pub(crate) struct Read {
 pub(crate) enum Request {
     Change(Vec<Change>, ChangeDone),
     Transfer(u64, Box<dyn FnOnce(Result<(), RequestError>) + Send>),
+    Snapshot,
     Watch(LeaderWatcher),
 }
 

@@ -25,6 +25,8 @@ pub struct Status {
     pub last: u64,
     /// The newest snapshot that its log begins with.
     pub snapshot: u64,
+    /// The newest snapshot in whose place nothing older is on disk any more.
+    pub snapshot_settled: u64,
     /// Who belongs to the group, as of the last committed change.
     pub membership: Arc<Membership>,
     /// If it leads: up to which entry each member has the log; as of the last tick.

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, Seek};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::api::kv::fill;
 use crate::api::{Api, decode, refuse};
@@ -23,6 +24,8 @@ use crate::store::{Access, Error, KeyValueHash, Response};
 const STORAGE_VERSION: &str = "3.7.0";
 /// Of the database file in one message.
 const SNAPSHOT_CHUNK_BYTES: usize = 64 << 10;
+/// How often what defragmentation waits for is looked at.
+const DEFRAGMENT_ROUND: Duration = Duration::from_millis(10);
 
 impl Api {
     pub(super) fn alarm(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -70,10 +73,23 @@ impl Api {
         Ok(Unary::Now(Ok(grpc::encode(&response))))
     }
 
-    /// Succeeds, and has nothing to do: there is no file with holes in it.
+    /// Gives back to the disk what is not needed any more: waits until what was compacted is gone, and a snapshot stands in the place
+    /// of the log.
     pub(super) fn defragment(&self, call: &grpc::Caller, _: Bytes) -> Result<Unary, Status> {
         self.permit(call, Access::Administrate)?;
-        Ok(Unary::Now(Ok(grpc::encode(&pb::DefragmentResponse::default()))))
+        let node = Arc::clone(&self.node);
+        Ok(Unary::Later(Box::pin(async move {
+            while !node.reader.view().keyspace.is_swept() {
+                sleep(DEFRAGMENT_ROUND).await;
+            }
+            let applied = node.handle.status().applied;
+            while node.handle.status().snapshot_settled < applied {
+                node.handle.want_snapshot();
+                sleep(DEFRAGMENT_ROUND).await;
+            }
+            node.look_at_disk();
+            Ok(grpc::encode(&pb::DefragmentResponse::default()))
+        })))
     }
 
     pub(super) fn hash(&self, call: &grpc::Caller, _: Bytes) -> Result<Unary, Status> {
@@ -162,6 +178,11 @@ impl Api {
         async move {
             permitted?;
             let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
+            if node.space.look(view.bytes()).room() < view.bytes() as i64 {
+                let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, \
+                            or ask another member";
+                return Err(Status::new(Code::ResourceExhausted, full));
+            }
             let directory = node.settings.data_directory.clone();
             let written = tokio::task::spawn_blocking(move || -> io::Result<File> {
                 // It has no name, and is gone when it is closed.

@@ -29,6 +29,10 @@ use crate::http::{CutOff, Incoming};
 /// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
 const SMALL_ANSWER_BYTES: usize = 32 << 10;
 
+/// How long the answer to a ping may wait for another answer that takes it along. Go's client pings with nearly every request,
+/// to estimate the bandwidth: an answer of its own would cost as much again as the request.
+const PONG_DELAY: Duration = Duration::from_millis(50);
+
 /// What a connection may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -80,6 +84,7 @@ where
     // An error is the client's: it spoke no HTTP/2, or went away.
     let Some(mut connection) = handshake.await else { return };
     let mut pulse = Pulse::new(&mut connection, &limits);
+    let mut pong = Pong::default();
     let mut calls = Calls { service, peer, limits, stop: stop.clone(), running: FuturesUnordered::new() };
     let mut stop = pin!(stopped(stop));
     let mut is_stopping = false;
@@ -114,6 +119,9 @@ where
                 has_worked = true;
             }
             if !has_worked {
+                if pong.poll_wait(cork.holds_only_pong(), context).is_pending() {
+                    return Poll::Pending;
+                }
                 return match cork.poll_release(context) {
                     Poll::Ready(Err(_)) => Poll::Ready(()),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -306,6 +314,28 @@ fn is_grpc(request: &Request<RecvStream>) -> Result<(), StatusCode> {
     match content_type.starts_with(b"application/grpc") {
         true => Ok(()),
         false => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    }
+}
+
+/// Holds the answer to a ping back for a moment.
+#[derive(Default)]
+struct Pong {
+    /// Is left running when the answer has gone with another: setting a clock for each costs more than one that rings in vain.
+    due: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Pong {
+    /// Ready when what is held back may go.
+    fn poll_wait(&mut self, holds_only_pong: bool, context: &mut Context<'_>) -> Poll<()> {
+        if holds_only_pong && self.due.is_none() {
+            self.due = Some(Box::pin(tokio::time::sleep(PONG_DELAY)));
+        }
+        let Some(due) = &mut self.due else { return Poll::Ready(()) };
+        if due.as_mut().poll(context).is_ready() {
+            self.due = None;
+            return Poll::Ready(());
+        }
+        if holds_only_pong { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 

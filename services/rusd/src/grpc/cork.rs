@@ -33,10 +33,20 @@ pub(crate) fn cork<T>(io: T) -> (Corked<T>, Cork<T>) {
 }
 
 impl<T: AsyncWrite + Unpin> Cork<T> {
+    /// Whether all that was held back is the answer to one ping.
+    pub(crate) fn holds_only_pong(&self) -> bool {
+        is_pong(&self.0.borrow().buffer)
+    }
+
     /// Writes what was held back. Pending: the socket is full; the task will be woken.
     pub(crate) fn poll_release(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_release(context)
     }
+}
+
+/// RFC 9113, 4.1 and 6.7: a frame of 9 bytes of head, type 6, flag 1, and 8 bytes.
+fn is_pong(frames: &[u8]) -> bool {
+    matches!(frames, [0, 0, 8, 6, 1, ..]) && frames.len() == 17
 }
 
 impl<T: AsyncWrite + Unpin> Held<T> {
@@ -106,6 +116,16 @@ mod tests {
 
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn the_answer_to_a_ping_is_known() {
+        let pong = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &[7; 8]].concat();
+        assert!(is_pong(&pong));
+        let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[7; 8]].concat();
+        let two = [&pong[..], &pong].concat();
+        let data = [&[0, 0, 8, 0, 1, 0, 0, 0, 1][..], &[7; 8]].concat();
+        assert!([&ping[..], &two, &data, &pong[..16], &[]].iter().all(|other| !is_pong(other)));
+    }
 
     #[test]
     fn what_is_held_back_comes_in_order_and_a_large_write_does_not_overtake() {

@@ -78,6 +78,7 @@ impl Service for Shared {
 
 struct Client {
     send: SendRequest<Bytes>,
+    pings: h2::PingPong,
     told: Rc<Told>,
     stop: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
@@ -93,9 +94,10 @@ fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOn
         let peer = Rc::new(Peer { address: ([127, 0, 0, 1], 1).into(), common_name: None });
         let service = Rc::new(Shared(Rc::clone(&told)));
         let server = tokio::task::spawn_local(serve(near, service, peer, limits, stopped));
-        let (send, connection) = h2::client::handshake(far).await.unwrap();
+        let (send, mut connection) = h2::client::handshake(far).await.unwrap();
+        let pings = connection.ping_pong().unwrap();
         tokio::task::spawn_local(connection);
-        timeout(Duration::from_secs(60), test(Client { send, told, stop, server })).await.unwrap();
+        timeout(Duration::from_secs(60), test(Client { send, pings, told, stop, server })).await.unwrap();
     });
 }
 
@@ -129,6 +131,24 @@ fn a_unary_call_is_answered() {
     with_client(Limits::default(), |mut client| async move {
         let (body, trailers) = client.call(request("Say", None), framed(b"hello")).await;
         assert_eq!((&body[HEAD_BYTES..], &trailers["grpc-status"]), (&b"hello"[..], &"0".parse().unwrap()));
+    });
+}
+
+/// The answer to a ping waits for another answer to go with, but not for long.
+#[test]
+fn a_ping_is_answered_though_nothing_else_is() {
+    with_client(Limits::default(), |mut client| async move {
+        client.pings.ping(h2::Ping::opaque()).await.unwrap();
+        let ready = client.send.clone().ready().await;
+        let (answer, mut stream) = ready.unwrap().send_request(request("Never", None), false).unwrap();
+        stream.send_data(framed(b""), true).unwrap();
+        for _ in 0..3 {
+            client.pings.ping(h2::Ping::opaque()).await.unwrap();
+        }
+        let (_, trailers) = client.call(request("Say", None), framed(b"hello")).await;
+        assert_eq!(trailers["grpc-status"], "0");
+        client.pings.ping(h2::Ping::opaque()).await.unwrap();
+        drop((answer, stream));
     });
 }
 

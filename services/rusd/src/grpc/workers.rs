@@ -11,10 +11,14 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Connections that may wait for their thread.
 const WAITING_MAX: usize = 1024;
+
+/// A clock that always runs while there are connections. A thread whose next clock rings later than one that is set wakes itself for
+/// that, with two system calls; deadlines of requests are later than this.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// A connection that was accepted.
 #[derive(Debug)]
@@ -106,6 +110,8 @@ async fn accept<C, F>(
     F: Future<Output = ()> + 'static,
 {
     let mut tasks = JoinSet::new();
+    let mut heartbeat = interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             incoming = receiver.recv() => match incoming {
@@ -117,6 +123,7 @@ async fn accept<C, F>(
             Some(_) = tasks.join_next() => {
                 connections.fetch_sub(1, Ordering::Relaxed);
             }
+            _ = heartbeat.tick(), if !tasks.is_empty() => {}
         }
     }
     // What has not ended by then is cut off.

@@ -221,6 +221,11 @@ impl Keyspace {
         self.swept.main < self.compacted || self.kept_from < self.compacted
     }
 
+    /// Whether what was compacted is gone, but for changes that watchers have yet to see.
+    pub fn is_swept(&self) -> bool {
+        self.swept.main >= self.compacted
+    }
+
     /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all. Changes
     /// after `keep_after` stay in the log, because somebody has not seen them yet.
     pub fn sweep(&mut self, changes: usize, keep_after: i64) -> bool {

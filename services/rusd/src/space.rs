@@ -1,0 +1,198 @@
+//! Room on the disk. Writes are refused, and the alarm NOSPACE is raised, before the log finds the disk full: what is left then is
+//! kept for all that makes room again, and for what etcd allows under that alarm: reads, deletes, compaction, the alarm itself.
+//!
+//! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack. A write takes its bytes
+//! twice: in the log, and in the next snapshot. What was taken since the disk was looked at last is counted, so that a burst does not
+//! overrun the reserve between two looks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::node::Node;
+
+/// How often the disk is looked at.
+const ROUND: Duration = Duration::from_millis(100);
+/// For entries that are under way, deletes and alarms, and for what others write on the same disk.
+pub const SLACK_BYTES: u64 = 16 << 20;
+
+/// What was found on the disk, and what will be wanted of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Free, for who is not root.
+    pub free_bytes: u64,
+    /// Of the next segment of the log.
+    pub segment_bytes: u64,
+    /// Of the newest snapshot.
+    pub snapshot_bytes: u64,
+    /// Of all files of snapshots: one that is being written, one that is about to go.
+    pub snapshots_bytes: u64,
+    /// Of the state: the next snapshot takes about so much.
+    pub state_bytes: u64,
+}
+
+impl Disk {
+    /// How much writes may still take; nothing or less: they may not.
+    pub fn room(&self) -> i64 {
+        let Self { free_bytes, segment_bytes, snapshot_bytes, snapshots_bytes, state_bytes } = *self;
+        let next_bytes = state_bytes.max(snapshot_bytes);
+        let snapshots_to_come = (snapshot_bytes + next_bytes).saturating_sub(snapshots_bytes);
+        let reserve = segment_bytes + SLACK_BYTES + snapshots_to_come;
+        i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve)
+    }
+
+    /// Whether a snapshot would make room, for one that is smaller.
+    fn has_shrunk(&self) -> bool {
+        self.state_bytes < self.snapshot_bytes / 8 * 7
+    }
+}
+
+/// The disk that a member's data are on.
+pub struct Space {
+    directory: PathBuf,
+    segment_bytes: u64,
+    room: AtomicI64,
+    /// Size of the log for which a snapshot was asked when there was no room.
+    asked_at: AtomicU64,
+}
+
+impl Space {
+    /// Of a data directory, whose log has segments of this size.
+    pub fn new(data_directory: &Path, segment_bytes: u32) -> Self {
+        let directory = data_directory.join("member");
+        Self { directory, segment_bytes: segment_bytes.into(), room: AtomicI64::new(0), asked_at: AtomicU64::new(0) }
+    }
+
+    /// Takes room for a write of so many bytes, if there is so much.
+    pub fn take(&self, cost: u64) -> bool {
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX).saturating_mul(2);
+        let take = |room: i64| (room >= cost).then(|| room - cost);
+        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Looks at the disk. Where that cannot be done there is no room to be counted on.
+    pub fn look(&self, state_bytes: u64) -> Disk {
+        let disk = self.measure(state_bytes).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the disk of --data-dir cannot be looked at");
+            Disk::default()
+        });
+        self.room.store(disk.room(), Ordering::Relaxed);
+        disk
+    }
+
+    fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
+        let system = rustix::fs::statvfs(&self.directory)?;
+        let (mut newest, mut snapshots_bytes) = (None, 0);
+        for file in fs::read_dir(self.directory.join("snap"))? {
+            let file = file?;
+            let (name, bytes) = (
+                file.file_name(),
+                match file.metadata() {
+                    Ok(data) => data.len(),
+                    // It has gone meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                },
+            );
+            snapshots_bytes += bytes;
+            // Their names sort by their age.
+            if name.to_string_lossy().starts_with("snapshot-") && newest.as_ref().is_none_or(|(other, _)| *other < name)
+            {
+                newest = Some((name, bytes));
+            }
+        }
+        Ok(Disk {
+            free_bytes: system.f_bavail.saturating_mul(system.f_frsize),
+            segment_bytes: self.segment_bytes,
+            snapshot_bytes: newest.map_or(0, |(_, bytes)| bytes),
+            snapshots_bytes,
+            state_bytes,
+        })
+    }
+
+    /// Whether a snapshot is to be made, to make room: once when there is none left, and again when the log has grown or the state
+    /// has shrunk since.
+    fn wants_snapshot(&self, disk: &Disk, log_bytes: u64) -> bool {
+        let is_full = disk.room() <= 0;
+        let asked_at = self.asked_at.swap(if is_full { log_bytes } else { 0 }, Ordering::Relaxed);
+        is_full && (log_bytes > asked_at || disk.has_shrunk())
+    }
+}
+
+/// Looks at the disk for as long as the member runs.
+pub async fn watch(node: &Node) {
+    loop {
+        let disk = node.space.look(node.reader.view().bytes());
+        if disk.room() <= 0 {
+            node.raise_no_space();
+        }
+        if node.space.wants_snapshot(&disk, node.handle.status().wal_bytes) {
+            node.handle.want_snapshot();
+        }
+        sleep(ROUND).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: Disk = Disk {
+        free_bytes: 100 << 20,
+        segment_bytes: 16 << 20,
+        snapshot_bytes: 10 << 20,
+        snapshots_bytes: 10 << 20,
+        state_bytes: 12 << 20,
+    };
+
+    #[test]
+    fn a_segment_the_next_snapshot_and_slack_are_kept_free() {
+        assert_eq!(DISK.room(), (100 - 16 - 16 - 12) << 20);
+        assert_eq!(Disk { free_bytes: 44 << 20, ..DISK }.room(), 0);
+        assert!(Disk { free_bytes: 43 << 20, ..DISK }.room() < 0);
+    }
+
+    /// Else every snapshot would raise the alarm on a disk that is nearly full.
+    #[test]
+    fn a_snapshot_that_is_being_written_takes_what_is_kept_for_it() {
+        let written = |bytes: u64| Disk {
+            free_bytes: DISK.free_bytes - (bytes << 20),
+            snapshots_bytes: DISK.snapshots_bytes + (bytes << 20),
+            ..DISK
+        };
+        for bytes in 0..=12 {
+            assert_eq!(written(bytes).room(), DISK.room(), "{bytes}");
+        }
+        // It has its name, and the one before is still there.
+        let named = Disk { snapshot_bytes: 12 << 20, ..written(12) };
+        assert!(named.room() >= DISK.room() - (2 << 20));
+    }
+
+    #[test]
+    fn writes_between_two_looks_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), 1);
+        assert!(!space.take(1), "nothing is known yet");
+        let disk = space.look(0);
+        assert!(disk.free_bytes > 0);
+        space.room.store(100, Ordering::Relaxed);
+        assert!(space.take(30) && space.take(20) && !space.take(1));
+    }
+
+    #[test]
+    fn a_snapshot_is_asked_for_once_and_when_it_makes_room() {
+        let space = Space::new(Path::new("/"), 1);
+        let full = Disk { free_bytes: 0, ..DISK };
+        assert!(!space.wants_snapshot(&DISK, 5));
+        assert!(space.wants_snapshot(&full, 5));
+        assert!(!space.wants_snapshot(&full, 5));
+        assert!(space.wants_snapshot(&full, 6), "the log has grown");
+        assert!(space.wants_snapshot(&Disk { state_bytes: 1, ..full }, 6), "the state has shrunk");
+        assert!(!space.wants_snapshot(&DISK, 6) && space.wants_snapshot(&full, 6), "it is full again");
+    }
+}
