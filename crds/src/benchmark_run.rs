@@ -292,7 +292,7 @@ pub enum Metric {
     CpuNanosPerOperation,
     /// Largest resident memory of the store during the workload, bytes.
     MemoryPeakBytes,
-    /// What the store wrote to its disk per request, bytes.
+    /// What was written to the store's disk per request, bytes, by whomever.
     WriteBytesPerOperation,
     /// Syncs of the store's disk per thousand requests.
     FsyncsPerThousandOperations,

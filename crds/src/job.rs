@@ -206,8 +206,8 @@ pub struct Usage {
     /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
     #[serde(default)]
     pub machine_cpu_nanos: u64,
-    /// What it had the kernel write to disks, bytes: pages that it changed, each as often as it was changed anew after it had
-    /// been written out (`write_bytes` of proc_pid_io(5)); the file system's own bookkeeping is not in it. Absent: not known.
+    /// What was written to the disks under its data, bytes, by whomever, the file system's own bookkeeping included. Absent: not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
 }

@@ -161,8 +161,8 @@ pub struct WorkloadResult {
     /// Processor time of the store per request, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_nanos_per_operation: Option<u64>,
-    /// What the store wrote to its disk per request, bytes, as the kernel counts pages that were changed; what else the
-    /// store wrote meanwhile is included. Absent: not known.
+    /// What was written to the store's disk per request, bytes, by whomever, the file system's own bookkeeping included.
+    /// Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bytes_per_operation: Option<u64>,
     /// Syncs of the store's disk per thousand requests, as the store counts them. Absent: the store does not say.

@@ -1,5 +1,7 @@
 //! From instantaneous readings to what was used over a span. Pure: the caller brings the readings.
 
+use std::collections::BTreeMap;
+
 use storebench_crds::job::Usage;
 
 use super::Reading;
@@ -61,7 +63,7 @@ impl Accumulator {
             voluntary_switches: grown(|reading| reading.switches.unwrap_or_default().voluntary),
             involuntary_switches: grown(|reading| reading.switches.unwrap_or_default().involuntary),
             machine_cpu_nanos: machine_cpu_nanos(&self.first, readings),
-            written_bytes: pairs().map(|(first, last)| last.written_bytes?.checked_sub(first.written_bytes?)).sum(),
+            written_bytes: written_bytes(&self.first, readings),
         }
     }
 
@@ -83,6 +85,17 @@ fn millicores(first: &Reading, last: &Reading) -> u64 {
     (used_nanos * 1_000 / u128::from(elapsed_nanos(first, last).max(1))) as u64
 }
 
+/// Of members on one disk each sees all of it. What one of them does not know, all together do not know.
+fn written_bytes(first: &[Reading], last: &[Reading]) -> Option<u64> {
+    let mut disks = BTreeMap::new();
+    for (first, last) in first.iter().zip(last) {
+        let (before, now) = (first.disk.as_ref()?, last.disk.as_ref()?);
+        let grown = now.written_bytes.checked_sub(before.written_bytes).filter(|_| now.device == before.device)?;
+        disks.insert((&now.device, &last.machine), grown);
+    }
+    Some(disks.values().sum())
+}
+
 /// Of members on one machine each sees all of it. Where there are several machines, nobody sees everything.
 fn machine_cpu_nanos(first: &[Reading], last: &[Reading]) -> u64 {
     match (first.split_first(), last.first()) {
@@ -96,7 +109,7 @@ fn machine_cpu_nanos(first: &[Reading], last: &[Reading]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::Switches;
+    use crate::meter::{DiskWrites, Switches};
 
     const MILLISECOND: u64 = 1_000_000;
 
@@ -108,7 +121,7 @@ mod tests {
             rss_bytes,
             switches: Some(Switches { voluntary: 10 * cpu, involuntary: cpu }),
             pss_bytes: Some(rss_bytes / 2),
-            written_bytes: Some(1_000 * cpu),
+            disk: Some(DiskWrites { device: "8:1".into(), written_bytes: 1_000 * cpu }),
             machine_cpu_nanos: 3 * millis * MILLISECOND,
             machine: "one".into(),
             restarts: 0,
@@ -148,13 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_member_does_not_know_all_do_not_know() {
-        let unknown = |millis| Reading { written_bytes: None, ..reading(0, millis, millis, 0) };
-        let usage =
-            Accumulator::start(vec![reading(0, 0, 0, 0), unknown(0)]).finish(&[reading(0, 9, 9, 0), unknown(9)]);
-        assert_eq!(usage.written_bytes, None);
-        let usage = Accumulator::start(vec![reading(0, 0, 0, 0)]).finish(&[reading(0, 9, 9, 0)]);
-        assert_eq!(usage.written_bytes, Some(9_000));
+    fn members_on_one_disk_are_not_counted_twice_and_one_without_a_disk_hides_all() {
+        let on = |machine: &str, cpu| Reading { machine: machine.into(), ..reading(0, cpu, cpu, 0) };
+        let written = |first: Vec<Reading>, last: Vec<Reading>| Accumulator::start(first).finish(&last).written_bytes;
+        assert_eq!(written(vec![on("a", 0), on("a", 0)], vec![on("a", 9), on("a", 9)]), Some(9_000));
+        assert_eq!(written(vec![on("a", 0), on("b", 0)], vec![on("a", 9), on("b", 5)]), Some(14_000));
+        let without = Reading { disk: None, ..on("a", 9) };
+        assert_eq!(written(vec![on("a", 0), on("a", 0)], vec![on("a", 9), without]), None);
+        assert_eq!(written(Vec::new(), Vec::new()), Some(0));
     }
 
     #[test]

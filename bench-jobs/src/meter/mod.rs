@@ -12,6 +12,7 @@ pub mod accumulator;
 pub mod tree;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use storebench_crds::job::Usage;
@@ -19,6 +20,8 @@ use storebench_crds::storage_service::Footprint;
 
 use accumulator::Accumulator;
 use tree::ProcessTree;
+
+use crate::disk;
 
 /// What the processes of one member have used so far, at one instant. Counters only grow, unless `restarts` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +36,9 @@ pub struct Reading {
     /// Context switches; absent where not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<Switches>,
-    /// What they had the kernel write to disks, bytes; absent where not asked for, or where it may not be read.
+    /// What was written to the disk under the member's data; absent where not asked for, or not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub written_bytes: Option<u64>,
+    pub disk: Option<DiskWrites>,
     /// Proportional set size, bytes; absent where not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pss_bytes: Option<u64>,
@@ -46,6 +49,16 @@ pub struct Reading {
     pub machine: String,
     /// How often the member's process was replaced by another since the meter began. Its counters began anew then.
     pub restarts: u32,
+}
+
+/// What was written to a disk so far, by whomever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskWrites {
+    /// Which disk of the machine it is, `major:minor`.
+    pub device: String,
+    /// How much, bytes.
+    pub written_bytes: u64,
 }
 
 /// Context switches of all threads.
@@ -61,7 +74,7 @@ pub struct Switches {
 /// What is read besides processor time and resident memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Context switches, a file for each thread, and bytes written.
+    /// Context switches: a file for each thread.
     pub switches: bool,
     /// Proportional set size: reading it holds up the store.
     pub pss: bool,
@@ -101,15 +114,27 @@ pub struct MemberReading {
 #[derive(Debug)]
 pub struct Meter {
     tree: ProcessTree,
+    /// Where the processes keep their data, if what is written there counts.
+    data: Option<PathBuf>,
     accumulator: Accumulator,
 }
 
 impl Meter {
     /// Starts to measure these processes and their descendants of this moment.
     pub fn start(roots: &[u32]) -> Self {
+        Self::begin(roots, None)
+    }
+
+    /// The same of a store, and what is written to the disk under its data.
+    pub fn of_store(roots: &[u32], data: &Path) -> Self {
+        Self::begin(roots, Some(data.to_owned()))
+    }
+
+    fn begin(roots: &[u32], data: Option<PathBuf>) -> Self {
         let tree = ProcessTree::of(roots);
-        let accumulator = Accumulator::start(vec![tree.read(Extras::SWITCHES)]);
-        Self { tree, accumulator }
+        let disk = data.as_deref().and_then(disk::writes);
+        let accumulator = Accumulator::start(vec![Reading { disk, ..tree.read(Extras::SWITCHES) }]);
+        Self { tree, data, accumulator }
     }
 
     /// Takes a sample.
@@ -119,7 +144,8 @@ impl Meter {
 
     /// Ends the measurement. Reads the proportional set size once, here, because reading it holds up the store.
     pub fn finish(self) -> Usage {
-        self.accumulator.finish(&[self.tree.read(Extras::ALL)])
+        let disk = self.data.as_deref().and_then(disk::writes);
+        self.accumulator.finish(&[Reading { disk, ..self.tree.read(Extras::ALL) }])
     }
 }
 

@@ -31,7 +31,6 @@ impl ProcessTree {
         };
         let mut switches = Switches::default();
         let mut pss_bytes = 0;
-        let mut written_bytes = extras.switches.then_some(0);
         for process in self.processes.iter().filter_map(|pid| Process::new(*pid).ok()) {
             if let Ok(stat) = process.stat() {
                 reading.cpu_nanos += (stat.utime + stat.stime) * machine::nanos_per_tick();
@@ -39,15 +38,12 @@ impl ProcessTree {
             }
             if extras.switches {
                 add_switches(&process, &mut switches);
-                // One that may not be looked into hides what all of them wrote.
-                written_bytes = written_bytes.and_then(|sum| Some(sum + process.io().ok()?.write_bytes));
             }
             if extras.pss {
                 pss_bytes += read_pss_bytes(&process).unwrap_or_default();
             }
         }
         reading.switches = extras.switches.then_some(switches);
-        reading.written_bytes = written_bytes;
         reading.pss_bytes = extras.pss.then_some(pss_bytes);
         reading
     }
@@ -99,24 +95,10 @@ mod tests {
         let tree = ProcessTree::of(&[std::process::id()]);
         let sample = tree.read(Extras::NONE);
         assert!(sample.rss_bytes > 0 && sample.monotonic_nanos > 0 && !sample.machine.is_empty(), "{sample:?}");
-        assert_eq!((sample.switches, sample.written_bytes, sample.pss_bytes), (None, None, None));
+        assert_eq!((sample.switches, sample.pss_bytes), (None, None));
         let all = tree.read(Extras::ALL);
         assert!(all.switches.is_some_and(|switches| switches.voluntary > 0), "{all:?}");
         assert!(all.pss_bytes.is_some_and(|bytes| bytes > 0), "{all:?}");
-    }
-
-    #[test]
-    fn what_is_written_is_counted_where_there_is_a_disk() {
-        let folder = std::env::current_dir().unwrap();
-        let path = folder.join(format!("written-{}", std::process::id()));
-        let tree = ProcessTree::of(&[std::process::id()]);
-        let before = tree.read(Extras::SWITCHES).written_bytes.unwrap();
-        std::fs::write(&path, vec![1; 1 << 20]).unwrap();
-        let after = tree.read(Extras::ALL).written_bytes.unwrap();
-        let file_system = crate::disk::file_system(&folder);
-        std::fs::remove_file(&path).unwrap();
-        let is_on_disk = matches!(file_system, Some("ext4" | "xfs" | "btrfs" | "f2fs"));
-        assert!(!is_on_disk || after - before >= 1 << 20, "{before} and {after} bytes on {file_system:?}");
     }
 
     #[test]

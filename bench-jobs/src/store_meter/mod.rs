@@ -31,7 +31,7 @@ use clap::Parser;
 
 use crate::failure::one_line;
 use crate::http_server::{Answer, Request, serve};
-use crate::meter::MemberReading;
+use crate::meter::{MemberReading, Reading};
 use crate::probe::{Protocol, answers};
 use crate::{disk, fsyncs, machine, program};
 
@@ -117,7 +117,7 @@ impl StoreMeter {
                 Err(failure) => Answer::unavailable(&failure),
             },
             "/reading" => match self.watch.read(request) {
-                Ok(reading) => Answer::json(&reading),
+                Ok(reading) => Answer::json(&self.with_disk(reading)),
                 Err(reason) => Answer::unavailable(&reason),
             },
             "/store" => Answer::json(&self.member()),
@@ -128,6 +128,12 @@ impl StoreMeter {
             "/protocol" => Answer::json(&surface::check(self.protocol, self.store)),
             _ => Answer::not_found("there are /livez, /readyz, /reading, /store, /fsyncs and /protocol"),
         }
+    }
+
+    /// Where a reading is of the beginning or the end of a span, what was written to the disk belongs to it.
+    fn with_disk(&self, reading: Reading) -> Reading {
+        let data = self.data.as_deref().filter(|_| reading.switches.is_some());
+        Reading { disk: data.and_then(disk::writes), ..reading }
     }
 
     fn member(&self) -> MemberReading {

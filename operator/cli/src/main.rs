@@ -36,12 +36,13 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Render a report again, judging its raw trials anew; the exit code is the verdict
+    /// Render a report again, judging its raw trials anew; the exit code is the verdict. Of two, how much of a difference
+    /// between stores reaches who uses Kubernetes on them
     Report {
         /// A saved report (`report.json`, written by `run --save`), or `benchmarkrun/NAME` for a run in a cluster, which is
-        /// Invalid until it is complete
-        #[arg(value_name = "FILE|benchmarkrun/NAME")]
-        source: PathBuf,
+        /// Invalid until it is complete. Two files: one of the stores themselves (etcd workloads), one of Kubernetes on them
+        #[arg(value_name = "FILE|benchmarkrun/NAME", required = true, num_args = 1..=2)]
+        sources: Vec<PathBuf>,
         #[command(flatten)]
         place: Place,
         /// What to print
@@ -134,7 +135,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Validate { files } => commands::validate::validate(&files),
-        Command::Report { source, place, output } => commands::report::report(&source, &place, output),
+        Command::Report { sources, place, output } => commands::report::report(&sources, &place, output),
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
         Command::Engines => commands::engines::engines(),

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use finished::Finished;
 use harness::{World, real_peer};
+use serde_json::Value;
 
 const HEAD: &str = "
 apiVersion: storebench.dev/v1alpha1
@@ -83,6 +84,15 @@ fn world() -> World {
     world
 }
 
+/// How many requests of a kind an API server says that it answered, or sent to its store.
+fn requests(said: &Value, answered_by: &str, verb: &str, resource: &str) -> u64 {
+    let kinds = said["kinds"].as_array().unwrap();
+    let is_it =
+        |kind: &&Value| kind["answeredBy"] == answered_by && kind["verb"] == verb && kind["resource"] == resource;
+    let kind = kinds.iter().find(is_it).unwrap_or_else(|| panic!("no {verb} {resource} of {answered_by} in {said}"));
+    kind["buckets"].as_array().unwrap().iter().map(|bucket| bucket["count"].as_u64().unwrap()).sum()
+}
+
 /// Runs workloads to their end on one control plane, and checks what each counted and verified.
 fn each_counts_and_verifies(workloads: &[(&str, &str, &str, u64, u64)]) {
     let world = world();
@@ -105,6 +115,16 @@ fn each_counts_and_verifies(workloads: &[(&str, &str, &str, u64, u64)]) {
         assert_eq!((&summary["operations"], &summary["errors"]), (&(*operations).into(), &0.into()), "{summary}");
         assert!(summary["verified"].as_u64().unwrap() >= *verified, "{summary}");
         assert!(summary["service"]["p50Nanos"].as_u64().unwrap() > 100_000, "no API server is that fast: {summary}");
+        assert!(one["fsyncs"].as_u64().unwrap() > 0, "etcd counts its syncs: {one}");
+        let said = &one["apiRequests"];
+        assert!(said["problem"].is_null() && !said["kinds"].as_array().unwrap().is_empty(), "{said}");
+        if *name == "create-config-maps" {
+            for (answered_by, verb) in [("apiServer", "POST"), ("store", "create")] {
+                // The controllers give a new namespace a ConfigMap, which may come late.
+                let found = requests(said, answered_by, verb, "configmaps");
+                assert!((*operations..2 * operations).contains(&found), "{said}");
+            }
+        }
         for used in [&one["usage"], &one["controlPlane"]["apiServer"], &one["controlPlane"]["others"]] {
             assert!(used["rssPeakBytes"].as_u64().unwrap() > 10_000_000, "{one}");
         }

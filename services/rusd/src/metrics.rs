@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use wal::{BOUNDS_MICROS, SyncTimes};
+
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
@@ -74,7 +76,21 @@ pub fn text(node: &Node) -> String {
         "# HELP etcd_server_alarms Alarms that are raised.\n# TYPE etcd_server_alarms gauge\netcd_server_alarms {}",
         alarms.len()
     );
+    sync_times(&mut out, &node.handle.sync_times());
     out
+}
+
+/// How long batches of the log took to be safe on disk: a write and a sync, where etcd has the sync alone.
+fn sync_times(out: &mut String, times: &SyncTimes) {
+    const NAME: &str = "etcd_disk_wal_fsync_duration_seconds";
+    let _ = write!(out, "# HELP {NAME} The latency distributions of fsync called by WAL.\n# TYPE {NAME} histogram\n");
+    let mut so_far = 0;
+    for (bound, count) in BOUNDS_MICROS.iter().zip(&times.counts) {
+        so_far += count;
+        let _ = writeln!(out, "{NAME}_bucket{{le=\"{}\"}} {so_far}", *bound as f64 / 1e6);
+    }
+    let (all, sum) = (times.syncs(), times.sum_nanos as f64 / 1e9);
+    let _ = writeln!(out, "{NAME}_bucket{{le=\"+Inf\"}} {all}\n{NAME}_sum {sum}\n{NAME}_count {all}");
 }
 
 fn truth(is: bool) -> f64 {

@@ -66,9 +66,11 @@ mod record;
 mod rotation;
 mod segment;
 mod spares;
+mod sync_times;
 mod writer;
 
 pub use error::{CommitError, OpenError};
 pub use log::{Log, Options};
 pub use record::{Kind, PAYLOAD_BYTES_MAX, Record};
+pub use sync_times::{BOUNDS_MICROS, SyncRecorder, SyncTimes};
 pub use writer::{Done, Rejected, Writer, WriterOptions};

@@ -79,6 +79,8 @@ pub struct Log<D: Directory> {
     /// Kept for its allocation.
     buffer: Vec<u8>,
     poisoned: Option<CommitError>,
+    /// Syncs of what was written, since it was opened.
+    pub(crate) syncs: u64,
 }
 
 impl<D: Directory> Log<D> {
@@ -95,6 +97,7 @@ impl<D: Directory> Log<D> {
             groups: BTreeMap::new(),
             buffer: Vec::new(),
             poisoned: None,
+            syncs: 0,
         }
     }
 
@@ -155,6 +158,7 @@ impl<D: Directory> Log<D> {
         segment.file.write_at(&self.buffer, batch.into()).map_err(|error| ("a write", error))?;
         if self.options.sync {
             segment.file.sync_data().map_err(|error| ("a sync", error))?;
+            self.syncs += 1;
         }
         self.end = end as u32;
         Ok(())
@@ -175,6 +179,11 @@ impl<D: Directory> Log<D> {
     pub fn bytes(&self) -> u64 {
         let segments = self.segments.iter().map(|segment| segment.bytes);
         segments.chain(self.ahead.iter().map(|ahead| ahead.bytes)).sum()
+    }
+
+    /// How often records were synced since it was opened; files that are made or renamed are not in it.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
     }
 
     /// The settings it was opened with.

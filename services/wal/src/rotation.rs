@@ -44,9 +44,10 @@ impl<D: Directory> Log<D> {
         }
         // What was not synced in the segment before must not be found missing behind a later one.
         if !self.options.sync
-            && let Some(Err(error)) = self.segments.back().map(|segment| segment.file.sync_data())
+            && let Some(synced) = self.segments.back().map(|segment| segment.file.sync_data())
         {
-            return Err(self.poison("a sync", error));
+            synced.map_err(|error| self.poison("a sync", error))?;
+            self.syncs += 1;
         }
         if self.renamed_safe < self.renamed {
             let renamed = self.renamed;

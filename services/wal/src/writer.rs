@@ -15,6 +15,7 @@ use crate::log::Log;
 use crate::pace::Pace;
 use crate::record::{PAYLOAD_BYTES_MAX, Record, size};
 use crate::spares::Spares;
+use crate::sync_times::SyncRecorder;
 
 /// Limits of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,7 @@ struct Disk<D: Directory> {
     log: Log<D>,
     spares: Spares<D>,
     failed: Option<CommitError>,
+    sync_times: Arc<SyncRecorder>,
 }
 
 impl<D: Directory> Disk<D> {
@@ -76,7 +78,11 @@ impl<D: Directory> Disk<D> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        let (began, syncs) = (Instant::now(), self.log.syncs());
         let result = self.spares.supply(&mut self.log).and_then(|()| self.log.commit(records));
+        if self.log.syncs() > syncs {
+            self.sync_times.record(began.elapsed());
+        }
         bytes.store(self.log.bytes(), Ordering::Relaxed);
         self.failed = result.clone().err();
         result
@@ -90,6 +96,7 @@ struct Shared<D: Directory> {
     options: WriterOptions,
     /// Of all segments' files, after the last batch.
     bytes: AtomicU64,
+    sync_times: Arc<SyncRecorder>,
 }
 
 impl<D: Directory> Shared<D> {
@@ -114,8 +121,10 @@ impl<D: Directory> Writer<D> {
     pub fn start(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
         let bytes = AtomicU64::new(log.bytes());
         let spares = Spares::start(log.directory().clone())?;
-        let disk = Mutex::new(Disk { log, spares, failed: None });
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), disk, options, bytes });
+        let sync_times = Arc::<SyncRecorder>::default();
+        let disk = Mutex::new(Disk { log, spares, failed: None, sync_times: Arc::clone(&sync_times) });
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { queue, changed, disk, options, bytes, sync_times });
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("wal".into()).spawn(move || write(&of_thread))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -161,6 +170,11 @@ impl<D: Directory> Writer<D> {
             self.shared.changed.notify_one();
         }
         Some(result)
+    }
+
+    /// How long batches took to become safe on disk; counts on while the writer lives.
+    pub fn sync_times(&self) -> Arc<SyncRecorder> {
+        Arc::clone(&self.shared.sync_times)
     }
 
     /// Bytes of all segments' files, as of the last batch.

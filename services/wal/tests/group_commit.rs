@@ -33,12 +33,13 @@ fn one_at_a_time_costs_exactly_one_sync_each() {
     let directory = CountingDirectory::new(RealDirectory::open(scratch.path()).unwrap());
     let writer = start(directory.clone(), WriterOptions::default());
     submit(&writer, 1).recv().unwrap().unwrap();
-    let before = directory.counts();
+    let (before, timed) = (directory.counts(), writer.sync_times().read().syncs());
     for index in 2..202 {
         submit(&writer, index).recv().unwrap().unwrap();
     }
     let counts = directory.counts();
     assert_eq!(counts.data_syncs - before.data_syncs, 200);
+    assert_eq!(writer.sync_times().read().syncs() - timed, 200, "each is told of");
     assert_eq!(counts.writes - before.writes, 200);
     assert_eq!(counts.name_syncs, before.name_syncs);
 }
@@ -163,6 +164,7 @@ fn what_is_written_on_the_callers_thread_does_not_overtake_and_is_not_overtaken(
         go_on.send(()).unwrap();
         fourth.recv().unwrap().unwrap();
     });
+    assert_eq!(writer.sync_times().read().syncs(), 4, "each is told of, whoever wrote it");
     drop((writer, go_on));
     let mut found = Vec::new();
     Log::open(directory, Options::default(), |record| found.push(record.index)).unwrap();

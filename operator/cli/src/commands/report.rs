@@ -2,7 +2,7 @@
 //! The raw trials are judged anew, so that a report cannot say something that its own data do not.
 
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -15,7 +15,7 @@ use storebench_core::archive::{
 };
 use storebench_core::judgement::{Judgement, judge};
 use storebench_core::record::{RECORD_VERSION, RunRecord};
-use storebench_core::report::{self, JsonError, Report};
+use storebench_core::report::{self, JsonError, Report, TwoLevels};
 use storebench_core::status::benchmark_run;
 use storebench_crds::{BenchmarkRun, Verdict};
 
@@ -26,7 +26,15 @@ use crate::exit::Exit;
 /// How long a cluster may take to hand over the record of a run.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) fn report(source: &Path, place: &Place, output: Output) -> anyhow::Result<Exit> {
+pub(crate) fn report(sources: &[PathBuf], place: &Place, output: Output) -> anyhow::Result<Exit> {
+    match sources {
+        [first, second] => of_two_levels([first, second], output),
+        [source] => of_one(source, place, output),
+        _ => bail!("give one report, or two"),
+    }
+}
+
+fn of_one(source: &Path, place: &Place, output: Output) -> anyhow::Result<Exit> {
     match source.to_str().and_then(cluster::run_name).filter(|_| !source.exists()) {
         Some(name) => of_cluster(name, place, output),
         None if place.namespace.is_some() => {
@@ -37,14 +45,44 @@ pub(crate) fn report(source: &Path, place: &Place, output: Output) -> anyhow::Re
     }
 }
 
+/// How much of a difference between stores reaches who uses Kubernetes on them. The exit code is that of the graver verdict.
+fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit> {
+    for source in sources {
+        let name = source.to_str().and_then(cluster::run_name).filter(|_| !source.exists());
+        if let Some(name) = name {
+            bail!(
+                "benchmarkrun/{name}: two levels take files: storebench report benchmarkrun/{name} -o json > {name}.json"
+            );
+        }
+    }
+    let (first, second) = (read(sources[0])?, read(sources[1])?);
+    let levels = TwoLevels::of(&first, &second)?;
+    let text = match output {
+        Output::Text => report::levels_text(&levels, width(), colours()),
+        Output::Markdown => report::levels_markdown(&levels),
+        Output::Html => report::levels_html(&levels),
+        Output::Json | Output::Yaml => {
+            bail!("two levels are printed as text, markdown or html: each file has its own JSON")
+        }
+    };
+    super::print(&text)?;
+    let [store, kubernetes] = levels.verdicts().map(Exit::of);
+    Ok(store.max(kubernetes))
+}
+
 fn of_file(file: &Path, output: Output) -> anyhow::Result<Exit> {
+    finish(&read(file)?, output)
+}
+
+/// A saved report, judged anew.
+fn read(file: &Path) -> anyhow::Result<Report> {
     let name = file.display();
     let remedy = "pass a report.json, or benchmarkrun/NAME for a run in a cluster";
     let text = std::fs::read_to_string(file).map_err(|error| anyhow!("{name}: cannot be read: {error}: {remedy}"))?;
     let saved = report::from_json(&text).map_err(|error| anyhow!("{name}: {error}: {remedy}"))?;
     let judgement = judge(&saved.record);
     tell_change(file, saved.judgement.verdict, &judgement);
-    finish(&Report { record: saved.record, judgement }, output)
+    Ok(Report { record: saved.record, judgement })
 }
 
 fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
@@ -150,16 +188,21 @@ fn finish(report: &Report, output: Output) -> anyhow::Result<Exit> {
 /// A report in the form asked for.
 pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> {
     Ok(match output {
-        Output::Text => {
-            let terminal = std::io::stdout().is_terminal();
-            let width = if terminal { terminal_width() } else { 120 };
-            report::text(report, width, terminal && std::env::var_os("NO_COLOR").is_none())
-        }
+        Output::Text => report::text(report, width(), colours()),
         Output::Markdown => report::markdown(report),
         Output::Html => report::html(report)?,
         Output::Json => report::json(report)?,
         Output::Yaml => serde_yaml::to_string(&benchmark_run(report))?,
     })
+}
+
+/// Columns of what is printed: the terminal's, or enough for a log.
+fn width() -> usize {
+    if std::io::stdout().is_terminal() { terminal_width() } else { 120 }
+}
+
+fn colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 fn terminal_width() -> usize {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -155,6 +155,8 @@ impl Drop for LoadProcess {
 /// Whose use is measured.
 struct Processes {
     store: Vec<u32>,
+    /// Where the store keeps its data.
+    data: PathBuf,
     /// The API server, and the other processes of the control plane.
     control_plane: Option<(u32, Vec<u32>)>,
 }
@@ -164,6 +166,7 @@ impl Processes {
         let control_plane = deployed.control_plane.as_ref();
         Self {
             store: deployed.store.processes(),
+            data: deployed.store.data(),
             control_plane: control_plane.map(|plane| (plane.api_server(), plane.others())),
         }
     }
@@ -171,7 +174,7 @@ impl Processes {
     fn measure(&self) -> Meters {
         let control_plane = self.control_plane.as_ref();
         Meters {
-            store: Meter::start(&self.store),
+            store: Meter::of_store(&self.store, &self.data),
             control_plane: control_plane.map(|(server, others)| (Meter::start(&[*server]), Meter::start(others))),
         }
     }

@@ -119,9 +119,14 @@ impl Service {
         self.members.iter_mut().find_map(|member| member.process.death())
     }
 
+    /// Where all members keep their data.
+    pub(super) fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
     /// Space that the data take on disk, bytes: allocated blocks, as `du` counts. `None` where they cannot be read.
     pub(super) fn disk_bytes(&self) -> Option<u64> {
-        disk::allocated_bytes(&self.directory.join("data")).ok()
+        disk::allocated_bytes(&self.data()).ok()
     }
 }
 

@@ -8,7 +8,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use storebench_crds::status::{BenchmarkRunStatus, LatencySummary};
+use storebench_crds::status::{ApiServerLatency, ArmResources, BenchmarkRunStatus, LatencySummary, RequestLatency};
 
 use super::RUNS_MAX;
 use crate::context::lock;
@@ -37,6 +37,27 @@ struct OfQuantile {
     workload: String,
     arm: String,
     quantile: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRequests {
+    namespace: String,
+    run: String,
+    workload: String,
+    arm: String,
+    /// `api writes`, `api reads`, `store writes`, `store reads`.
+    requests: &'static str,
+    /// `mean`, `p50`, `p99`.
+    statistic: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPart {
+    namespace: String,
+    run: String,
+    arm: String,
+    /// `store`, `api server`, `controllers`.
+    part: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +92,10 @@ pub(super) struct Results {
     latency: Family<OfQuantile, Real>,
     errors: Family<OfWorkload, Real>,
     cpu: Family<OfWorkload, Real>,
+    written: Family<OfWorkload, Real>,
+    fsyncs: Family<OfWorkload, Real>,
+    requests: Family<OfRequests, Real>,
+    cores: Family<OfPart, Real>,
     memory: Family<OfArm, Real>,
     ratio: Family<OfComparison, Real>,
     low: Family<OfComparison, Real>,
@@ -81,7 +106,22 @@ pub(super) struct Results {
 impl Results {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let results = Self::default();
-        let Self { shown: _, throughput, latency, errors, cpu, memory, ratio, low, high, verdict } = &results;
+        let Self {
+            shown: _,
+            throughput,
+            latency,
+            errors,
+            cpu,
+            written,
+            fsyncs,
+            requests,
+            cores,
+            memory,
+            ratio,
+            low,
+            high,
+            verdict,
+        } = &results;
         registry.register(
             "result_throughput_per_second",
             "Median over trials of requests per second",
@@ -98,6 +138,22 @@ impl Results {
             "Processor time of the store for each request",
             cpu.clone(),
         );
+        registry.register(
+            "result_written_bytes_per_operation",
+            "Written to the disk under the store, by whomever, for each request",
+            written.clone(),
+        );
+        registry.register(
+            "result_fsyncs_per_operation",
+            "Syncs of the store's disk for each request, as the store counts them",
+            fsyncs.clone(),
+        );
+        registry.register(
+            "result_request_seconds",
+            "Latency as the API server above the store has it, of the requests that it answered and of those to the store",
+            requests.clone(),
+        );
+        registry.register("result_cpu_cores", "Processor use under load", cores.clone());
         registry.register("result_memory_peak_bytes", "Largest resident memory of the store", memory.clone());
         registry.register("comparison_ratio", "The arm's metric divided by the baseline's", ratio.clone());
         registry.register("comparison_ratio_low", "Lower end of the 95 % interval of the ratio", low.clone());
@@ -129,11 +185,30 @@ impl Results {
     }
 
     fn rebuild(&self, shown: &VecDeque<Shown>) {
-        let Self { shown: _, throughput, latency, errors, cpu, memory, ratio, low, high, verdict } = self;
+        let Self {
+            shown: _,
+            throughput,
+            latency,
+            errors,
+            cpu,
+            written,
+            fsyncs,
+            requests,
+            cores,
+            memory,
+            ratio,
+            low,
+            high,
+            verdict,
+        } = self;
         throughput.clear();
         latency.clear();
         errors.clear();
         cpu.clear();
+        written.clear();
+        fsyncs.clear();
+        requests.clear();
+        cores.clear();
         memory.clear();
         ratio.clear();
         low.clear();
@@ -154,6 +229,19 @@ impl Results {
             if let Some(nanos) = result.cpu_nanos_per_operation {
                 self.cpu.get_or_create(&labels).set(nanos as f64 / 1e9);
             }
+            if let Some(bytes) = result.write_bytes_per_operation {
+                self.written.get_or_create(&labels).set(bytes as f64);
+            }
+            if let Some(milli) = result.fsyncs_per_thousand_operations {
+                self.fsyncs.get_or_create(&labels).set(milli as f64 / 1e3);
+            }
+            for (requests, latency) in result.api_server.iter().flat_map(by_requests) {
+                for (statistic, nanos) in statistics(&latency) {
+                    let (namespace, run, workload, arm) = (namespace(), run(), workload(), arm());
+                    let labels = OfRequests { namespace, run, workload, arm, requests, statistic };
+                    self.requests.get_or_create(&labels).set(nanos as f64 / 1e9);
+                }
+            }
             // What a user of the store would have seen: from the due instant where there was one.
             let latency = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
             for (quantile, nanos) in quantiles(latency) {
@@ -165,6 +253,10 @@ impl Results {
         for resources in &status.resources {
             let labels = OfArm { namespace: namespace(), run: run(), arm: resources.arm.clone() };
             self.memory.get_or_create(&labels).set(resources.rss_peak_bytes as f64);
+            for (part, millicores) in by_part(resources) {
+                let labels = OfPart { namespace: namespace(), run: run(), arm: resources.arm.clone(), part };
+                self.cores.get_or_create(&labels).set(millicores as f64 / 1e3);
+            }
         }
         for comparison in &status.comparisons {
             let labels = OfComparison {
@@ -185,6 +277,25 @@ impl Results {
             self.verdict.get_or_create(&labels).set(1);
         }
     }
+}
+
+fn by_requests(latency: &ApiServerLatency) -> impl Iterator<Item = (&'static str, RequestLatency)> {
+    let ApiServerLatency { writes, reads, store_writes, store_reads } = *latency;
+    [("api writes", writes), ("api reads", reads), ("store writes", store_writes), ("store reads", store_reads)]
+        .into_iter()
+        .filter_map(|(requests, latency)| Some((requests, latency?)))
+}
+
+fn statistics(latency: &RequestLatency) -> [(&'static str, u64); 3] {
+    [("mean", latency.mean_nanos), ("p50", latency.p50_nanos), ("p99", latency.p99_nanos)]
+}
+
+/// Thousandths of a core, of the parts that an arm has.
+fn by_part(resources: &ArmResources) -> impl Iterator<Item = (&'static str, u64)> {
+    let of_plane = resources.api_server.iter().flat_map(|server| {
+        [("api server", server.cpu_average_millicores), ("controllers", server.others_cpu_average_millicores)]
+    });
+    std::iter::once(("store", resources.cpu_average_millicores)).chain(of_plane)
 }
 
 fn quantiles(latency: &LatencySummary) -> [(&'static str, u64); 6] {

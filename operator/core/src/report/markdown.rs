@@ -2,7 +2,9 @@
 
 use super::Report;
 use super::describe;
+use super::document::{Document, Section};
 use super::ledger;
+use super::levels::TwoLevels;
 use super::measures;
 use super::requests;
 use super::resources;
@@ -35,6 +37,23 @@ pub fn markdown(report: &Report) -> String {
     page.fingerprint(report);
     let guide: Vec<String> = describe::reading_guide(report).iter().map(|part| format!("- {}", escape(part))).collect();
     page.details("How to read this", &guide.join("\n"));
+    page.text
+}
+
+/// Renders what two levels of a comparison say together.
+pub fn levels_markdown(levels: &TwoLevels<'_>) -> String {
+    let Document { title, summary, sections } = levels.document();
+    let mut page = Page::default();
+    page.heading(2, &title);
+    page.paragraph(&escape(&summary));
+    for Section { title, statements, table, notes } in sections {
+        page.heading(3, &title);
+        page.list(&statements);
+        if let Some(table) = table {
+            page.table(&table);
+        }
+        page.list(&notes);
+    }
     page.text
 }
 

@@ -1,13 +1,15 @@
-//! The report: one record and its judgement, as text, Markdown, single-file HTML, or JSON.
+//! The report: one record and its judgement, as text, Markdown, single-file HTML, or JSON; and [`TwoLevels`] of two of them.
 //!
 //! Promises: pure functions; the three renderings for people say the same, because they render the same tables and the
 //! same words; text from outside cannot control a terminal, break a table, or become markup; an arm is
 //! never called better where the judgement does not allow it.
 
 mod describe;
+mod document;
 mod html;
 mod json;
 mod ledger;
+mod levels;
 mod lookup;
 mod markdown;
 mod measures;
@@ -24,10 +26,11 @@ mod fixture;
 
 use serde::{Deserialize, Serialize};
 
-pub use html::{RenderError, html};
+pub use html::{RenderError, html, levels_html};
 pub use json::{JsonError, from_json, json};
-pub use markdown::markdown;
-pub use text::text;
+pub use levels::{LevelsError, TwoLevels};
+pub use markdown::{levels_markdown, markdown};
+pub use text::{levels_text, text};
 
 use crate::judgement::Judgement;
 use crate::record::RunRecord;

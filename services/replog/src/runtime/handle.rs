@@ -105,6 +105,7 @@ pub(crate) struct Shared<R> {
     pub(crate) inbox: Inbox<R>,
     pub(crate) published: Published,
     pub(crate) board: Board,
+    pub(crate) sync_times: Arc<wal::SyncRecorder>,
     pub(crate) command_bytes_max: usize,
 }
 
@@ -219,6 +220,11 @@ impl<R: Send + 'static> Handle<R> {
     /// What the member is at the moment.
     pub fn status(&self) -> Status {
         self.shared.board.status()
+    }
+
+    /// How long batches of the member's log took to be written and synced.
+    pub fn sync_times(&self) -> wal::SyncTimes {
+        self.shared.sync_times.read()
     }
 
     /// Who leads as far as this member knows, and whether it is this member. Cheaper than [`Handle::status`].

@@ -114,20 +114,22 @@ impl<R: Send + 'static> Member<R> {
         S: StateMachine<Reply = R> + Send + 'static,
         D: Directory,
     {
-        let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
+let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
         let (wal, recovered) = open(id, wal, wal_options, &settings, &mut machine, &snapshots, origin)?;
-        let shared = Arc::new(Shared {
-            inbox: Inbox::new(limits, settings.reads_max),
-            published: Published::default(),
-            board: Board::default(),
-            command_bytes_max: settings.command_bytes_max,
-        });
+        let (reads_max, command_bytes_max) = (settings.reads_max, settings.command_bytes_max);
         // More than may be unsafe never waits: see `Core::room` and what a follower is sent at most.
         let queue_bytes_max = limits.unsafe_bytes_max.saturating_mul(8);
         let seed = rand::random();
         let log = ReplicatedLog::new(id, settings, machine, recovered, snapshots, seed, clock::now())?;
         let writer_options = WriterOptions { queue_bytes_max, ..WriterOptions::default() };
         let writer = Writer::start(wal, writer_options).map_err(MemberError::Thread)?;
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(limits, reads_max),
+            published: Published::default(),
+            board: Board::default(),
+            sync_times: writer.sync_times(),
+            command_bytes_max,
+        });
         let of_transport = Arc::clone(&shared);
         transport
             .start(Arc::new(move |message| of_transport.inbox.deliver(message)))

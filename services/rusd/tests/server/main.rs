@@ -16,6 +16,7 @@ mod process;
 mod tls;
 mod tokens;
 
+use std::io::BufRead;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -142,6 +143,30 @@ fn the_version_is_what_tools_look_for() {
     let said = peers::output(rusd().arg("--version"));
     assert!(said.starts_with("etcd Version: 3.7.3\n"), "{said}");
     assert!(said.contains(concat!("\nrusd Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
+}
+
+/// A dashboard for etcd shows rusd's syncs; storebench counts them.
+#[test]
+fn metrics_count_the_syncs_of_the_log() {
+    let rusd = Rusd::start(&[]);
+    let sample = |name: &str| -> u64 {
+        let (status, body) = gateway::send(rusd.address(), "GET", "/metrics", "", "");
+        assert_eq!(status, 200);
+        let lines: Vec<String> = body.lines().map(Result::unwrap).collect();
+        let line = lines.iter().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let count = || sample("etcd_disk_wal_fsync_duration_seconds_count");
+    let before = count();
+    for number in 0..10 {
+        rusd.etcdctl(&["put", "key", &number.to_string()]);
+    }
+    // What is shown is a turn of the core thread old.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while count() < before + 10 {
+        assert!(Instant::now() < deadline, "{} syncs after {before}, for 10 puts one after the other", count());
+    }
+    assert!(sample("etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"}") >= before + 10);
 }
 
 #[test]

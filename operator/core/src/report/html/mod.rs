@@ -19,6 +19,8 @@ use storebench_crds::status::Verdict;
 use storebench_crds::workload::Workload;
 
 use super::Report;
+use super::document::{Document, Section};
+use super::levels::TwoLevels;
 use super::{describe, ledger, lookup, measures, requests, resources, wording};
 use escape::{escape, escape_block};
 use parts::{compact_table, details, figure, list, section, table, wrapping_table};
@@ -77,16 +79,41 @@ pub fn html(report: &Report) -> Result<String, RenderError> {
     body.push_str(&spec(report)?);
     body.push_str(&section("guide", "How to read this", &list("plain", &describe::reading_guide(report))));
     let (_, word, _) = wording::verdict(report.judgement.verdict);
-    let head = head(report);
-    let (name, style, marks) = (escape(&report.record.name), palette::style_rules(), palette::mark_symbols());
-    Ok(format!(
+    Ok(page(&format!("{}: {word}", report.record.name), &head(report), &body))
+}
+
+/// Renders what two levels of a comparison say together as a single HTML file.
+pub fn levels_html(levels: &TwoLevels<'_>) -> String {
+    let Document { title, summary, sections } = levels.document();
+    let mut links = String::new();
+    let mut body = String::new();
+    for (number, Section { title, statements, table, notes }) in sections.into_iter().enumerate() {
+        links.push_str(&format!("<li><a href=\"#level-{number}\">{}</a></li>", escape(&title)));
+        let mut markup = list("plain", &statements);
+        markup.push_str(&table.map_or_else(String::new, |table| parts::table(&title, &table)));
+        markup.push_str(&list("plain notes", &notes));
+        body.push_str(&section(&format!("level-{number}"), &title, &markup));
+    }
+    let head = format!(
+        "<header>\n<p class=\"brand\">storebench report</p>\n<div class=\"verdict tone-plain\">\n<h1>{}</h1>\n\
+         <p class=\"message\">{}</p>\n</div>\n<nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n</header>\n",
+        escape(&title),
+        escape(&summary)
+    );
+    page(&title, &head, &body)
+}
+
+/// A whole page around what it says.
+fn page(title: &str, head_markup: &str, body_markup: &str) -> String {
+    let (title, style, marks) = (escape(title), palette::style_rules(), palette::mark_symbols());
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"storebench\">\n\
-         <title>{name}: {word} · storebench</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
-         <body>\n{marks}\n{head}<main>\n{body}</main>\n</body>\n</html>\n"
-    ))
+         <title>{title} · storebench</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
+         <body>\n{marks}\n{head_markup}<main>\n{body_markup}</main>\n</body>\n</html>\n"
+    )
 }
 
 fn head(report: &Report) -> String {

@@ -189,3 +189,19 @@ fn fixtures_for_eyes() {
         }
     }
 }
+
+#[test]
+fn a_page_of_two_levels_is_well_formed_and_says_it_all() {
+    let (store, kubernetes) = fixture::two_levels();
+    let page = levels_html(&TwoLevels::of(&store, &kubernetes).unwrap());
+    check_balance("two levels", &page);
+    for expected in
+        ["reaches the user", "store writes", "fsyncs/op", "API server CPU, average", "What reaches the user"]
+    {
+        assert!(page.contains(expected), "{expected}");
+    }
+    for link in page.split("href=\"#").skip(1).filter(|link| link.starts_with("level")) {
+        let target = link.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{target}\"")), "#{target}");
+    }
+}

@@ -5,7 +5,9 @@ mod paint;
 
 use super::Report;
 use super::describe;
+use super::document::{Document, Section};
 use super::ledger;
+use super::levels::TwoLevels;
 use super::measures;
 use super::requests;
 use super::resources;
@@ -41,6 +43,29 @@ pub fn text(report: &Report, width_columns: usize, colour: bool) -> String {
     // Whoever scrolled past it all finds the verdict again above the prompt.
     page.blank();
     page.verdict(report);
+    paint(&page.lines, colour)
+}
+
+/// Renders what two levels of a comparison say together, as [`text()`] does one report.
+pub fn levels_text(levels: &TwoLevels<'_>, width_columns: usize, colour: bool) -> String {
+    let Document { title, summary, sections } = levels.document();
+    let mut page = Page { lines: Vec::new(), width: width_columns.max(WIDTH_COLUMNS_MIN) };
+    page.prose(0, &title, Tone::Strong);
+    page.prose(INDENT, &summary, Tone::Dim);
+    for Section { title, statements, table, notes } in sections {
+        page.section(&safe_line(&title));
+        statements.iter().for_each(|statement| page.item(statement, Tone::Plain));
+        if let Some(table) = table {
+            if !statements.is_empty() {
+                page.blank();
+            }
+            page.lines.extend(lay_out(&table, page.width));
+            if !notes.is_empty() {
+                page.blank();
+            }
+        }
+        notes.iter().for_each(|note| page.item(note, Tone::Dim));
+    }
     paint(&page.lines, colour)
 }
 
@@ -223,6 +248,19 @@ mod tests {
             for width in [80, 120] {
                 insta::assert_snapshot!(format!("text_{name}_{width}"), text(&report, width, false));
             }
+        }
+    }
+
+    #[test]
+    fn two_levels_look_as_agreed() {
+        let (store, kubernetes) = fixture::two_levels();
+        let levels = TwoLevels::of(&store, &kubernetes).unwrap();
+        for width in [80, 120] {
+            let text = levels_text(&levels, width, false);
+            for line in text.lines() {
+                assert!(width_columns(line) <= width, "{width}: {line}");
+            }
+            insta::assert_snapshot!(format!("text_two_levels_{width}"), text);
         }
     }
 
