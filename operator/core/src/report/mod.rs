@@ -20,7 +20,7 @@ mod units;
 mod wording;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 
 use serde::{Deserialize, Serialize};
 
