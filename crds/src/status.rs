@@ -153,6 +153,12 @@ pub struct WorkloadResult {
     pub errors: u64,
     /// Median over trials of requests per second, in thousandths of a request per second.
     pub throughput_milli: u64,
+    /// Lower end of the 95 % interval of that median, in thousandths of a request per second. Absent: too few trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_low_milli: Option<u64>,
+    /// Upper end of the 95 % interval of that median, in thousandths of a request per second. Absent: too few trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_high_milli: Option<u64>,
     /// Latency over all trials' requests, from send to answer.
     pub service_latency: LatencySummary,
     /// Open loop: latency from the instant a request was due.

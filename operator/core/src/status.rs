@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Metric};
 use storebench_crds::status::{
-    BenchmarkRunStatus, Columns, Comparison, LatencySummary, Schedule, TrialEntry, TrialState, Verdict,
+    BenchmarkRunStatus, Columns, Comparison, LatencySummary, Schedule, TrialEntry, TrialState, Verdict, WorkloadResult,
 };
 
-use crate::judgement::available;
+use crate::judgement::{Judgement, available};
 use crate::ledger::complete_indexes;
 use crate::record::{RunRecord, TrialRecord};
 use crate::report::Report;
@@ -50,7 +50,7 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         columns: Some(columns(report)),
         schedule: Some(Schedule { seed: record.spec.trials.seed, order: order.join(" ") }),
         trials: entries(record),
-        results: judgement.results.clone(),
+        results: with_intervals(judgement),
         resources: judgement.resources.clone(),
         comparisons: judgement.comparisons.clone(),
         gates: judgement.gates.clone(),
@@ -59,6 +59,18 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         omitted: Vec::new(),
         report_ref: None,
     }
+}
+
+/// The results, each with the interval of its throughput.
+fn with_intervals(judgement: &Judgement) -> Vec<WorkloadResult> {
+    let mut results = judgement.results.clone();
+    for result in &mut results {
+        let mut intervals = judgement.intervals.iter();
+        let own = intervals.find(|one| one.workload == result.workload && one.arm == result.arm);
+        result.throughput_low_milli = own.map(|one| one.low_milli);
+        result.throughput_high_milli = own.map(|one| one.high_milli);
+    }
+    results
 }
 
 fn columns(report: &Report) -> Columns {
@@ -88,7 +100,7 @@ fn in_column(comparison: &Comparison) -> String {
 type Omit = fn(&mut BenchmarkRunStatus);
 
 /// What may be left out of a status that is too large, in this order, and how `status.omitted` calls it.
-const OMISSIONS: [(&str, Omit); 11] = [
+const OMISSIONS: [(&str, Omit); 12] = [
     ("comparisons of metrics other than throughput and p99", |status| {
         status.comparisons.retain(|comparison| is_leading(comparison.metric));
     }),
@@ -110,6 +122,11 @@ const OMISSIONS: [(&str, Omit); 11] = [
     ("fingerprint.facts", |status| {
         if let Some(fingerprint) = &mut status.fingerprint {
             fingerprint.facts.clear();
+        }
+    }),
+    ("results' intervals of throughput", |status| {
+        for result in &mut status.results {
+            (result.throughput_low_milli, result.throughput_high_milli) = (None, None);
         }
     }),
     ("comparisons of p99", |status| {
@@ -184,8 +201,9 @@ pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
     use storebench_crds::status::{
-        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, RequestLatency, WorkloadResult,
+        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, RequestLatency,
     };
 
     const METRICS: [Metric; 12] = [
@@ -245,6 +263,8 @@ mod tests {
                     operations: 12_345_678_901,
                     errors: 0,
                     throughput_milli: 123_456_789,
+                    throughput_low_milli: Some(123_456_789),
+                    throughput_high_milli: Some(123_456_789),
                     service_latency: latency,
                     intended_latency: None,
                     cpu_nanos_per_operation: Some(123_456),
@@ -293,6 +313,16 @@ mod tests {
         assert_eq!(fitted.results.len(), 32);
         assert_eq!(fitted.comparisons.len(), 24, "{:?}", fitted.omitted);
         assert!(fitted.omitted[0].starts_with("comparisons of metrics other than"), "{:?}", fitted.omitted);
+    }
+
+    #[test]
+    fn each_result_has_the_interval_of_its_throughput() {
+        let results = status(&fixture::two_arms()).results;
+        assert!(!results.is_empty());
+        for result in results {
+            let [low, high] = [result.throughput_low_milli, result.throughput_high_milli].map(Option::unwrap);
+            assert!((low..=high).contains(&result.throughput_milli), "{low} … {high}: {}", result.throughput_milli);
+        }
     }
 
     #[test]

@@ -174,11 +174,14 @@ impl View<'_> {
             None => self.now,
             Some(store) => store.created,
         };
-        if let Some(step) = self.until_ready(&trial, "store", &members.store, since, READY_PATIENCE) {
+        let plane = self.existing.control_planes.iter().find(|plane| plane.name == trial.name);
+        // A store on which a control plane starts was ready. On a busy machine it may miss a probe meanwhile.
+        let (since_ready, patience) =
+            plane.map_or((since, READY_PATIENCE), |plane| (plane.created, CONTROL_PLANE_PATIENCE));
+        if let Some(step) = self.until_ready(&trial, "store", &members.store, since_ready, patience) {
             return step;
         }
         let Some(member) = &members.control_plane else { return Step::Load(trial) };
-        let plane = self.existing.control_planes.iter().find(|plane| plane.name == trial.name);
         let since = match plane {
             None if is_fresh => return Step::DeployControlPlane(trial),
             None => self.now,

@@ -177,6 +177,22 @@ fn a_control_plane_comes_after_its_store_and_goes_with_it() {
 }
 
 #[test]
+fn a_store_that_misses_a_probe_while_its_control_plane_starts_is_waited_for() {
+    let mut world = World { has_control_planes: true, ..World::new(3) };
+    for _ in 0..2 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    for pod in &mut world.existing.pods {
+        pod.status = serde_json::from_value(json!({ "conditions": [{ "type": "Ready", "status": "False" }] })).unwrap();
+    }
+    world.seconds += READY_PATIENCE.as_secs() as i64;
+    assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
+    world.seconds += CONTROL_PLANE_PATIENCE.as_secs() as i64;
+    assert!(failure(&world).detail.starts_with("the store never became ready"), "{:?}", world.decide());
+}
+
+#[test]
 fn a_store_that_was_replaced_under_the_load_ends_the_trial_at_once() {
     let (mut world, name) = loading();
     world.existing.jobs[0].metadata.creation_timestamp = Some(Time(world.now()));

@@ -39,6 +39,9 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
                 operations,
                 errors: sum(|one| one.summary.errors),
                 throughput_milli: median(throughputs),
+                // The judgement has them beside the results; a status has them here.
+                throughput_low_milli: None,
+                throughput_high_milli: None,
                 service_latency: merged(&measurements, LatencyKind::Service).unwrap_or_default(),
                 intended_latency: merged(&measurements, LatencyKind::Intended),
                 cpu_nanos_per_operation: all(|one| Some(one.usage?.cpu_nanos)).map(per_operation),

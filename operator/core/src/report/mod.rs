@@ -22,7 +22,7 @@ mod units;
 mod wording;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 
 use serde::{Deserialize, Serialize};
 
