@@ -114,7 +114,7 @@ impl<R: Send + 'static> Member<R> {
         S: StateMachine<Reply = R> + Send + 'static,
         D: Directory,
     {
-let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
+        let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
         let (wal, recovered) = open(id, wal, wal_options, &settings, &mut machine, &snapshots, origin)?;
         let (reads_max, command_bytes_max) = (settings.reads_max, settings.command_bytes_max);
         // More than may be unsafe never waits: see `Core::room` and what a follower is sent at most.
