@@ -152,7 +152,7 @@ impl Node {
 
     /// Looks at the disk; whether there is room.
     pub fn look_at_disk(&self) -> bool {
-        self.space.look(self.reader.view().bytes()).room() > 0
+        self.space.look(self.reader.view().bytes()).is_some_and(|disk| disk.room() > 0)
     }
 
     /// Raises the alarm NOSPACE for this member, if it is not.

@@ -74,14 +74,18 @@ impl Space {
         self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Looks at the disk. Where that cannot be done there is no room to be counted on.
-    pub fn look(&self, state_bytes: u64) -> Disk {
-        let disk = self.measure(state_bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the disk of --data-dir cannot be looked at");
-            Disk::default()
-        });
-        self.room.store(disk.room(), Ordering::Relaxed);
-        disk
+    /// Looks at the disk. Where that cannot be done, what was known before is all that is known.
+    pub fn look(&self, state_bytes: u64) -> Option<Disk> {
+        match self.measure(state_bytes) {
+            Ok(disk) => {
+                self.room.store(disk.room(), Ordering::Relaxed);
+                Some(disk)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the disk of --data-dir cannot be looked at");
+                None
+            }
+        }
     }
 
     fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
@@ -126,12 +130,13 @@ impl Space {
 /// Looks at the disk for as long as the member runs.
 pub async fn watch(node: &Node) {
     loop {
-        let disk = node.space.look(node.reader.view().bytes());
-        if disk.room() <= 0 {
-            node.raise_no_space();
-        }
-        if node.space.wants_snapshot(&disk, node.handle.status().wal_bytes) {
-            node.handle.want_snapshot();
+        if let Some(disk) = node.space.look(node.reader.view().bytes()) {
+            if disk.room() <= 0 {
+                node.raise_no_space();
+            }
+            if node.space.wants_snapshot(&disk, node.handle.status().wal_bytes) {
+                node.handle.want_snapshot();
+            }
         }
         sleep(ROUND).await;
     }
@@ -178,10 +183,12 @@ mod tests {
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
         let space = Space::new(directory.path(), 1);
         assert!(!space.take(1), "nothing is known yet");
-        let disk = space.look(0);
-        assert!(disk.free_bytes > 0);
+        assert!(space.look(0).unwrap().free_bytes > 0);
         space.room.store(100, Ordering::Relaxed);
-        assert!(space.take(30) && space.take(20) && !space.take(1));
+        assert!(space.take(30) && space.take(10));
+        fs::remove_dir_all(directory.path().join("member")).unwrap();
+        assert_eq!(space.look(0), None);
+        assert!(space.take(10) && !space.take(1), "what cannot be looked at is as it was");
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Api {
         async move {
             permitted?;
             let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
-            if node.space.look(view.bytes()).room() < view.bytes() as i64 {
+            if node.space.look(view.bytes()).is_none_or(|disk| disk.room() < view.bytes() as i64) {
                 let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, \
                             or ask another member";
                 return Err(Status::new(Code::ResourceExhausted, full));
