@@ -79,7 +79,7 @@ pub struct Log<D: Directory> {
     /// Kept for its allocation.
     buffer: Vec<u8>,
     poisoned: Option<CommitError>,
-    /// Syncs of what was written, since it was opened.
+    /// Syncs of records since it was opened; those of files that are made or renamed are not in it.
     pub(crate) syncs: u64,
 }
 
@@ -179,11 +179,6 @@ impl<D: Directory> Log<D> {
     pub fn bytes(&self) -> u64 {
         let segments = self.segments.iter().map(|segment| segment.bytes);
         segments.chain(self.ahead.iter().map(|ahead| ahead.bytes)).sum()
-    }
-
-    /// How often records were synced since it was opened; files that are made or renamed are not in it.
-    pub fn syncs(&self) -> u64 {
-        self.syncs
     }
 
     /// The settings it was opened with.

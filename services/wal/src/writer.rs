@@ -70,23 +70,6 @@ struct Disk<D: Directory> {
     log: Log<D>,
     spares: Spares<D>,
     failed: Option<CommitError>,
-    sync_times: Arc<SyncRecorder>,
-}
-
-impl<D: Directory> Disk<D> {
-    fn commit(&mut self, records: &[Record], bytes: &AtomicU64) -> Result<(), CommitError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let (began, syncs) = (Instant::now(), self.log.syncs());
-        let result = self.spares.supply(&mut self.log).and_then(|()| self.log.commit(records));
-        if self.log.syncs() > syncs {
-            self.sync_times.record(began.elapsed());
-        }
-        bytes.store(self.log.bytes(), Ordering::Relaxed);
-        self.failed = result.clone().err();
-        result
-    }
 }
 
 struct Shared<D: Directory> {
@@ -104,8 +87,21 @@ impl<D: Directory> Shared<D> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn disk(&self) -> MutexGuard<'_, Disk<D>> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For whoever has set [`Queue::is_writing`].
+    fn commit(&self, records: &[Record]) -> Result<(), CommitError> {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let Disk { log, spares, failed } = &mut *disk;
+        if let Some(error) = failed {
+            return Err(error.clone());
+        }
+        let (began, syncs) = (Instant::now(), log.syncs);
+        let result = spares.supply(log).and_then(|()| log.commit(records));
+        if log.syncs > syncs {
+            self.sync_times.record(began.elapsed());
+        }
+        self.bytes.store(log.bytes(), Ordering::Relaxed);
+        *failed = result.clone().err();
+        result
     }
 }
 
@@ -121,10 +117,9 @@ impl<D: Directory> Writer<D> {
     pub fn start(log: Log<D>, options: WriterOptions) -> io::Result<Self> {
         let bytes = AtomicU64::new(log.bytes());
         let spares = Spares::start(log.directory().clone())?;
-        let sync_times = Arc::<SyncRecorder>::default();
-        let disk = Mutex::new(Disk { log, spares, failed: None, sync_times: Arc::clone(&sync_times) });
+        let disk = Mutex::new(Disk { log, spares, failed: None });
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { queue, changed, disk, options, bytes, sync_times });
+        let shared = Arc::new(Shared { queue, changed, disk, options, bytes, sync_times: Arc::default() });
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("wal".into()).spawn(move || write(&of_thread))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -161,7 +156,7 @@ impl<D: Directory> Writer<D> {
         }
         queue.is_writing = true;
         drop(queue);
-        let result = self.shared.disk().commit(records, &self.shared.bytes);
+        let result = self.shared.commit(records);
         let mut queue = self.shared.lock();
         queue.is_writing = false;
         let is_waited_for = !queue.submissions.is_empty() || queue.is_closed;
@@ -205,7 +200,7 @@ fn write<D: Directory>(shared: &Shared<D>) {
             waiting.push(submission.done);
         }
         let began = Instant::now();
-        let result = shared.disk().commit(&records, &shared.bytes);
+        let result = shared.commit(&records);
         let (took, count) = (began.elapsed(), records.len());
         records.clear();
         for done in waiting {
