@@ -16,7 +16,7 @@
 //! The changes *of* the compacted revision stay in the log: a watch may begin there. Compaction is in force at once, and its
 //! work is done in steps, see [`Keyspace::sweep`].
 //!
-//! A clone is a view that stays as it is; it costs a few references.
+//! A clone is a view that stays as it is; it costs a few references. Values may be in files, see [`cooling`] and [`super::spill`].
 
 use std::cmp::Ordering;
 
@@ -25,6 +25,7 @@ use super::keys::Keys;
 use super::record::{Put, Record, Revision};
 use super::tree::{self, Entry, Tree};
 
+mod cooling;
 #[cfg(test)]
 pub(super) mod model;
 #[cfg(test)]
@@ -87,6 +88,10 @@ pub struct Keyspace {
     /// The log has all changes from here on.
     kept_from: i64,
     bytes: u64,
+    /// See [`cooling`].
+    hot_bytes: u64,
+    aged: Tree<Change>,
+    looked: Revision,
 }
 
 impl Default for Keyspace {
@@ -101,6 +106,9 @@ impl Default for Keyspace {
             is_swept: true,
             kept_from: 0,
             bytes: 0,
+            hot_bytes: 0,
+            aged: Tree::default(),
+            looked: Revision { main: NEVER, sub: 0 },
         }
     }
 }
@@ -124,7 +132,7 @@ impl Keyspace {
         self.kept_from
     }
 
-    /// How much memory the records take, about.
+    /// How much the records take, about, as if all of them were in memory.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -238,7 +246,9 @@ impl Keyspace {
             let front = self.log.first().map(|change| change.0.revision());
             let gone_before = self.compacted.min(keep_after.saturating_add(1));
             if let Some(front) = front.filter(|front| *front <= self.swept && front.main < gone_before) {
-                self.log.remove(|change| change.0.revision().cmp(&front));
+                if let Some(Change(record)) = self.log.remove(|change| change.0.revision().cmp(&front)) {
+                    self.age(record);
+                }
                 self.kept_from = front.main + 1;
                 continue;
             }
@@ -265,6 +275,7 @@ impl Keyspace {
         for gone in before.into_iter().chain(tombstone) {
             if let Some(Past(record)) = self.history.remove(|past| past.against(key, gone)) {
                 self.bytes = self.bytes.saturating_sub(cost(&record));
+                self.forget_hot(&record);
             }
         }
     }
@@ -272,6 +283,7 @@ impl Keyspace {
     /// Takes a change in; the version that it superseded comes back.
     fn take(&mut self, change: Record) -> Option<Record> {
         self.bytes += cost(&change);
+        self.hot_bytes += change.hot_bytes() as u64;
         self.log.insert(Change(change.clone()));
         let superseded = if change.is_tombstone() {
             let superseded = self.live.remove(|live| live.0.key().cmp(change.key()));
@@ -308,7 +320,9 @@ impl Keyspace {
                 return None;
             }
             space.bytes += cost(&record);
-            space.live.insert(Live(record));
+            space.hot_bytes += record.hot_bytes() as u64;
+            space.live.insert(Live(record.clone()));
+            space.age(record);
         }
         let mut last = Revision { main: compacted.max(1), sub: 0 };
         let mut first = true;
@@ -355,7 +369,7 @@ fn keys_before(keys: &Keys<'_>, record: &Record) -> Ordering {
 }
 
 fn cost(record: &Record) -> u64 {
-    record.as_bytes().len() as u64 + RECORD_OVERHEAD_BYTES
+    record.size() as u64 + RECORD_OVERHEAD_BYTES
 }
 
 /// A transaction under way.

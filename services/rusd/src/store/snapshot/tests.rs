@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::super::command::{Caller, Command, Request};
 use super::super::keys::Keys;
+use super::super::spill::{Limits, Spill};
 use super::super::state::arbitrary;
 use super::*;
 
@@ -14,6 +15,14 @@ fn of(commands: &[Command]) -> State {
     state
 }
 
+/// Everything that can be is on disk.
+fn cold(state: &mut State) {
+    let mut spill =
+        Spill::new(Limits { memory_bytes: 0, file_bytes: 4096 }, tempfile::tempfile, |error| panic!("{error}"));
+    while spill.step(&mut state.keyspace, 3) {}
+    assert_eq!(state.keyspace.hot_bytes(), 0);
+}
+
 proptest! {
     #[test]
     fn a_restored_state_is_the_state_and_goes_on_like_it(
@@ -24,6 +33,9 @@ proptest! {
         let bytes = write(&state);
         let mut restored = read(&bytes).unwrap();
         prop_assert_eq!(write(&restored), bytes);
+        // A cold store has the snapshot of a hot one, and goes on like it.
+        cold(&mut restored);
+        prop_assert_eq!(write(&restored), write(&state));
         prop_assert_eq!((&restored.auth, &restored.cluster), (&state.auth, &state.cluster));
         for command in after {
             let one = state.apply(command.clone(), 1_000_000, &mut Vec::new());
