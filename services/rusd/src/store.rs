@@ -12,6 +12,8 @@
 //! Readers take a [`View`], which costs a reference, and keep it as long as they like; the writer goes on. What is published is
 //! on the disks of a quorum, because nothing else is applied.
 
+use std::io::Read;
+
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 pub mod auth;
@@ -191,11 +193,20 @@ impl StateMachine for Store {
 
     fn snapshot(&self) -> SnapshotView {
         let state = self.state.clone();
-        Box::new(move || snapshot::write(&state).into())
+        Box::new(move |to| snapshot::write(&state, to))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.state = snapshot::read(snapshot).map_err(|refused| RestoreError(refused.to_string()))?;
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let (spill, mut records) = (&mut self.spill, 0);
+        let restored = snapshot::read(snapshot, |space| {
+            records += 1;
+            if records % SPILL_RECORDS == 0
+                && let Some(spill) = spill
+            {
+                spill.step(space, 2 * SPILL_RECORDS);
+            }
+        });
+        self.state = restored.map_err(|refused| RestoreError(refused.to_string()))?;
         Ok(())
     }
 }

@@ -28,10 +28,12 @@ use super::tree::{self, Entry, Tree};
 mod cooling;
 #[cfg(test)]
 pub(super) mod model;
+mod rebuild;
 #[cfg(test)]
 mod tests;
 mod visible;
 
+pub use rebuild::Rebuild;
 pub use visible::Visible;
 
 /// What a record costs besides its own bytes, about: its places in the trees.
@@ -305,62 +307,6 @@ impl Keyspace {
         let base = base.into_iter().flatten().filter(move |record| record.main() < compacted);
         (base, self.changes(compacted))
     }
-
-    /// A keyspace of the parts that [`Keyspace::parts`] gave. `None` if they do not fit together.
-    pub fn from_parts(
-        revision: i64,
-        compacted: i64,
-        base: impl Iterator<Item = Record>,
-        changes: impl Iterator<Item = Record>,
-    ) -> Option<Self> {
-        let mut space = Self { compacted, ..Self::default() };
-        for record in base {
-            let in_order = space.live.last().is_none_or(|last| last.0.key() < record.key());
-            if !in_order || record.is_tombstone() || record.main() >= compacted {
-                return None;
-            }
-            space.bytes += cost(&record);
-            space.hot_bytes += record.hot_bytes() as u64;
-            space.live.insert(Live(record.clone()));
-            space.age(record);
-        }
-        let mut last = Revision { main: compacted.max(1), sub: 0 };
-        let mut first = true;
-        for change in changes {
-            let at = change.revision();
-            // Of the compacted revision, changes may be gone: etcd's older releases take its tombstones away.
-            let is_compacted = at.main == compacted && (first || at > last);
-            let follows = is_compacted || if first { at.main >= last.main && at.sub == 0 } else { follows(last, at) };
-            let known = space.get(change.key()).map(Record::fields);
-            let consistent = match (&known, change.is_tombstone()) {
-                // What a compacted tombstone ended is not there any more.
-                (None, true) => at.main == compacted,
-                (Some(_), true) => true,
-                (known, false) => {
-                    at.main == compacted || {
-                        let fields = change.fields();
-                        let (create, version) =
-                            known.as_ref().map_or((at.main, 0), |old| (old.create_revision, old.version));
-                        (fields.create_revision, fields.version) == (create, version + 1)
-                    }
-                }
-            };
-            if !follows || !consistent || at.main > revision {
-                return None;
-            }
-            space.take(change);
-            (last, first) = (at, false);
-        }
-        space.revision = revision;
-        space.kept_from = compacted.max(0);
-        space.swept = Revision { main: compacted - 1, sub: u32::MAX - 1 };
-        space.is_swept = false;
-        (revision >= compacted.max(1)).then_some(space)
-    }
-}
-
-fn follows(last: Revision, next: Revision) -> bool {
-    if next.main == last.main { next.sub == last.sub + 1 } else { next.main > last.main && next.sub == 0 }
 }
 
 /// A probe for the first record that is meant, or that lies behind.
