@@ -10,7 +10,7 @@ use super::{Directory, File};
 
 const LOCK: &str = "lock";
 /// Zeros are written in pieces of this size.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A directory of the file system, held by this process alone.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ impl RealDirectory {
         while offset < bytes {
             let piece = (bytes - offset).min(PIECE_BYTES as u64);
             file.write_all_at(&zeros[..piece as usize], offset)?;
+            // All of it at once would keep the disk from the commits of that moment for as long.
+            file.sync_data()?;
             offset += piece;
         }
         file.sync_all()?;
