@@ -11,6 +11,7 @@
 mod bare;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -43,11 +44,12 @@ impl StateMachine for Counter {
     }
     fn snapshot(&self) -> SnapshotView {
         let count = self.0;
-        Box::new(move || count.to_le_bytes().to_vec().into())
+        Box::new(move |to| to.write_all(&count.to_le_bytes()))
     }
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let bytes = snapshot.first_chunk().ok_or_else(|| RestoreError("too short".into()))?;
-        self.0 = u64::from_le_bytes(*bytes);
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let mut bytes = [0; 8];
+        snapshot.read_exact(&mut bytes)?;
+        self.0 = u64::from_le_bytes(bytes);
         Ok(())
     }
 }

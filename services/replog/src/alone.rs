@@ -26,7 +26,7 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
 ) -> Result<(Recovered, Vec<Record>), Fatal> {
     let mut time_millis = 0;
     if let Some(meta) = recovered.snapshot() {
-        machine.restore(&load_snapshot(snapshots, meta)?)?;
+        machine.restore(&mut load_snapshot(snapshots, meta)?)?;
         machine.applied(meta.index);
         time_millis = meta.time_millis;
     }
@@ -39,7 +39,8 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
         machine.applied(entry.index);
     }
     machine.goes_on_alone(id);
-    let bytes = machine.snapshot()();
+    let mut bytes = Vec::new();
+    machine.snapshot()(&mut bytes).map_err(Fatal::Files)?;
     let (alone, records) = recovered.alone(settings, Membership::of([id]), time_millis, &bytes);
     if let Some(meta) = alone.snapshot() {
         write_snapshot(snapshots, meta, &bytes).map_err(Fatal::Files)?;

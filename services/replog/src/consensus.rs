@@ -64,6 +64,9 @@ pub(crate) struct Consensus {
     /// Term, role and leader when the timeout was drawn.
     drawn_for: (u64, StateRole, u64),
     election_ticks: usize,
+    /// What is kept in memory for others: see [`Settings`].
+    tail: storage::Limit,
+    lagging: storage::Limit,
 }
 
 impl Consensus {
@@ -92,7 +95,13 @@ impl Consensus {
         let raw = RawNode::new(&config, log, &logger).map_err(|error| error.to_string())?;
         let mut random = Random::new(seed);
         let timeout_ticks = election_ticks + 1 + random.below(election_ticks as u64) as usize;
-        let mut consensus = Self { raw, random, timeout_ticks, drawn_for: (0, StateRole::Follower, 0), election_ticks };
+        let drawn_for = (0, StateRole::Follower, 0);
+        let tail = storage::Limit {
+            entries: settings.snapshot_keep_entries as usize,
+            bytes: settings.snapshot_log_bytes as usize,
+        };
+        let lagging = storage::Limit { entries: usize::MAX, bytes: settings.lagging_log_bytes as usize };
+        let mut consensus = Self { raw, random, timeout_ticks, drawn_for, election_ticks, tail, lagging };
         consensus.settle();
         Ok(consensus)
     }
@@ -111,6 +120,7 @@ impl Consensus {
     pub(crate) fn tick(&mut self) {
         self.raw.tick();
         self.settle();
+        self.release();
     }
 
     /// Whether the next tick would make it ask for votes.
@@ -283,15 +293,42 @@ impl Consensus {
         if index > self.raw.raft.raft_log.applied {
             self.raw.advance_apply_to(index);
             self.settle();
+            self.release();
         }
     }
 
-    /// A snapshot was made; entries up to `index` are let go of.
+    /// Lets go of applied entries that nobody needs. A leader knows what others have: those it hears of get what they lack, and for
+    /// the others a little of it is kept. A follower keeps some, in case that it leads; who is alone keeps none.
+    fn release(&mut self) {
+        let raft = &self.raw.raft;
+        let is_leader = raft.state == StateRole::Leader;
+        // The crate forgets once in an election timeout of whom it heard: before it does so again, it knows.
+        let knows_who_is_silent = raft.election_elapsed + 1 >= self.election_ticks;
+        let (mut after, mut lagging_after, mut tail) = (u64::MAX, u64::MAX, storage::Limit::NOTHING);
+        for (_, other) in raft.prs().iter().filter(|(id, _)| **id != raft.id) {
+            tail = self.tail;
+            match other.recent_active || !knows_who_is_silent {
+                _ if !is_leader => {}
+                true => after = after.min(other.matched),
+                false => lagging_after = lagging_after.min(other.matched),
+            }
+        }
+        let needs = storage::Needs { after, lagging_after, lagging: self.lagging, tail };
+        let applied = raft.raft_log.applied;
+        self.raw.mut_store().release(applied, &needs);
+    }
+
+    /// How many entries are in memory, and how many bytes they take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        self.raw.store().held()
+    }
+
     /// The index behind which, up to `index`, there are no more than so many entries of so many bytes.
     pub(crate) fn tail(&self, index: u64, entries_max: u64, bytes_max: u64) -> u64 {
         self.raw.store().tail(index, entries_max, bytes_max)
     }
 
+    /// A snapshot was made; entries up to `index` are let go of, in memory and on disk.
     pub(crate) fn compact(&mut self, index: u64, snapshot: SnapshotMeta) -> Compaction {
         self.raw.mut_store().compact(index, snapshot).clone()
     }
@@ -299,6 +336,11 @@ impl Consensus {
     /// Whether somebody needs a newer snapshot; asked once.
     pub(crate) fn take_snapshot_wish(&self) -> bool {
         self.raw.store().take_wish()
+    }
+
+    /// Of the entry before the first one in memory.
+    pub(crate) fn base_term(&self) -> u64 {
+        self.raw.store().base_term()
     }
 
     pub(crate) fn compaction(&self) -> &Compaction {

@@ -1,6 +1,6 @@
 //! What the log is for: a state that every member computes alike.
 
-use bytes::Bytes;
+use std::io::{self, Read, Write};
 
 use crate::entry::Entry;
 
@@ -9,8 +9,14 @@ use crate::entry::Entry;
 #[error("the snapshot cannot be restored: {0}")]
 pub struct RestoreError(pub String);
 
-/// A state at some moment, that can be turned into bytes.
-pub type SnapshotView = Box<dyn FnOnce() -> Bytes + Send>;
+impl From<io::Error> for RestoreError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A state at some moment, that can be written as bytes, piece by piece: it may be large.
+pub type SnapshotView = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
 /// A deterministic state machine: equal entries in equal order make equal states and replies, on every member, today and when
 /// the log is replayed. No clock, no randomness, no iteration order that differs; [`Entry::time_millis`] is the only time.
@@ -36,10 +42,11 @@ pub trait StateMachine {
         let _ = id;
     }
 
-    /// All of the state as it is now, to be turned into bytes later and perhaps on another thread, while more is applied: this
+    /// All of the state as it is now, to be written as bytes later and perhaps on another thread, while more is applied: this
     /// call should be quick. Equal states give equal bytes.
     fn snapshot(&self) -> SnapshotView;
 
-    /// Replaces the state by what a [`SnapshotView`] gave.
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError>;
+    /// Replaces the state by what a [`SnapshotView`] wrote. Bytes are as they were written, or reading them fails; when this fails
+    /// the member ends.
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError>;
 }

@@ -478,6 +478,11 @@ impl Node {
         &self.consensus.compaction().snapshot
     }
 
+    /// How many entries are in memory, and how many bytes they take.
+    pub fn log_in_memory(&self) -> (usize, usize) {
+        self.consensus.held()
+    }
+
     /// Who belongs to the group, as of the last committed change.
     pub fn membership(&self) -> &Membership {
         &self.membership

@@ -144,7 +144,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let store = Store::open(snapshots, planted);
         let (mut time_millis, mut snapshot_bytes, mut settled_snapshot) = (0, 0, 0);
         if let Some(meta) = recovered.snapshot() {
-            machine.restore(&store.load(meta)?)?;
+            machine.restore(&mut store.load(meta)?)?;
             machine.applied(meta.index);
             (time_millis, snapshot_bytes, settled_snapshot) = (meta.time_millis, meta.bytes, meta.index);
         }
@@ -171,7 +171,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         membership: Membership,
         snapshots: D,
     ) -> io::Result<(Recovered, Vec<wal::Record>)> {
-        let bytes = machine.snapshot()();
+        let mut bytes = Vec::new();
+        machine.snapshot()(&mut bytes)?;
         let (recovered, records) = Recovered::found(settings, membership, &bytes);
         if let Some(meta) = recovered.snapshot() {
             write_snapshot(&snapshots, meta, &bytes)?;
@@ -280,9 +281,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         effects.reads.extend(reads);
         effects.failed_reads.extend(failed_reads);
         if let Some(meta) = install {
-            self.machine.restore(&self.store.load(&meta)?)?;
+            self.machine.restore(&mut self.store.load(&meta)?)?;
             self.machine.applied(meta.index);
-            self.store.forget();
             self.time_millis = meta.time_millis;
             (self.snapshot_bytes, self.applied_bytes) = (meta.bytes, 0);
             effects.installed = Some(meta.index);

@@ -30,10 +30,14 @@ pub struct Settings {
     pub reads_max: usize,
     /// A snapshot is made after so many entries, and not before these have half the size of the last snapshot.
     pub snapshot_entries: u64,
-    /// The same after so many bytes of commands: the log is in memory.
+    /// The same after so many bytes of commands: whoever starts reads all of it.
     pub snapshot_log_bytes: u64,
-    /// Entries kept behind a snapshot, for followers that lag a little; of no more than `snapshot_log_bytes`.
+    /// Applied entries kept in memory, and on disk behind a snapshot, for followers that lag a little: a new leader would have to
+    /// send them a snapshot. They take no more than `snapshot_log_bytes`. A member without others keeps none in memory.
     pub snapshot_keep_entries: u64,
+    /// What a leader keeps in memory for members that it does not hear of, bytes: so much may be written while one of them is
+    /// started again, and it goes on without a snapshot. Those that it hears of get whatever they lack.
+    pub lagging_log_bytes: u64,
     /// Size of a snapshot's chunks, bytes.
     pub snapshot_chunk_bytes: u32,
 }
@@ -56,6 +60,7 @@ impl Default for Settings {
             snapshot_entries: 100_000,
             snapshot_log_bytes: 4 << 20,
             snapshot_keep_entries: 10_000,
+            lagging_log_bytes: 32 << 20,
             snapshot_chunk_bytes: 1 << 20,
         }
     }

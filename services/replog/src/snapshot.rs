@@ -1,5 +1,6 @@
 //! Snapshots: what they are, how they lie in files, how they travel.
 
+mod chunks;
 mod job;
 mod store;
 #[cfg(test)]

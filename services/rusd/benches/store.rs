@@ -1,12 +1,13 @@
 //! What the store costs: processor time for each operation, memory for each key, how long a snapshot and its restoration take.
 //!
-//! usage: cargo bench -p rusd --bench store [-- KEYS]   One million keys of 64 bytes with values of 256 by default; takes 2 GiB.
+//! usage: cargo bench -p rusd --bench store [-- KEYS [MIB]]   One million keys of 64 bytes with values of 256 by default; takes 2 GiB.
+//! With MIB no more than that of values is in memory, the rest in scratch files.
 //!
 //! Measured so: 406 bytes of memory for each key, 389 MiB in all, the keys written in no order. etcd 3.7.3 on the same machine: 644 MiB
 //! after `benchmark put --key-size 64 --val-size 256 --total 1000000 --key-space-size 1000000 --sequential-keys`. That is 0.60, the
 //! server around the store not counted.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark")]
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,21 @@ use bytes::Bytes;
 use replog::{Entry, EntryKind, StateMachine};
 use rusd::proto::etcdserverpb as pb;
 use rusd::store::watch::Limits;
-use rusd::store::{Caller, Command, Keys, Reader, Request, Store};
+use rusd::store::{Caller, Command, Keys, Reader, Request, Spill, Store, spill};
 
 const VALUE_BYTES: usize = 256;
 const WATCHERS: u64 = 10_000;
 
 fn main() {
-    let keys: u64 = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
+    let keys = numbers.next().unwrap_or(1_000_000);
     println!("{keys} keys of 64 bytes, values of {VALUE_BYTES} bytes");
     let before = rss_bytes();
     let mut loader = Loader { store: Store::default(), index: 0 };
+    if let Some(mib) = numbers.next() {
+        let limits = spill::Limits { memory_bytes: mib << 20, ..spill::Limits::default() };
+        loader.store.spill_to(Spill::new(limits, tempfile::tempfile, |error| panic!("{error}")));
+    }
     let reader = loader.store.reader();
     loader.puts("put, new keys, batches of 100", keys, 100, |n| scatter(n, keys));
     let (after, per_key) = (rss_bytes(), (rss_bytes() - before) as f64 / keys as f64);
@@ -170,13 +176,16 @@ fn snapshot(loader: &Loader) {
     let view = loader.store.snapshot();
     println!("{:>8.2} µs   a snapshot's view", began.elapsed().as_secs_f64() * 1e6);
     let began = Instant::now();
-    let bytes = view();
+    let mut bytes = Vec::new();
+    view(&mut bytes).unwrap();
     println!("{:>8.2} s    a snapshot of {} MiB", began.elapsed().as_secs_f64(), bytes.len() >> 20);
     let mut restored = Store::default();
     let began = Instant::now();
-    restored.restore(&bytes).unwrap();
+    restored.restore(&mut &bytes[..]).unwrap();
     println!("{:>8.2} s    its restoration", began.elapsed().as_secs_f64());
-    assert_eq!(restored.snapshot()(), bytes);
+    let mut again = Vec::new();
+    restored.snapshot()(&mut again).unwrap();
+    assert!(again == bytes);
 }
 
 fn time(what: &str, count: u64, each: impl FnMut(u64)) {

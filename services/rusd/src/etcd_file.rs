@@ -26,6 +26,8 @@ mod tests;
 pub mod wal;
 mod write;
 
+use std::borrow::Cow;
+
 use prost::Message;
 
 use crate::bolt::BoltError;
@@ -35,7 +37,7 @@ pub use read::read;
 pub use write::write;
 
 /// What one revision did to one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The revision of the transaction.
     pub main: u64,
@@ -44,7 +46,7 @@ pub struct Change<'a> {
     /// Whether the key was deleted.
     pub is_tombstone: bool,
     /// `mvccpb.KeyValue`, encoded; of a tombstone only the key counts.
-    pub key_value: &'a [u8],
+    pub key_value: Cow<'a, [u8]>,
 }
 
 /// Everything in the file but the keys.

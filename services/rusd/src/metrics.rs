@@ -10,6 +10,7 @@ use crate::proto::etcdserverpb::AlarmType;
 /// All of them, in Prometheus's text format.
 pub fn text(node: &Node) -> String {
     let (view, status) = (node.reader.view(), node.handle.status());
+    let spilled = node.reader.spilled();
     let leads = status.leader == Some(node.member_id);
     let mut out = String::new();
     let mut gauge = |name: &str, help: &str, value: f64| {
@@ -63,6 +64,17 @@ pub fn text(node: &Node) -> String {
         "etcd_mvcc_db_total_size_in_use_in_bytes",
         "Total size of the underlying database logically in use in bytes.",
         view.bytes() as f64,
+    );
+    gauge(
+        "rusd_store_values_in_memory_bytes",
+        "Values in memory that could be in files: --values-memory-bytes of them stay.",
+        view.keyspace.hot_bytes() as f64,
+    );
+    gauge("rusd_store_values_files_bytes", "Scratch files of values.", spilled.file_bytes() as f64);
+    gauge(
+        "rusd_store_values_files_failing",
+        "Whether values stay in memory because they cannot be written to files. 1 if so, 0 otherwise.",
+        truth(spilled.is_failing()),
     );
     gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes());
     let _ = writeln!(

@@ -30,6 +30,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
+use crate::store::spill::{self, Spill, SpillError};
 use crate::store::{Caller, Outcome, State, Store, watch};
 use crate::tls::{self, Tls, TlsError};
 use crate::tokens::Tokens;
@@ -224,6 +225,10 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         let hashes = hashes.clone();
         move |before, revision| hashes.begin(before, revision)
     });
+    let values = settings.data_directory.join("member");
+    std::fs::create_dir_all(&values).map_err(ServerError::Data)?;
+    let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
+    store.spill_to(Spill::new(limits, move || tempfile::tempfile_in(&values), stop_at_once));
     let reader = store.reader();
     let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
@@ -253,6 +258,12 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     door.open(Arc::clone(&group));
     let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, space, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
+}
+
+/// No thread can go on without a value that is lost, and no answer is right without it. What was acknowledged is on disk.
+fn stop_at_once(error: SpillError) -> ! {
+    eprintln!("rusd: {error}");
+    std::process::exit(1);
 }
 
 /// What members talk over.

@@ -101,6 +101,8 @@ pub struct Settings {
     pub snapshot_entries: u64,
     /// Entries kept behind a snapshot.
     pub snapshot_keep_entries: u64,
+    /// Values in memory, bytes; what is more is in scratch files in the data directory.
+    pub values_memory_bytes: u64,
     /// Above this, the store takes no more; `None`: it always does.
     pub quota_bytes: Option<u64>,
     /// Operations in a transaction.
@@ -167,6 +169,7 @@ impl Settings {
             election: Duration::from_millis(flags.number("election-timeout", 1000)?),
             snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
             snapshot_keep_entries: flags.number("snapshot-catchup-entries", 5000)?,
+            values_memory_bytes: flags.number("values-memory-bytes", 64 << 20)?,
             quota_bytes: quota(flags)?,
             transaction_operations_max: flags.number("max-txn-ops", 128)? as usize,
             request_bytes_max: flags.number("max-request-bytes", 3 << 19)? as usize,

@@ -12,6 +12,8 @@
 //! Readers take a [`View`], which costs a reference, and keep it as long as they like; the writer goes on. What is published is
 //! on the disks of a quorum, because nothing else is applied.
 
+use std::io::Read;
+
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 pub mod auth;
@@ -28,6 +30,7 @@ pub mod quota;
 mod range;
 mod record;
 pub mod snapshot;
+pub mod spill;
 mod state;
 pub mod timers;
 mod tree;
@@ -44,11 +47,17 @@ pub use keyspace::{Keyspace, NEVER};
 pub use lease::{Lease, Leases};
 pub use range::Found;
 pub use record::{Fields, Record, Revision};
+pub use spill::Spill;
 pub use state::{Outcome, Response, State};
 pub use view::{Chunks, Reader, View};
 
 /// How many changes of the log compaction looks at after each batch, and at a time while nothing happens: a millisecond or two.
 const SWEEP_CHANGES: usize = 500;
+
+/// How many values are moved to the disk after each batch beside twice as many as it had commands, and at a time while nothing
+/// happens: a few milliseconds.
+const SPILL_RECORDS: usize = 64;
+const SPILL_RECORDS_IDLE: usize = 1000;
 
 /// The state machine.
 pub struct Store {
@@ -61,13 +70,18 @@ pub struct Store {
     on_compaction: Option<Box<dyn Fn(Keyspace, i64) + Send>>,
     /// Where records are put together.
     scratch: Vec<u8>,
+    /// Where values go that are too many for the memory, if anywhere.
+    spill: Option<Spill>,
+    /// Commands since that was looked at last.
+    applied: usize,
 }
 
 impl Default for Store {
     fn default() -> Self {
         let state = State::default();
         let reader = Reader::new(state.clone());
-        Self { state, applied_index: 0, reader, on_publish: None, on_compaction: None, scratch: Vec::new() }
+        let (on_publish, on_compaction, scratch) = (None, None, Vec::new());
+        Self { state, applied_index: 0, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
     }
 }
 
@@ -97,6 +111,12 @@ impl Store {
         self.reader.clone()
     }
 
+    /// Moves values to files when they are too many. Before anybody has a [`Reader`].
+    pub fn spill_to(&mut self, spill: Spill) {
+        self.reader = Reader::of(self.state.clone(), spill.shown());
+        self.spill = Some(spill);
+    }
+
     /// `told` is called after every publication, on the thread that applies: it should wake others, and return.
     pub fn on_publish(&mut self, told: impl Fn() + Send + 'static) {
         self.on_publish = Some(Box::new(told));
@@ -120,6 +140,12 @@ impl Store {
         before != seen(space)
     }
 
+    /// Moves values of so many records to the disk, if there are too many in memory; whether there were.
+    fn spill(&mut self, records_max: usize) -> bool {
+        let space = &mut self.state.keyspace;
+        self.spill.as_mut().is_some_and(|spill| spill.step(space, records_max))
+    }
+
     /// Lets readers see what was applied.
     pub fn publish(&self) {
         self.reader.publish(self.state.clone(), self.applied_index);
@@ -133,6 +159,7 @@ impl StateMachine for Store {
     type Reply = Outcome;
 
     fn apply(&mut self, entry: &Entry) -> Outcome {
+        self.applied += 1;
         let command = Command::decode(&entry.data)?;
         let revision = match (&command.request, &self.on_compaction) {
             (Request::Compaction(compaction), Some(_)) => compaction.revision,
@@ -149,11 +176,13 @@ impl StateMachine for Store {
     fn applied(&mut self, index: u64) {
         self.applied_index = index;
         self.sweep();
+        let commands = std::mem::take(&mut self.applied);
+        self.spill(SPILL_RECORDS + 2 * commands);
         self.publish();
     }
 
     fn idle(&mut self) {
-        if self.sweep() {
+        if self.sweep() | self.spill(SPILL_RECORDS_IDLE) {
             self.publish();
         }
     }
@@ -164,11 +193,20 @@ impl StateMachine for Store {
 
     fn snapshot(&self) -> SnapshotView {
         let state = self.state.clone();
-        Box::new(move || snapshot::write(&state).into())
+        Box::new(move |to| snapshot::write(&state, to))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        self.state = snapshot::read(snapshot).map_err(|refused| RestoreError(refused.to_string()))?;
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let (spill, mut records) = (&mut self.spill, 0);
+        let restored = snapshot::read(snapshot, |space| {
+            records += 1;
+            if records % SPILL_RECORDS == 0
+                && let Some(spill) = spill
+            {
+                spill.step(space, 2 * SPILL_RECORDS);
+            }
+        });
+        self.state = restored.map_err(|refused| RestoreError(refused.to_string()))?;
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ fn write_file(path: &Path) -> Vec<Owned> {
         main: *main,
         sub: *sub,
         is_tombstone: *is_tombstone,
-        key_value,
+        key_value: key_value.into(),
     });
     let metadata = Metadata {
         consistent_index: 2_500,

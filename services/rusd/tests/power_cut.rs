@@ -125,8 +125,14 @@ impl Server {
     }
 
     fn contents(&self) -> Bytes {
-        self.log.machine().snapshot()()
+        written(self.log.machine())
     }
+}
+
+fn written(store: &Store) -> Bytes {
+    let mut bytes = Vec::new();
+    store.snapshot()(&mut bytes).unwrap();
+    bytes.into()
 }
 
 /// What was acknowledged, and nothing else.
@@ -148,10 +154,10 @@ impl Reference {
             let (index, kind, data) = (index as u64 + 1, EntryKind::Command, command.clone());
             // What it answers was said before.
             drop(store.apply(&Entry { index, term: 1, kind, time_millis: *time_millis, data }));
-            store.snapshot()()
+            written(&store)
         };
         let mut last =
-            self.commands.iter().enumerate().map(&mut apply).last().unwrap_or_else(|| Store::default().snapshot()());
+            self.commands.iter().enumerate().map(&mut apply).last().unwrap_or_else(|| written(&Store::default()));
         let mut survivors = 0;
         while last != *contents {
             let next = under_way.get(survivors).unwrap_or_else(|| {

@@ -48,6 +48,9 @@ pub trait File: Send + 'static {
     /// Its first bytes, so many or as many as there are.
     fn read_first(&self, bytes: usize) -> io::Result<Vec<u8>>;
 
+    /// As many bytes as `into` has, from this offset on.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+
     /// How many bytes it has.
     fn bytes(&self) -> io::Result<u64>;
 

@@ -66,8 +66,7 @@ impl Node {
             }
             // The leader's log has everything that is committed, hence no older term behind it.
             WireKind::MsgAppend if is_current && wire.index >= commit => {
-                let base = &self.consensus.compaction();
-                Ok(wire.log_term >= base.term)
+                Ok(wire.log_term >= self.consensus.base_term())
             }
             WireKind::MsgAppendResponse if !wire.reject => Ok(wire.index <= last),
             WireKind::MsgSnapshot => {

@@ -337,3 +337,47 @@ fn queues_are_bounded() {
     let reads = (0..=group.settings.reads_max).find_map(|_| group.node(leader).read(ReadLevel::Eventual, 0, now).err());
     assert_eq!(reads, Some(Rejected::Busy));
 }
+
+/// Writes so many entries of a kilobyte at the leader, and tells everybody.
+fn write(group: &mut Group, leader: u64, entries: usize) {
+    for _ in 0..entries {
+        let now = group.clock();
+        group.node(leader).propose(vec![Bytes::from_static(&[7; 1024])], now).unwrap();
+        group.settle();
+    }
+}
+
+#[test]
+fn a_member_alone_keeps_no_applied_entry_in_memory() {
+    let (mut group, leader, _) = Group::led(1);
+    write(&mut group, leader, 50);
+    assert_eq!(group.nodes[&leader].log_in_memory(), (0, 0));
+    assert_eq!(group.nodes[&leader].last_index(), group.nodes[&leader].applied_index());
+}
+
+#[test]
+fn entries_that_all_have_are_kept_up_to_a_bound_and_for_one_that_is_gone_up_to_another() {
+    let mut group = Group::of(3);
+    group.settings.snapshot_keep_entries = 10;
+    group.settings.lagging_log_bytes = 50_000;
+    for id in 1..=3 {
+        let (recovered, _) = Recovered::found(&group.settings, Membership::of(1..=3), b"");
+        group.start(id, recovered);
+    }
+    let timeout = group.settings.election_micros();
+    group.pass(4 * timeout);
+    let leader = group.leader();
+    let gone = (1..=3).find(|id| *id != leader).unwrap();
+    write(&mut group, leader, 100);
+    group.pass(2 * timeout);
+    assert!(group.nodes.values().all(|node| node.log_in_memory().0 == 10));
+    group.cuts.extend((1..=3).flat_map(|other| [(other, gone), (gone, other)]));
+    write(&mut group, leader, 30);
+    group.pass(3 * timeout);
+    let held = group.nodes[&leader].log_in_memory().0;
+    assert!((30..45).contains(&held), "what it lacks is kept: {held}");
+    write(&mut group, leader, 100);
+    group.pass(3 * timeout);
+    let (held, bytes) = group.nodes[&leader].log_in_memory();
+    assert!((30..60).contains(&held) && bytes <= 50_000, "but not for ever: {held} of {bytes} bytes");
+}

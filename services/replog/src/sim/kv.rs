@@ -1,6 +1,7 @@
 //! The simulated state machine: a few keys, some of which expire.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use bytes::Bytes;
 
@@ -76,10 +77,12 @@ impl StateMachine for Kv {
             row[8..16].copy_from_slice(&value.to_le_bytes());
             row[16..24].copy_from_slice(&expires.to_le_bytes());
         }
-        Box::new(move || out.into())
+        Box::new(move |to| to.write_all(&out))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut dyn Read) -> Result<(), RestoreError> {
+        let mut snapshot = Vec::new();
+        from.read_to_end(&mut snapshot)?;
         if snapshot.len() != ROWS * ROW_BYTES {
             return Err(RestoreError(format!("{} bytes", snapshot.len())));
         }

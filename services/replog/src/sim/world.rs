@@ -584,6 +584,8 @@ fn settings(random: &mut Random) -> Settings {
         snapshot_entries: pick(random, &[10, 40, 100, 10_000]),
         snapshot_log_bytes: 5_000,
         snapshot_keep_entries: pick(random, &[0, 5, 50]),
+        // About twenty entries.
+        lagging_log_bytes: 3_000,
         snapshot_chunk_bytes: pick(random, &[64, 128, 300, 4096]) as u32,
     }
 }

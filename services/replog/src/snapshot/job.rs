@@ -18,12 +18,7 @@ impl SnapshotJob {
     /// `meta` lacks what the bytes decide.
     pub(crate) fn new(meta: SnapshotMeta, view: SnapshotView, directory: impl Directory) -> Self {
         let index = meta.index;
-        let work = move || {
-            let bytes = view();
-            let meta = SnapshotMeta { bytes: bytes.len() as u64, checksum: crc32c::crc32c(&bytes), ..meta };
-            store::write(&directory, &meta, &bytes)?;
-            Ok(meta)
-        };
+        let work = move || store::make(&directory, meta, view);
         Self { index, work: Box::new(work) }
     }
 

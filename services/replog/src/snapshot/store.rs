@@ -11,24 +11,27 @@
 //!
 //! A chunk that has not come is zeros, which is not a valid chunk: the checksum covers its number.
 
-use std::io;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use wal::files::{Directory, File};
 
+use super::chunks::{ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, read_chunk, with_checksum};
 use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
 
 const INCOMING: &str = "incoming";
 const NEW: &str = "new";
 const MAGIC: &[u8; 16] = b"storebench-snap1";
+/// In front of the description.
+const HEAD_FRONT_BYTES: usize = 24;
 
 /// A snapshot on its way.
 struct Incoming<F> {
     meta: SnapshotMeta,
     file: F,
     /// Where the first chunk begins.
-    start: usize,
+    start: u64,
     has: Vec<bool>,
 }
 
@@ -37,57 +40,46 @@ pub(crate) struct Store<D: Directory> {
     directory: D,
     planted: Planted,
     incoming: Option<Incoming<D::File>>,
-    /// One that will be asked for again: it is being sent, or it has just come.
-    loaded: Option<(SnapshotMeta, Bytes)>,
+    /// One that is being sent, and where its first chunk begins.
+    sending: Option<(SnapshotId, D::File, u64)>,
 }
 
-/// What is written to a file at once, about.
-const PIECE_BYTES: usize = 1 << 20;
+/// Writes a snapshot of these bytes, whole and safe when this returns; one at a time in a directory. `meta` describes them.
+pub(crate) fn write(directory: &impl Directory, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
+    make(directory, meta.clone(), |out| out.write_all(bytes)).map(drop)
+}
 
-/// Writes a snapshot, whole and safe when this returns; one at a time in a directory. `meta` describes `bytes`.
-pub(crate) fn write(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+/// Writes a snapshot of what `view` writes, whole and safe when this returns; one at a time in a directory. `meta` lacks what that
+/// decides, and comes back with it.
+pub(crate) fn make(
+    directory: &impl Directory,
+    meta: SnapshotMeta,
+    view: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<SnapshotMeta> {
     // What a full disk has taken of it must not keep the disk full.
-    write_new(directory, meta, bytes).inspect_err(|_| drop(directory.remove(NEW)))?;
+    let meta = make_new(directory, meta, view).inspect_err(|_| drop(directory.remove(NEW)))?;
     directory.rename(NEW, &name(&meta.id()))?;
-    directory.sync()
+    directory.sync()?;
+    Ok(meta)
 }
 
-/// Piece by piece: the state is in memory twice already, and large files of zeros would be written twice.
-fn write_new(directory: &impl Directory, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+fn make_new(
+    directory: &impl Directory,
+    meta: SnapshotMeta,
+    view: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<SnapshotMeta> {
+    // Not as large as it will be: large files of zeros would be written twice.
     let file = directory.create_zeroed(NEW, 0)?;
-    let (mut pending, mut offset) = (head(meta), 0);
-    for chunk in 0..meta.chunks() {
-        let data = piece(meta, bytes, chunk);
-        pending.extend_from_slice(&chunk_checksum(&meta.id(), chunk, data).to_le_bytes());
-        pending.extend_from_slice(data);
-        if pending.len() >= PIECE_BYTES {
-            file.write_at(&pending, offset)?;
-            offset += pending.len() as u64;
-            pending.clear();
-        }
-    }
-    file.write_at(&pending, offset)?;
-    file.sync_data()
-}
-
-/// The bytes of a snapshot, checked. `unchecked` is for the planted error only.
-fn read(directory: &impl Directory, meta: &SnapshotMeta, unchecked: bool) -> io::Result<Bytes> {
-    let content = directory.open(&name(&meta.id()))?.read()?;
-    let (written, start) = parse_head(&content).ok_or_else(|| damaged("its description"))?;
-    if written != *meta {
-        return Err(damaged("its description is another's"));
-    }
-    assemble(meta, &content, start, unchecked)
-}
-
-/// The bytes of a snapshot, checked.
-pub(crate) fn load(directory: &impl Directory, meta: &SnapshotMeta) -> io::Result<Bytes> {
-    read(directory, meta, false)
+    let mut writer = ChunkWriter::new(&file, meta);
+    view(&mut writer)?;
+    let meta = writer.finish()?;
+    file.sync_data()?;
+    Ok(meta)
 }
 
 impl<D: Directory> Store<D> {
     pub(crate) fn open(directory: D, planted: Planted) -> Self {
-        Self { directory, planted, incoming: None, loaded: None }
+        Self { directory, planted, incoming: None, sending: None }
     }
 
     /// Where it writes.
@@ -95,30 +87,21 @@ impl<D: Directory> Store<D> {
         &self.directory
     }
 
-    /// The bytes of a snapshot, checked.
-    pub(crate) fn load(&self, meta: &SnapshotMeta) -> io::Result<Bytes> {
-        if let Some((loaded, bytes)) = &self.loaded
-            && loaded.id() == meta.id()
-        {
-            return Ok(bytes.clone());
-        }
+    /// The bytes of a snapshot, which are checked while they are read.
+    pub(crate) fn load(&self, meta: &SnapshotMeta) -> io::Result<ChunkReader<D::File>> {
         read(&self.directory, meta, self.planted.has(Bug::HalfSnapshot))
-    }
-
-    /// Forgets the bytes that it keeps: whoever needs them reads them again.
-    pub(crate) fn forget(&mut self) {
-        self.loaded = None;
     }
 
     /// One chunk with its checksum, unless that snapshot is no longer here.
     pub(crate) fn chunk(&mut self, meta: &SnapshotMeta, chunk: u32) -> Option<(u32, Bytes)> {
-        let bytes = self.load(meta).ok()?;
-        if self.loaded.as_ref().is_none_or(|(loaded, _)| loaded.id() != meta.id()) {
+        if self.sending.as_ref().is_none_or(|(id, ..)| *id != meta.id()) {
+            let (file, start) = open(&self.directory, meta).ok()?;
             // More of it will be asked for.
-            self.loaded = Some((meta.clone(), bytes.clone()));
+            self.sending = Some((meta.id(), file, start));
         }
-        let data = piece(meta, &bytes, chunk);
-        Some((chunk_checksum(&meta.id(), chunk, data), bytes.slice_ref(data)))
+        let (_, file, start) = self.sending.as_ref()?;
+        let data = read_chunk(file, meta, *start, chunk, false).ok()?;
+        Some((chunk_checksum(&meta.id(), chunk, &data), data.into()))
     }
 
     /// Whether this snapshot is here, whole and safe.
@@ -140,14 +123,20 @@ impl<D: Directory> Store<D> {
         let chunks = meta.chunks();
         if self.directory.names()?.iter().any(|name| name == INCOMING) {
             let file = self.directory.open(INCOMING)?;
-            let content = file.read()?;
-            if let Some((written, start)) = parse_head(&content)
+            if let Some((written, start)) = read_head(&file)?
                 && written == *meta
             {
                 // Who wrote it may have been killed, or its sync may have failed: only what is written again is sure to be
                 // written by the next sync.
-                file.write_at(&content, 0)?;
-                let has = (0..chunks).map(|chunk| chunk_in(meta, &content, start, chunk, false).is_some()).collect();
+                file.write_at(&head(meta), 0)?;
+                let mut has = Vec::with_capacity(chunks as usize);
+                for chunk in 0..chunks {
+                    let data = read_chunk(&file, meta, start, chunk, false);
+                    if let Ok(data) = &data {
+                        file.write_at(&with_checksum(&meta.id(), chunk, data), chunk_offset(meta, start, chunk))?;
+                    }
+                    has.push(data.is_ok());
+                }
                 self.incoming = Some(Incoming { meta: meta.clone(), file, start, has });
                 return Ok(());
             }
@@ -157,7 +146,7 @@ impl<D: Directory> Store<D> {
         let file = self.directory.create_zeroed(INCOMING, size)?;
         file.write_at(&head, 0)?;
         let has = vec![false; chunks as usize];
-        self.incoming = Some(Incoming { meta: meta.clone(), file, start: head.len(), has });
+        self.incoming = Some(Incoming { meta: meta.clone(), file, start: head.len() as u64, has });
         Ok(())
     }
 
@@ -180,9 +169,8 @@ impl<D: Directory> Store<D> {
         if !is_missing || data.len() != meta.chunk_len(chunk) || checksum != chunk_checksum(id, chunk, data) {
             return Ok(false);
         }
-        let mut content = checksum.to_le_bytes().to_vec();
-        content.extend_from_slice(data);
-        incoming.file.write_at(&content, chunk_offset(meta, incoming.start, chunk) as u64)?;
+        let content = with_checksum(id, chunk, data);
+        incoming.file.write_at(&content, chunk_offset(meta, incoming.start, chunk))?;
         incoming.has[chunk as usize] = true;
         let is_last = chunk as usize + 1 == incoming.has.len();
         if is_last && self.planted.has(Bug::HalfSnapshot) {
@@ -197,21 +185,23 @@ impl<D: Directory> Store<D> {
         let Some(incoming) = self.incoming.take_if(|incoming| incoming.meta.id() == *id) else { return Ok(false) };
         let meta = incoming.meta;
         incoming.file.sync_data()?;
-        let content = incoming.file.read()?;
-        let Ok(bytes) = assemble(&meta, &content, incoming.start, self.planted.has(Bug::HalfSnapshot)) else {
+        let unchecked = self.planted.has(Bug::HalfSnapshot);
+        let mut reader = ChunkReader::new(incoming.file, meta, incoming.start, unchecked);
+        if let Err(error) = io::copy(&mut reader, &mut io::sink()) {
+            if error.kind() != io::ErrorKind::InvalidData {
+                return Err(error);
+            }
             self.directory.remove(INCOMING)?;
             return Ok(false);
-        };
+        }
         self.directory.rename(INCOMING, &name(id))?;
         self.directory.sync()?;
-        // It will be installed next.
-        self.loaded = Some((meta, bytes));
         Ok(true)
     }
 
     /// Removes every whole snapshot that is older than this one, which the log relies on.
     pub(crate) fn prune(&mut self, settled: &SnapshotId) -> io::Result<()> {
-        self.loaded.take_if(|(loaded, _)| loaded.id() != *settled);
+        self.sending.take_if(|(id, ..)| id != settled);
         let settled = name(settled);
         for name in self.directory.names()? {
             if name.starts_with(PREFIX) && name < settled {
@@ -229,7 +219,7 @@ fn name(id: &SnapshotId) -> String {
     format!("{PREFIX}{:020}-{:020}-{:08x}", id.index, id.term, id.checksum)
 }
 
-fn head(meta: &SnapshotMeta) -> Vec<u8> {
+pub(super) fn head(meta: &SnapshotMeta) -> Vec<u8> {
     let mut description = Vec::new();
     meta.encode(&mut description);
     let mut head = MAGIC.to_vec();
@@ -239,8 +229,16 @@ fn head(meta: &SnapshotMeta) -> Vec<u8> {
     head
 }
 
-/// The description and where it ends.
-fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, usize)> {
+/// The description and where it ends, if it is one.
+fn read_head(file: &impl File) -> io::Result<Option<(SnapshotMeta, u64)>> {
+    let front = file.read_first(HEAD_FRONT_BYTES)?;
+    let length = front.strip_prefix(MAGIC).and_then(|rest| rest.first_chunk::<4>());
+    let Some(length) = length.map(|length| u32::from_le_bytes(*length) as usize) else { return Ok(None) };
+    let content = file.read_first(HEAD_FRONT_BYTES.saturating_add(length))?;
+    Ok(parse_head(&content))
+}
+
+fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, u64)> {
     let rest = content.strip_prefix(MAGIC)?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;
@@ -249,49 +247,26 @@ fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, usize)> {
         return None;
     }
     let meta = SnapshotMeta::parse(description).ok()?;
-    Some((meta, MAGIC.len() + 8 + description.len()))
+    Some((meta, (HEAD_FRONT_BYTES + description.len()) as u64))
 }
 
-fn chunk_offset(meta: &SnapshotMeta, start: usize, chunk: u32) -> usize {
-    start + chunk as usize * (meta.chunk_bytes as usize + 4)
-}
-
-/// All bytes of a snapshot in a file, each chunk and all of them checked. `unchecked` is for the planted error only.
-fn assemble(meta: &SnapshotMeta, content: &[u8], start: usize, unchecked: bool) -> io::Result<Bytes> {
-    let mut bytes = Vec::with_capacity(meta.bytes as usize);
-    for chunk in 0..meta.chunks() {
-        let data = chunk_in(meta, content, start, chunk, unchecked);
-        bytes.extend_from_slice(data.ok_or_else(|| damaged(&format!("chunk {chunk}")))?);
+/// The file of a snapshot, and where its first chunk begins.
+fn open<D: Directory>(directory: &D, meta: &SnapshotMeta) -> io::Result<(D::File, u64)> {
+    let file = directory.open(&name(&meta.id()))?;
+    let (written, start) = read_head(&file)?.ok_or_else(|| damaged("its description"))?;
+    if written != *meta {
+        return Err(damaged("its description is another's"));
     }
-    if crc32c::crc32c(&bytes) != meta.checksum && !unchecked {
-        return Err(damaged("the checksum of all"));
-    }
-    Ok(bytes.into())
+    Ok((file, start))
 }
 
-/// The data of a chunk in a file, if it is there. `unchecked` is for the planted error only.
-fn chunk_in<'a>(meta: &SnapshotMeta, content: &'a [u8], start: usize, chunk: u32, unchecked: bool) -> Option<&'a [u8]> {
-    let offset = chunk_offset(meta, start, chunk);
-    let (checksum, rest) = content.get(offset..)?.split_first_chunk::<4>()?;
-    let data = rest.get(..meta.chunk_len(chunk))?;
-    let is_valid = u32::from_le_bytes(*checksum) == chunk_checksum(&meta.id(), chunk, data);
-    (is_valid || unchecked).then_some(data)
+/// The bytes of a snapshot. `unchecked` is for the planted error only.
+fn read<D: Directory>(directory: &D, meta: &SnapshotMeta, unchecked: bool) -> io::Result<ChunkReader<D::File>> {
+    let (file, start) = open(directory, meta)?;
+    Ok(ChunkReader::new(file, meta.clone(), start, unchecked))
 }
 
-fn piece<'a>(meta: &SnapshotMeta, bytes: &'a [u8], chunk: u32) -> &'a [u8] {
-    let start = (chunk as usize * meta.chunk_bytes as usize).min(bytes.len());
-    &bytes[start..(start + meta.chunk_len(chunk)).min(bytes.len())]
-}
-
-pub(super) fn chunk_checksum(id: &SnapshotId, chunk: u32, data: &[u8]) -> u32 {
-    let mut place = [0; 24];
-    place[..8].copy_from_slice(&id.index.to_le_bytes());
-    place[8..16].copy_from_slice(&id.term.to_le_bytes());
-    place[16..20].copy_from_slice(&id.checksum.to_le_bytes());
-    place[20..].copy_from_slice(&chunk.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&place), data)
-}
-
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("a snapshot is damaged: {what}"))
+/// The bytes of a snapshot, which are checked while they are read.
+pub(crate) fn load<D: Directory>(directory: &D, meta: &SnapshotMeta) -> io::Result<ChunkReader<D::File>> {
+    read(directory, meta, false)
 }

@@ -1,3 +1,5 @@
+use std::io::{self, Read};
+
 use bytes::Bytes;
 use wal::files::{Directory as _, Fault, SimulatedDirectory};
 
@@ -22,6 +24,12 @@ fn open(directory: &SimulatedDirectory) -> Store<SimulatedDirectory> {
     Store::open(directory.clone(), Planted::default())
 }
 
+fn load(directory: &SimulatedDirectory, meta: &SnapshotMeta) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    open(directory).load(meta).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 /// A store that has the snapshot, and one that wants it.
 fn pair(size: usize) -> (Store<SimulatedDirectory>, SimulatedDirectory, SnapshotMeta, Bytes) {
     let (meta, bytes) = snapshot(size);
@@ -38,8 +46,41 @@ fn what_was_written_is_loaded() {
         let directory = SimulatedDirectory::default();
         store::write(&directory, &meta, &bytes).unwrap();
         directory.crash(|| 0);
-        assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+        assert_eq!(load(&directory, &meta), bytes);
     }
+}
+
+/// However the state is written, it is one snapshot.
+#[test]
+fn what_is_made_piece_by_piece_is_what_is_made_at_once() {
+    for (size, piece) in [(0, 1), (1, 1), (99, 7), (100, 100), (101, 50), (1000, 333), (1000, 1000), (1234, 1)] {
+        let (meta, bytes) = snapshot(size);
+        let directory = SimulatedDirectory::default();
+        let unknown = SnapshotMeta { bytes: 0, checksum: 0, ..meta.clone() };
+        let made =
+            store::make(&directory, unknown, |out| bytes.chunks(piece).try_for_each(|piece| out.write_all(piece)));
+        assert_eq!(made.unwrap(), meta);
+        directory.crash(|| 0);
+        assert_eq!(load(&directory, &meta), bytes);
+    }
+}
+
+#[test]
+fn a_damaged_chunk_is_an_error_before_any_of_it_is_read() {
+    let (meta, bytes) = snapshot(1000);
+    let directory = SimulatedDirectory::default();
+    store::write(&directory, &meta, &bytes).unwrap();
+    let name = directory.names().unwrap().remove(0);
+    directory.damage(&name, |content| *content.last_mut().unwrap() ^= 1).unwrap();
+    let mut reader = open(&directory).load(&meta).unwrap();
+    let mut read = Vec::new();
+    let error = reader.read_to_end(&mut read).unwrap_err();
+    assert_eq!((error.kind(), read.len()), (io::ErrorKind::InvalidData, 900), "{error}");
+    directory.damage(&name, |content| content.truncate(500)).unwrap();
+    assert_eq!(
+        open(&directory).load(&meta).unwrap().read_to_end(&mut read).unwrap_err().kind(),
+        io::ErrorKind::InvalidData
+    );
 }
 
 #[test]
@@ -65,7 +106,7 @@ fn a_transfer_goes_on_with_what_is_missing() {
     }
     assert!(to.finish(&id).unwrap() && to.has(&id).unwrap());
     directory.crash(|| 0);
-    assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+    assert_eq!(load(&directory, &meta), bytes);
 }
 
 /// A sync that failed leaves pages that look written: who goes on must not believe them.
@@ -86,7 +127,7 @@ fn what_a_failed_sync_left_is_written_again() {
     assert!(to.missing(&id, 100).is_empty());
     assert!(to.finish(&id).unwrap());
     directory.crash(|| 0);
-    assert_eq!(open(&directory).load(&meta).unwrap(), bytes);
+    assert_eq!(load(&directory, &meta), bytes);
 }
 
 #[test]
@@ -112,7 +153,7 @@ fn a_snapshot_that_is_not_what_was_offered_is_thrown_away() {
     for chunk in 0..3 {
         let (_, data) = from.chunk(&meta, chunk).unwrap();
         // As a peer would that believes in its description.
-        let checksum = super::store::chunk_checksum(&lie.id(), chunk, &data);
+        let checksum = super::chunks::chunk_checksum(&lie.id(), chunk, &data);
         assert!(to.keep(&lie.id(), chunk, checksum, &data).unwrap());
     }
     assert!(!to.finish(&lie.id()).unwrap());

@@ -10,7 +10,7 @@
 //! port is fixed.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -64,14 +64,12 @@ impl StateMachine for Registers {
     fn snapshot(&self) -> SnapshotView {
         let mut rows = self.rows.read().unwrap().clone();
         rows.extend(self.staged.iter().cloned());
-        Box::new(move || {
-            let lines: Vec<String> = rows.iter().map(|(key, value)| format!("{key} {value}")).collect();
-            lines.join("\n").into()
-        })
+        Box::new(move |to| rows.iter().try_for_each(|(key, value)| writeln!(to, "{key} {value}")))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let text = std::str::from_utf8(snapshot).map_err(|error| RestoreError(error.to_string()))?;
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let mut text = String::new();
+        snapshot.read_to_string(&mut text)?;
         let rows = text.lines().filter_map(|line| line.split_once(' '));
         self.staged.clear();
         *self.rows.write().unwrap() = rows.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

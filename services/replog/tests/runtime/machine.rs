@@ -1,8 +1,8 @@
 //! The state machine of these tests: the commands that were applied, and how many.
 
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 /// What is seen by readers: published once for each batch.
@@ -40,11 +40,12 @@ impl StateMachine for List {
 
     fn snapshot(&self) -> SnapshotView {
         let commands = Arc::clone(&self.commands);
-        Box::new(move || Bytes::from(commands.join("\n")))
+        Box::new(move |to| to.write_all(commands.join("\n").as_bytes()))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let text = std::str::from_utf8(snapshot).map_err(|error| RestoreError(error.to_string()))?;
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let mut text = String::new();
+        snapshot.read_to_string(&mut text)?;
         self.commands = Arc::new(text.lines().map(str::to_owned).collect());
         Ok(())
     }

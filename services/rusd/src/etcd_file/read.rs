@@ -91,7 +91,7 @@ fn read_keys<R: ReadAt + ?Sized, E: From<EtcdFileError>>(
             if decoded.key.is_empty() || main == 0 {
                 return Err("it has no key or no revision".into());
             }
-            Ok(Change { main, sub, is_tombstone, key_value: value })
+            Ok(Change { main, sub, is_tombstone, key_value: value.into() })
         });
         let change = change.map_err(|problem| problem.at(BUCKET, key))?;
         visit(change).map_err(|error| {

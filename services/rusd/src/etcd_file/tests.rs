@@ -64,7 +64,7 @@ fn written(metadata: &Metadata, changes: &[Owned]) -> Vec<u8> {
         main: *main,
         sub: *sub,
         is_tombstone: *is_tombstone,
-        key_value: bytes,
+        key_value: bytes.into(),
     });
     write(Cursor::new(Vec::new()), metadata, changes).unwrap().into_inner()
 }
@@ -88,7 +88,7 @@ fn a_tombstone_has_nothing_but_its_key() {
 #[test]
 fn changes_out_of_order_are_not_written() {
     let bytes = key_value("a", 2);
-    let change = |main| Change { main, sub: 0, is_tombstone: false, key_value: &bytes };
+    let change = |main| Change { main, sub: 0, is_tombstone: false, key_value: (&bytes).into() };
     assert!(write(Cursor::new(Vec::new()), &full(), [change(3), change(2)].into_iter()).is_err());
 }
 

@@ -28,7 +28,7 @@ pub fn write<'a, W: Write + Seek>(
         .bucket(b"authUsers", sorted(metadata.users.iter().map(|user| (user.name.to_vec(), user.encode_to_vec()))))?;
     let version = Some(&metadata.cluster_version).filter(|version| !version.is_empty());
     writer.bucket(b"cluster", version.map(|version| (b"clusterVersion", version.as_bytes())))?;
-    writer.bucket(b"key", changes.map(|change| (revision_of(&change), value_of(&change))))?;
+    writer.bucket(b"key", changes.map(|change| (revision_of(&change), value_of(change))))?;
     let lease = |lease: &super::Lease| (lease.id.to_be_bytes().to_vec(), lease.encode_to_vec());
     writer.bucket(b"lease", sorted(metadata.leases.iter().map(lease)))?;
     writer.bucket(b"members", sorted(members(metadata)))?;
@@ -96,10 +96,10 @@ fn revision_of(change: &Change<'_>) -> Vec<u8> {
 }
 
 /// etcd's tombstones have nothing but the key, and its hash is made of these bytes.
-fn value_of<'a>(change: &Change<'a>) -> std::borrow::Cow<'a, [u8]> {
+fn value_of(change: Change<'_>) -> std::borrow::Cow<'_, [u8]> {
     if !change.is_tombstone {
-        return change.key_value.into();
+        return change.key_value;
     }
-    let decoded = crate::proto::mvccpb::KeyValue::decode(change.key_value).unwrap_or_default();
+    let decoded = crate::proto::mvccpb::KeyValue::decode(&*change.key_value).unwrap_or_default();
     crate::proto::mvccpb::KeyValue { key: decoded.key, ..Default::default() }.encode_to_vec().into()
 }

@@ -1,4 +1,4 @@
-//! All flags of etcd 3.7, and what rusd does with them.
+//! All flags of etcd 3.7, and what rusd does with them; and `values-memory-bytes`, which is its own.
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "trusted-ca-file", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "unsafe-no-fsync", kind: Kind::Bool, effect: Effect::Refused },
     Flag { name: "v2-deprecation", kind: Kind::Text, effect: Effect::None },
+    Flag { name: "values-memory-bytes", kind: Kind::Number, effect: Effect::Used },
     Flag { name: "version", kind: Kind::Bool, effect: Effect::Used },
     Flag { name: "wal-dir", kind: Kind::Text, effect: Effect::Refused },
     Flag { name: "warning-apply-duration", kind: Kind::Duration, effect: Effect::None },

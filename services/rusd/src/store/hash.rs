@@ -62,7 +62,7 @@ fn append(crc: u32, record: &Record) -> u32 {
     name[9..17].copy_from_slice(&u64::from(revision.sub).to_be_bytes());
     name[17] = b't';
     let name = if record.is_tombstone() { &name[..] } else { &name[..17] };
-    crc32c::crc32c_append(crc32c::crc32c_append(crc, name), record.stored())
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, name), &record.stored())
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Import {
         let wrong = |what| ImportError::Record(change.main, what);
         let main = i64::try_from(change.main).map_err(|_| wrong("is too large"))?;
         let sub = u32::try_from(change.sub).map_err(|_| wrong("has too many changes"))?;
-        let kv = KeyValue::decode(change.key_value).map_err(|_| wrong("is no key and value"))?;
+        let kv = KeyValue::decode(&*change.key_value).map_err(|_| wrong("is no key and value"))?;
         let revision = Revision { main, sub };
         let record = if change.is_tombstone {
             Record::tombstone(revision, &kv.key, &mut self.scratch)
@@ -124,7 +124,7 @@ fn tied(record: Record, known: &impl Fn(i64) -> bool) -> Record {
     let fields = record.fields();
     let put = Put {
         key: record.key(),
-        value: record.value(),
+        value: &record.value(),
         create_revision: fields.create_revision,
         version: fields.version,
         lease: 0,
@@ -178,7 +178,7 @@ mod tests {
                 version,
                 lease,
             };
-            import.take(Change { main, sub, is_tombstone, key_value: &kv.encode_to_vec() })?;
+            import.take(Change { main, sub, is_tombstone, key_value: kv.encode_to_vec().into() })?;
         }
         import.finish(metadata)
     }
@@ -216,7 +216,8 @@ mod tests {
         assert_eq!(state.leases.get(7).map(|lease| lease.remaining_seconds), Some(5));
         assert_eq!(state.keyspace.get(b"b").map(Record::lease), Some(0));
         // What was taken over can be written and read.
-        assert!(super::super::snapshot::read(&super::super::snapshot::write(&state)).is_ok());
+        let written = super::super::snapshot::bytes(&state);
+        assert!(super::super::snapshot::read(&mut &written[..], |_| ()).is_ok());
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! The changes *of* the compacted revision stay in the log: a watch may begin there. Compaction is in force at once, and its
 //! work is done in steps, see [`Keyspace::sweep`].
 //!
-//! A clone is a view that stays as it is; it costs a few references.
+//! A clone is a view that stays as it is; it costs a few references. Values may be in files, see [`cooling`] and [`super::spill`].
 
 use std::cmp::Ordering;
 
@@ -25,12 +25,15 @@ use super::keys::Keys;
 use super::record::{Put, Record, Revision};
 use super::tree::{self, Entry, Tree};
 
+mod cooling;
 #[cfg(test)]
 pub(super) mod model;
+mod rebuild;
 #[cfg(test)]
 mod tests;
 mod visible;
 
+pub use rebuild::Rebuild;
 pub use visible::Visible;
 
 /// What a record costs besides its own bytes, about: its places in the trees.
@@ -87,6 +90,10 @@ pub struct Keyspace {
     /// The log has all changes from here on.
     kept_from: i64,
     bytes: u64,
+    /// See [`cooling`].
+    hot_bytes: u64,
+    aged: Tree<Change>,
+    looked: Revision,
 }
 
 impl Default for Keyspace {
@@ -101,6 +108,9 @@ impl Default for Keyspace {
             is_swept: true,
             kept_from: 0,
             bytes: 0,
+            hot_bytes: 0,
+            aged: Tree::default(),
+            looked: Revision { main: NEVER, sub: 0 },
         }
     }
 }
@@ -124,7 +134,7 @@ impl Keyspace {
         self.kept_from
     }
 
-    /// How much memory the records take, about.
+    /// How much the records take, about, as if all of them were in memory.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -238,7 +248,9 @@ impl Keyspace {
             let front = self.log.first().map(|change| change.0.revision());
             let gone_before = self.compacted.min(keep_after.saturating_add(1));
             if let Some(front) = front.filter(|front| *front <= self.swept && front.main < gone_before) {
-                self.log.remove(|change| change.0.revision().cmp(&front));
+                if let Some(Change(record)) = self.log.remove(|change| change.0.revision().cmp(&front)) {
+                    self.age(record);
+                }
                 self.kept_from = front.main + 1;
                 continue;
             }
@@ -265,6 +277,7 @@ impl Keyspace {
         for gone in before.into_iter().chain(tombstone) {
             if let Some(Past(record)) = self.history.remove(|past| past.against(key, gone)) {
                 self.bytes = self.bytes.saturating_sub(cost(&record));
+                self.forget_hot(&record);
             }
         }
     }
@@ -272,6 +285,7 @@ impl Keyspace {
     /// Takes a change in; the version that it superseded comes back.
     fn take(&mut self, change: Record) -> Option<Record> {
         self.bytes += cost(&change);
+        self.hot_bytes += change.hot_bytes() as u64;
         self.log.insert(Change(change.clone()));
         let superseded = if change.is_tombstone() {
             let superseded = self.live.remove(|live| live.0.key().cmp(change.key()));
@@ -293,60 +307,6 @@ impl Keyspace {
         let base = base.into_iter().flatten().filter(move |record| record.main() < compacted);
         (base, self.changes(compacted))
     }
-
-    /// A keyspace of the parts that [`Keyspace::parts`] gave. `None` if they do not fit together.
-    pub fn from_parts(
-        revision: i64,
-        compacted: i64,
-        base: impl Iterator<Item = Record>,
-        changes: impl Iterator<Item = Record>,
-    ) -> Option<Self> {
-        let mut space = Self { compacted, ..Self::default() };
-        for record in base {
-            let in_order = space.live.last().is_none_or(|last| last.0.key() < record.key());
-            if !in_order || record.is_tombstone() || record.main() >= compacted {
-                return None;
-            }
-            space.bytes += cost(&record);
-            space.live.insert(Live(record));
-        }
-        let mut last = Revision { main: compacted.max(1), sub: 0 };
-        let mut first = true;
-        for change in changes {
-            let at = change.revision();
-            // Of the compacted revision, changes may be gone: etcd's older releases take its tombstones away.
-            let is_compacted = at.main == compacted && (first || at > last);
-            let follows = is_compacted || if first { at.main >= last.main && at.sub == 0 } else { follows(last, at) };
-            let known = space.get(change.key()).map(Record::fields);
-            let consistent = match (&known, change.is_tombstone()) {
-                // What a compacted tombstone ended is not there any more.
-                (None, true) => at.main == compacted,
-                (Some(_), true) => true,
-                (known, false) => {
-                    at.main == compacted || {
-                        let fields = change.fields();
-                        let (create, version) =
-                            known.as_ref().map_or((at.main, 0), |old| (old.create_revision, old.version));
-                        (fields.create_revision, fields.version) == (create, version + 1)
-                    }
-                }
-            };
-            if !follows || !consistent || at.main > revision {
-                return None;
-            }
-            space.take(change);
-            (last, first) = (at, false);
-        }
-        space.revision = revision;
-        space.kept_from = compacted.max(0);
-        space.swept = Revision { main: compacted - 1, sub: u32::MAX - 1 };
-        space.is_swept = false;
-        (revision >= compacted.max(1)).then_some(space)
-    }
-}
-
-fn follows(last: Revision, next: Revision) -> bool {
-    if next.main == last.main { next.sub == last.sub + 1 } else { next.main > last.main && next.sub == 0 }
 }
 
 /// A probe for the first record that is meant, or that lies behind.
@@ -355,7 +315,7 @@ fn keys_before(keys: &Keys<'_>, record: &Record) -> Ordering {
 }
 
 fn cost(record: &Record) -> u64 {
-    record.as_bytes().len() as u64 + RECORD_OVERHEAD_BYTES
+    record.size() as u64 + RECORD_OVERHEAD_BYTES
 }
 
 /// A transaction under way.

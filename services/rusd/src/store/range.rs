@@ -1,6 +1,6 @@
 //! Range requests: which records they mean, and the answer. From etcd's `server/etcdserver/txn/range.go`.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
@@ -121,9 +121,17 @@ fn sort(request: &pb::RangeRequest, records: &mut [&Record]) {
             SortTarget::Version => a.fields().version.cmp(&b.fields().version),
             SortTarget::Create => a.fields().create_revision.cmp(&b.fields().create_revision),
             SortTarget::Mod => a.main().cmp(&b.main()),
-            SortTarget::Value => a.value().cmp(b.value()),
+            SortTarget::Value => a.value().cmp(&b.value()),
         }
     };
+    if target == SortTarget::Value {
+        // They may have to be read: each once.
+        match order {
+            SortOrder::Descend => records.sort_by_cached_key(|record| Reverse(record.value())),
+            _ => records.sort_by_cached_key(|record| record.value()),
+        }
+        return;
+    }
     records.sort_by(|a, b| if order == SortOrder::Descend { compare(b, a) } else { compare(a, b) });
 }
 
@@ -147,8 +155,8 @@ impl Found<'_> {
         for record in &self.records {
             encode_key(KVS, WireType::LengthDelimited, out);
             if self.content == Content::Full {
-                encode_varint(record.encoded().len() as u64, out);
-                out.put_slice(record.encoded());
+                encode_varint(record.encoded_len() as u64, out);
+                out.put_slice(&record.encoded());
             } else {
                 let message = self.content.message(record);
                 encode_varint(message.encoded_len() as u64, out);
@@ -161,7 +169,7 @@ impl Found<'_> {
     pub fn encoded_len_about(&self) -> usize {
         let record = |record: &&Record| {
             let len = match self.content {
-                Content::Full => record.encoded().len(),
+                Content::Full => record.encoded_len(),
                 // The values of everything shall not be made room for.
                 Content::NoValue | Content::Key => record.key().len() + FIELDS_BYTES_MAX,
             };

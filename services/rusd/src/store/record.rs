@@ -8,13 +8,24 @@
 //! The index, the history, the revision log, answers and watch events share it: a key-value is encoded once, when it is written,
 //! and copied as it is into every message. Fields stand in the order of their numbers and zeroes are left out, as etcd's own
 //! encoder does it, because `HashKV` hashes these bytes.
+//!
+//! A *cold* record has its value in a file (see [`super::spill`]) and everything else in memory: it stands there as if its value
+//! were empty, and behind that is where the value is, a [`Place`]. What needs the value reads it, every time: methods that do so
+//! give a [`Cow`]. Whether a record is cold can be seen in nothing that it says.
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use prost::encoding::encoded_len_varint;
 use triomphe::ThinArc;
 
+use super::spill::{Place, SpillFile};
 use crate::proto::mvccpb::KeyValue;
+
+/// Values of fewer bytes stay in memory: a cold record would not take less.
+pub const COLD_VALUE_BYTES_MIN: usize = 64;
 
 const HEADER_BYTES: usize = 4;
 const TOMBSTONE: u32 = 1 << 31;
@@ -42,8 +53,16 @@ pub struct Revision {
 
 /// What one revision did to one key. A clone costs a reference of 8 bytes: the standard library's `Arc<[u8]>` has 16, and there are
 /// two or three of them for every record.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Record(ThinArc<(), u8>);
+#[derive(Clone)]
+pub struct Record(ThinArc<Option<Arc<SpillFile>>, u8>);
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Record {}
 
 /// The fields of a record besides its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,17 +97,16 @@ pub struct Put<'a> {
 impl Record {
     /// A key-value. `scratch` is overwritten; its memory is used again and again.
     pub fn put(revision: Revision, put: Put<'_>, scratch: &mut Vec<u8>) -> Self {
-        begin(scratch, revision.sub, put.key);
-        number(scratch, tag::CREATE_REVISION, put.create_revision);
-        number(scratch, tag::MOD_REVISION, revision.main);
-        number(scratch, tag::VERSION, put.version);
-        if !put.value.is_empty() {
-            scratch.push(tag::VALUE);
-            varint(scratch, put.value.len() as u64);
-            scratch.extend_from_slice(put.value);
-        }
-        number(scratch, tag::LEASE, put.lease);
+        encode(scratch, revision, put);
         Self::of(scratch)
+    }
+
+    /// The same record, whose value is in this file.
+    pub fn cooled(&self, file: &Arc<SpillFile>, place: Place, scratch: &mut Vec<u8>) -> Self {
+        let Fields { create_revision, version, lease, .. } = self.fields();
+        encode(scratch, self.revision(), Put { key: self.key(), value: &[], create_revision, version, lease });
+        scratch.extend_from_slice(&place.to_bytes());
+        Self(ThinArc::from_header_and_slice(Some(Arc::clone(file)), scratch))
     }
 
     /// The end of a key.
@@ -119,26 +137,64 @@ impl Record {
             let put = Put { key: &bytes[key], value: &bytes[value.clone()], create_revision, version, lease };
             Self::put(revision, put, &mut scratch)
         };
-        (record.as_bytes() == bytes).then_some(record)
-    }
-
-    /// All of it: see the table above.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0.slice
+        (record.in_memory() == bytes).then_some(record)
     }
 
     fn of(bytes: &[u8]) -> Self {
-        Self(ThinArc::from_header_and_slice((), bytes))
+        Self(ThinArc::from_header_and_slice(None, bytes))
+    }
+
+    /// All of it but the value of a cold one: see the table above.
+    fn in_memory(&self) -> &[u8] {
+        let bytes = &self.0.slice;
+        match self.file() {
+            None => bytes,
+            Some(_) => &bytes[..bytes.len().saturating_sub(Place::BYTES)],
+        }
+    }
+
+    /// The file that has its value, if it is cold.
+    pub fn file(&self) -> Option<&Arc<SpillFile>> {
+        self.0.header.header.as_ref()
+    }
+
+    /// Where its value is, if it is cold.
+    fn cold(&self) -> Option<(&SpillFile, Place)> {
+        Some((self.file()?, Place::of_bytes(self.0.slice.last_chunk()?)))
+    }
+
+    /// All of it: see the table above.
+    pub fn as_bytes(&self) -> Cow<'_, [u8]> {
+        let Some((file, place)) = self.cold() else { return Cow::Borrowed(self.in_memory()) };
+        let Fields { create_revision, version, lease, .. } = self.fields();
+        let mut bytes = Vec::with_capacity(self.size());
+        let value = &file.read(place);
+        encode(&mut bytes, self.revision(), Put { key: self.key(), value, create_revision, version, lease });
+        Cow::Owned(bytes)
+    }
+
+    /// How many bytes [`Record::as_bytes`] has.
+    pub fn size(&self) -> usize {
+        let value = self.cold().map_or(0, |(_, place)| {
+            let len = place.value_bytes();
+            1 + encoded_len_varint(len as u64) + len
+        });
+        self.in_memory().len() + value
     }
 
     /// The message `mvccpb.KeyValue`.
-    pub fn encoded(&self) -> &[u8] {
-        &self.as_bytes()[HEADER_BYTES..]
+    pub fn encoded(&self) -> Cow<'_, [u8]> {
+        from(self.as_bytes(), HEADER_BYTES)
+    }
+
+    /// How many bytes [`Record::encoded`] has.
+    pub fn encoded_len(&self) -> usize {
+        self.size() - HEADER_BYTES
     }
 
     /// The key. Every step of a search asks for it: a length of one byte, which most keys have, is read without a loop.
     pub fn key(&self) -> &[u8] {
-        let bytes = self.as_bytes();
+        let bytes = &self.0.slice;
         match bytes.get(KEY_LENGTH_AT) {
             Some(length) if *length < 0x80 => {
                 bytes.get(KEY_LENGTH_AT + 1..KEY_LENGTH_AT + 1 + usize::from(*length)).unwrap_or_default()
@@ -150,7 +206,7 @@ impl Record {
     /// The fields besides the key.
     pub fn fields(&self) -> Fields {
         // What a constructor wrote can be read.
-        parse(self.as_bytes()).unwrap_or(Fields {
+        parse(self.in_memory()).unwrap_or(Fields {
             create_revision: 0,
             mod_revision: 0,
             version: 0,
@@ -160,8 +216,21 @@ impl Record {
     }
 
     /// The value.
-    pub fn value(&self) -> &[u8] {
-        &self.as_bytes()[self.fields().value]
+    pub fn value(&self) -> Cow<'_, [u8]> {
+        match self.cold() {
+            Some((file, place)) => Cow::Owned(file.read(place)),
+            None => Cow::Borrowed(&self.in_memory()[self.fields().value]),
+        }
+    }
+
+    /// How many bytes of its value are in memory and could be in a file.
+    pub fn hot_bytes(&self) -> usize {
+        // What has fewer bytes in all need not be looked into.
+        if self.file().is_some() || self.0.slice.len() < COLD_VALUE_BYTES_MIN {
+            return 0;
+        }
+        let len = self.fields().value.len();
+        if len < COLD_VALUE_BYTES_MIN { 0 } else { len }
     }
 
     /// The lease, or 0.
@@ -187,26 +256,28 @@ impl Record {
     /// The revision of its transaction.
     pub fn main(&self) -> i64 {
         // What a constructor wrote can be read.
-        mod_revision(self.as_bytes()).unwrap_or(0)
+        mod_revision(&self.0.slice).unwrap_or(0)
     }
 
     /// What etcd keeps in its database under this revision: the hash is over that.
-    pub fn stored(&self) -> &[u8] {
-        let end = if self.is_tombstone() {
-            key_range(self.as_bytes()).map_or(HEADER_BYTES, |key| key.end)
-        } else {
-            self.as_bytes().len()
-        };
-        &self.as_bytes()[HEADER_BYTES..end]
+    pub fn stored(&self) -> Cow<'_, [u8]> {
+        if self.is_tombstone() {
+            let end = key_range(self.in_memory()).map_or(HEADER_BYTES, |key| key.end);
+            return Cow::Borrowed(&self.in_memory()[HEADER_BYTES..end]);
+        }
+        self.encoded()
     }
 
-    /// As a message. Key and value share the record's memory.
+    /// As a message. The key shares the record's memory, and so does the value if it is there.
     pub fn to_key_value(&self) -> KeyValue {
         let Fields { create_revision, mod_revision, version, lease, value } = self.fields();
-        let key = key_range(self.as_bytes()).unwrap_or(0..0);
-        let all = Bytes::from_owner(self.clone());
-        let (key, value) = (all.slice(key), all.slice(value));
-        KeyValue { key, create_revision, mod_revision, version, value, lease }
+        let key = key_range(self.in_memory()).unwrap_or(0..0);
+        let all = Bytes::from_owner(Shared(self.clone()));
+        let value = match self.cold() {
+            Some((file, place)) => file.read(place).into(),
+            None => all.slice(value),
+        };
+        KeyValue { key: all.slice(key), create_revision, mod_revision, version, value, lease }
     }
 
     /// As a message without its value.
@@ -217,13 +288,16 @@ impl Record {
     }
 
     fn header(&self) -> u32 {
-        self.as_bytes().first_chunk::<HEADER_BYTES>().map_or(0, |header| u32::from_le_bytes(*header))
+        self.0.slice.first_chunk::<HEADER_BYTES>().map_or(0, |header| u32::from_le_bytes(*header))
     }
 }
 
-impl AsRef<[u8]> for Record {
+/// What messages share.
+struct Shared(Record);
+
+impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        self.as_bytes()
+        self.0.in_memory()
     }
 }
 
@@ -233,6 +307,31 @@ impl std::fmt::Debug for Record {
         let what = if self.is_tombstone() { "delete" } else { "put" };
         write!(formatter, "{what} {:?} at {main}.{sub} {:?}", Bytes::copy_from_slice(self.key()), self.fields())
     }
+}
+
+/// What is behind so many bytes.
+fn from(bytes: Cow<'_, [u8]>, begin: usize) -> Cow<'_, [u8]> {
+    match bytes {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[begin..]),
+        Cow::Owned(mut bytes) => {
+            bytes.drain(..begin);
+            Cow::Owned(bytes)
+        }
+    }
+}
+
+/// The bytes of a put.
+fn encode(out: &mut Vec<u8>, revision: Revision, put: Put<'_>) {
+    begin(out, revision.sub, put.key);
+    number(out, tag::CREATE_REVISION, put.create_revision);
+    number(out, tag::MOD_REVISION, revision.main);
+    number(out, tag::VERSION, put.version);
+    if !put.value.is_empty() {
+        out.push(tag::VALUE);
+        varint(out, put.value.len() as u64);
+        out.extend_from_slice(put.value);
+    }
+    number(out, tag::LEASE, put.lease);
 }
 
 fn begin(out: &mut Vec<u8>, header: u32, key: &[u8]) {
@@ -332,27 +431,27 @@ mod tests {
         ) {
             let put = Put { key: &key, value: &value, create_revision: main, version, lease };
             let record = Record::put(Revision { main, sub }, put, &mut Vec::new());
-            prop_assert_eq!(record.encoded(), record.to_key_value().encode_to_vec());
-            prop_assert_eq!(KeyValue::decode(record.encoded()).unwrap(), record.to_key_value());
-            prop_assert_eq!((record.key(), record.value(), record.lease()), (&key[..], &value[..], lease));
+            prop_assert_eq!(&*record.encoded(), record.to_key_value().encode_to_vec());
+            prop_assert_eq!(KeyValue::decode(&*record.encoded()).unwrap(), record.to_key_value());
+            prop_assert_eq!((record.key(), &*record.value(), record.lease()), (&key[..], &value[..], lease));
             prop_assert_eq!((record.revision(), record.is_tombstone()), (Revision { main, sub }, false));
-            prop_assert_eq!(Record::from_bytes(record.as_bytes()), Some(record));
+            prop_assert_eq!(Record::from_bytes(&record.as_bytes()), Some(record));
         }
 
         #[test]
         fn a_tombstone_has_key_and_revision(key in proptest::collection::vec(any::<u8>(), 1..200), main in 1..i64::MAX, sub in 0..TOMBSTONE) {
             let record = Record::tombstone(Revision { main, sub }, &key, &mut Vec::new());
             let message = KeyValue { key: key.clone().into(), mod_revision: main, ..KeyValue::default() };
-            prop_assert_eq!(record.encoded(), message.encode_to_vec());
-            prop_assert_eq!(record.stored(), KeyValue { key: key.into(), ..KeyValue::default() }.encode_to_vec());
+            prop_assert_eq!(&*record.encoded(), message.encode_to_vec());
+            prop_assert_eq!(&*record.stored(), KeyValue { key: key.into(), ..KeyValue::default() }.encode_to_vec());
             prop_assert_eq!((record.revision(), record.is_tombstone()), (Revision { main, sub }, true));
-            prop_assert_eq!(Record::from_bytes(record.as_bytes()), Some(record));
+            prop_assert_eq!(Record::from_bytes(&record.as_bytes()), Some(record));
         }
 
         #[test]
         fn hostile_bytes_are_refused_or_mean_what_they_say(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             if let Some(record) = Record::from_bytes(&bytes) {
-                prop_assert_eq!(record.as_bytes(), &bytes[..]);
+                prop_assert_eq!(&*record.as_bytes(), &bytes[..]);
             }
         }
 
@@ -363,7 +462,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Some(record) = Record::from_bytes(&bytes) {
-                prop_assert_eq!(record.as_bytes(), &bytes[..]);
+                prop_assert_eq!(&*record.as_bytes(), &bytes[..]);
                 record.to_key_value();
             }
         }

@@ -24,13 +24,14 @@
 //! Equal states give equal bytes. The checksum is that of the replicated log, which keeps snapshots.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
 
 use prost::Message;
 
 use super::auth::{Auth, Token};
 use super::cluster::Cluster;
-use super::keyspace::Keyspace;
+use super::keyspace::{Keyspace, Rebuild};
 use super::lease::{Lease, Leases};
 use super::record::Record;
 use super::state::State;
@@ -67,45 +68,64 @@ enum Section {
     Removed = 11,
 }
 
-/// A state as bytes.
-pub fn write(state: &State) -> Vec<u8> {
+/// Writes a state as bytes. Items go out one by one.
+pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
     let State { keyspace, leases, auth, cluster } = state;
-    let mut out = Vec::with_capacity(usize::try_from(keyspace.bytes()).unwrap_or(0) + 4096);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&keyspace.revision().to_le_bytes());
-    out.extend_from_slice(&keyspace.compacted().to_le_bytes());
-    out.extend_from_slice(&leases.next_sequence().to_le_bytes());
-    out.push(u8::from(auth.is_enabled()));
-    out.extend_from_slice(&auth.revision().to_le_bytes());
+    let mut out = BufWriter::new(out);
+    let out = &mut out;
+    out.write_all(&MAGIC)?;
+    out.write_all(&VERSION.to_le_bytes())?;
+    out.write_all(&keyspace.revision().to_le_bytes())?;
+    out.write_all(&keyspace.compacted().to_le_bytes())?;
+    out.write_all(&leases.next_sequence().to_le_bytes())?;
+    out.write_all(&[u8::from(auth.is_enabled())])?;
+    out.write_all(&auth.revision().to_le_bytes())?;
     let (base, changes) = keyspace.parts();
-    section(&mut out, Section::Base, base.map(Record::as_bytes));
-    section(&mut out, Section::Changes, changes.map(Record::as_bytes));
-    section(&mut out, Section::Leases, leases.iter().map(lease_bytes));
-    section(&mut out, Section::Users, auth.all_users().map(Message::encode_to_vec));
-    section(&mut out, Section::Roles, auth.all_roles().map(Message::encode_to_vec));
-    section(&mut out, Section::Tokens, auth.all_tokens().map(token_bytes));
-    section(&mut out, Section::Members, cluster.members.values().map(Message::encode_to_vec));
-    section(&mut out, Section::Alarms, cluster.alarms(0).iter().map(Message::encode_to_vec));
+    let counts = (base.count(), changes.count());
+    let (base, changes) = keyspace.parts();
+    counted(out, Section::Base, counts.0, base.map(Record::as_bytes))?;
+    counted(out, Section::Changes, counts.1, changes.map(Record::as_bytes))?;
+    section(out, Section::Leases, leases.iter().map(lease_bytes))?;
+    section(out, Section::Users, auth.all_users().map(Message::encode_to_vec))?;
+    section(out, Section::Roles, auth.all_roles().map(Message::encode_to_vec))?;
+    section(out, Section::Tokens, auth.all_tokens().map(token_bytes))?;
+    section(out, Section::Members, cluster.members.values().map(Message::encode_to_vec))?;
+    section(out, Section::Alarms, cluster.alarms(0).iter().map(Message::encode_to_vec))?;
     let version = pb::DowngradeVersionTestRequest { ver: cluster.version.clone() };
-    section(&mut out, Section::Version, [version.encode_to_vec()].into_iter());
-    section(&mut out, Section::Downgrade, [cluster.downgrade.encode_to_vec()].into_iter());
-    section(&mut out, Section::Removed, cluster.removed.iter().map(|id| id.to_le_bytes()));
-    out
+    section(out, Section::Version, [version.encode_to_vec()].into_iter())?;
+    section(out, Section::Downgrade, [cluster.downgrade.encode_to_vec()].into_iter())?;
+    section(out, Section::Removed, cluster.removed.iter().map(|id| id.to_le_bytes()))?;
+    out.flush()
 }
 
-fn section<T: AsRef<[u8]>>(out: &mut Vec<u8>, section: Section, items: impl Iterator<Item = T>) {
-    out.push(section as u8);
-    let at = out.len();
-    out.extend_from_slice(&0_u64.to_le_bytes());
-    let mut count = 0_u64;
+/// A state as bytes, for what is small.
+#[cfg(test)]
+pub fn bytes(state: &State) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(state, &mut bytes).unwrap();
+    bytes
+}
+
+fn section<T: AsRef<[u8]>>(out: &mut impl Write, section: Section, items: impl Iterator<Item = T>) -> io::Result<()> {
+    let items: Vec<T> = items.collect();
+    counted(out, section, items.len(), items.into_iter())
+}
+
+/// A section of so many items.
+fn counted<T: AsRef<[u8]>>(
+    out: &mut impl Write,
+    section: Section,
+    count: usize,
+    items: impl Iterator<Item = T>,
+) -> io::Result<()> {
+    out.write_all(&[section as u8])?;
+    out.write_all(&(count as u64).to_le_bytes())?;
     for item in items {
         let item = item.as_ref();
-        out.extend_from_slice(&(item.len() as u32).to_le_bytes());
-        out.extend_from_slice(item);
-        count += 1;
+        out.write_all(&(item.len() as u32).to_le_bytes())?;
+        out.write_all(item)?;
     }
-    out[at..at + 8].copy_from_slice(&count.to_le_bytes());
+    Ok(())
 }
 
 fn lease_bytes(lease: Lease) -> Vec<u8> {
@@ -121,9 +141,9 @@ fn token_bytes((name, token): (&String, &Token)) -> Vec<u8> {
     out
 }
 
-/// The state that [`write()`] was given.
-pub fn read(bytes: &[u8]) -> Result<State, Refused> {
-    let mut reader = Reader::new(bytes);
+/// The state that [`write()`] was given. `taken` is called after each record, with all that are there so far.
+pub fn read(from: &mut dyn Read, taken: impl FnMut(&mut Keyspace)) -> Result<State, Refused> {
+    let mut reader = Reader::new(from);
     if reader.array::<8>("the magic")? != MAGIC {
         return Err(reader.refuse("no snapshot of rusd begins like this"));
     }
@@ -137,7 +157,7 @@ pub fn read(bytes: &[u8]) -> Result<State, Refused> {
     let next_sequence = u64::from_le_bytes(reader.array("the number of the next grant")?);
     let enabled = reader.array::<1>("whether users are enabled")? == [1];
     let auth_revision = u64::from_le_bytes(reader.array("the revision of users")?);
-    let keyspace = read_keyspace(&mut reader, revision, compacted)?;
+    let keyspace = read_keyspace(&mut reader, revision, compacted, taken)?;
     let leases = read_leases(&mut reader, &keyspace, next_sequence)?;
     let auth = read_auth(&mut reader, enabled, auth_revision)?;
     let cluster = read_cluster(&mut reader)?;
@@ -145,12 +165,25 @@ pub fn read(bytes: &[u8]) -> Result<State, Refused> {
     Ok(State { keyspace, leases, auth: Arc::new(auth), cluster: Arc::new(cluster) })
 }
 
-fn read_keyspace(reader: &mut Reader<'_>, revision: i64, compacted: i64) -> Result<Keyspace, Refused> {
-    let record = |item: &[u8]| Record::from_bytes(item);
-    let base = reader.section(Section::Base as u8, "a record", record)?;
-    let changes = reader.section(Section::Changes as u8, "a record", record)?;
-    Keyspace::from_parts(revision, compacted, base.into_iter(), changes.into_iter())
-        .ok_or_else(|| reader.refuse("the records before do not follow from each other"))
+fn read_keyspace(
+    reader: &mut Reader<'_>,
+    revision: i64,
+    compacted: i64,
+    mut taken: impl FnMut(&mut Keyspace),
+) -> Result<Keyspace, Refused> {
+    let mut rebuild = Rebuild::new(revision, compacted);
+    let (malformed, loose) = ("this is not a record", "this does not follow from the records before");
+    reader.section(Section::Base as u8, "a record", |item| {
+        let is_taken = rebuild.base(Record::from_bytes(item).ok_or(malformed)?);
+        taken(rebuild.space());
+        is_taken.then_some(()).ok_or(loose)
+    })?;
+    reader.section(Section::Changes as u8, "a record", |item| {
+        let is_taken = rebuild.change(Record::from_bytes(item).ok_or(malformed)?);
+        taken(rebuild.space());
+        is_taken.then_some(()).ok_or(loose)
+    })?;
+    rebuild.finish().ok_or_else(|| reader.refuse("the records before do not make a store of that revision"))
 }
 
 fn read_leases(reader: &mut Reader<'_>, keyspace: &Keyspace, next_sequence: u64) -> Result<Leases, Refused> {
@@ -165,7 +198,7 @@ fn read_leases(reader: &mut Reader<'_>, keyspace: &Keyspace, next_sequence: u64)
         })
     };
     let mut leases = Leases::default();
-    for lease in reader.section(Section::Leases as u8, "a lease", lease)? {
+    for lease in reader.items(Section::Leases as u8, "a lease", lease)? {
         leases.restore(lease);
     }
     leases.restore_next_sequence(next_sequence);
@@ -180,8 +213,8 @@ fn read_leases(reader: &mut Reader<'_>, keyspace: &Keyspace, next_sequence: u64)
 }
 
 fn read_auth(reader: &mut Reader<'_>, enabled: bool, revision: u64) -> Result<Auth, Refused> {
-    let users = reader.section(Section::Users as u8, "a user", |item| Message::decode(item).ok())?;
-    let roles = reader.section(Section::Roles as u8, "a role", |item| Message::decode(item).ok())?;
+    let users = reader.items(Section::Users as u8, "a user", |item| Message::decode(item).ok())?;
+    let roles = reader.items(Section::Roles as u8, "a role", |item| Message::decode(item).ok())?;
     let token = |item: &[u8]| {
         let (expires, rest) = item.split_first_chunk::<8>()?;
         let (len, rest) = rest.split_first_chunk::<4>()?;
@@ -190,18 +223,18 @@ fn read_auth(reader: &mut Reader<'_>, enabled: bool, revision: u64) -> Result<Au
         let token = Token { user: text(user)?, expires_millis: u64::from_le_bytes(*expires) };
         Some((text(name)?, token))
     };
-    let tokens: BTreeMap<_, _> = reader.section(Section::Tokens as u8, "a token", token)?.into_iter().collect();
+    let tokens: BTreeMap<_, _> = reader.items(Section::Tokens as u8, "a token", token)?.into_iter().collect();
     Auth::restore(enabled, revision, users, roles, tokens).ok_or_else(|| reader.refuse("a name before is not UTF-8"))
 }
 
 fn read_cluster(reader: &mut Reader<'_>) -> Result<Cluster, Refused> {
-    let members = reader.section(Section::Members as u8, "a member", |item| pb::Member::decode(item).ok())?;
-    let alarms = reader.section(Section::Alarms as u8, "an alarm", |item| Message::decode(item).ok())?;
+    let members = reader.items(Section::Members as u8, "a member", |item| pb::Member::decode(item).ok())?;
+    let alarms = reader.items(Section::Alarms as u8, "an alarm", |item| Message::decode(item).ok())?;
     let version = reader
-        .section(Section::Version as u8, "the version", |item| pb::DowngradeVersionTestRequest::decode(item).ok())?;
-    let downgrade = reader.section(Section::Downgrade as u8, "the downgrade", |item| Message::decode(item).ok())?;
+        .items(Section::Version as u8, "the version", |item| pb::DowngradeVersionTestRequest::decode(item).ok())?;
+    let downgrade = reader.items(Section::Downgrade as u8, "the downgrade", |item| Message::decode(item).ok())?;
     let removed = |item: &[u8]| Some(u64::from_le_bytes(item.try_into().ok()?));
-    let removed = reader.section(Section::Removed as u8, "a removed member", removed)?;
+    let removed = reader.items(Section::Removed as u8, "a removed member", removed)?;
     let mut cluster = Cluster::of(members);
     cluster.removed = removed.into_iter().collect();
     cluster.version = version.into_iter().next().unwrap_or_default().ver;

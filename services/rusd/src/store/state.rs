@@ -208,7 +208,7 @@ impl Changes<'_> {
     fn put(&mut self, put: &pb::PutRequest) -> pb::PutResponse {
         let old = (put.ignore_value || put.ignore_lease).then(|| self.space().get(&put.key).cloned()).flatten();
         let old_value = old.as_ref().filter(|_| put.ignore_value).map(Record::value);
-        let value = old_value.unwrap_or(&put.value);
+        let value = old_value.as_deref().unwrap_or(&put.value);
         let lease = old.as_ref().filter(|_| put.ignore_lease).map_or(put.lease, Record::lease);
         let superseded = self.write.put(&put.key, value, lease);
         let old_lease = superseded.as_ref().map_or(0, Record::lease);

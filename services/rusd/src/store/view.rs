@@ -12,6 +12,7 @@ use super::error::Error;
 use super::hash::{self, KeyValueHash};
 use super::range::{self, Content, Found};
 use super::record::Record;
+use super::spill::Spilled;
 use super::state::{self, State};
 use super::watch;
 use crate::proto::etcdserverpb as pb;
@@ -22,6 +23,7 @@ use crate::proto::mvccpb::KeyValue;
 pub struct Reader {
     published: Arc<ArcSwap<Published>>,
     hubs: Hubs,
+    spilled: Arc<Spilled>,
 }
 
 /// What each hub has seen: what one of them has not, the log keeps a while.
@@ -42,10 +44,17 @@ struct Published {
 
 impl Reader {
     pub(super) fn new(state: State) -> Self {
-        Self {
-            published: Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 })),
-            hubs: Hubs::default(),
-        }
+        Self::of(state, Arc::default())
+    }
+
+    pub(super) fn of(state: State, spilled: Arc<Spilled>) -> Self {
+        let published = Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 }));
+        Self { published, hubs: Hubs::default(), spilled }
+    }
+
+    /// What is in files instead of in memory.
+    pub fn spilled(&self) -> &Spilled {
+        &self.spilled
     }
 
     /// The newest state: all in it is on the disks of a quorum.

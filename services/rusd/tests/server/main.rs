@@ -15,6 +15,7 @@ mod peers;
 mod process;
 mod tls;
 mod tokens;
+mod values;
 
 use std::io::BufRead;
 use std::process::Command;

@@ -68,6 +68,10 @@ impl<F: File> File for HeldFile<F> {
         self.inner.read_first(bytes)
     }
 
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(into, offset)
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         self.inner.bytes()
     }

@@ -107,6 +107,10 @@ impl File for fs::File {
         Ok(read)
     }
 
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(into, offset)
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }

@@ -297,6 +297,14 @@ impl File for SimulatedFile {
         self.with(None, |content, _| Ok(content.current[..bytes.min(content.current.len())].to_vec()))
     }
 
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(None, |content, _| {
+            let from = content.current.get(offset as usize..).and_then(|rest| rest.get(..into.len()));
+            into.copy_from_slice(from.ok_or_else(|| error(io::ErrorKind::UnexpectedEof, "the file ends before"))?);
+            Ok(())
+        })
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         self.with(None, |content, _| Ok(content.current.len() as u64))
     }

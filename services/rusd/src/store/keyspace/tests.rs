@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::spill::{Limits, Spill};
 use super::model::{Changes, Happened, Model};
 use super::*;
 
@@ -8,6 +9,7 @@ enum Step {
     Write(Changes),
     Compact(u8),
     Sweep(u8),
+    Spill(u8),
     Reload,
     Keep,
     Look { back: u8, from: Vec<u8>, to: Vec<u8> },
@@ -21,12 +23,18 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let put = (proptest::collection::vec(any::<u8>(), 0..4), 0..3i64);
+    let value = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..4),
+        // Large enough for the disk.
+        (any::<u8>(), 60..80usize).prop_map(|(byte, len)| vec![byte; len]),
+    ];
+    let put = (value, 0..3i64);
     let change = (key(), proptest::option::weighted(0.7, put));
     prop_oneof![
         10 => proptest::collection::vec(change, 1..4).prop_map(Step::Write),
         1 => any::<u8>().prop_map(Step::Compact),
         2 => (0..6u8).prop_map(Step::Sweep),
+        4 => (1..6u8).prop_map(Step::Spill),
         1 => Just(Step::Reload),
         1 => Just(Step::Keep),
         8 => (any::<u8>(), key(), prop_oneof![Just(vec![]), Just(vec![0]), key()])
@@ -36,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn reload(space: &Keyspace) -> Keyspace {
     let (base, changes) = space.parts();
-    let copy = |record: &Record| Record::from_bytes(record.as_bytes()).unwrap();
+    let copy = |record: &Record| Record::from_bytes(&record.as_bytes()).unwrap();
     Keyspace::from_parts(space.revision, space.compacted, base.map(copy), changes.map(copy)).unwrap()
 }
 
@@ -63,9 +71,30 @@ fn look(space: &Keyspace, model: &Model, back: u8, keys: Keys<'_>) {
     }
 }
 
+/// Moves values to disk that are more than these bytes; files are small, so that there are several.
+fn spill(memory_bytes: u64) -> Spill {
+    Spill::new(Limits { memory_bytes, file_bytes: 500 }, tempfile::tempfile, |error| panic!("{error}"))
+}
+
+/// What is counted is what is there, and all of it will be found.
+fn check_hot(space: &Keyspace) {
+    let records = || space.live.iter().map(|live| &live.0).chain(space.history.iter().map(|past| &past.0));
+    assert_eq!(space.hot_bytes, records().map(|record| record.hot_bytes() as u64).sum::<u64>());
+    for record in records().filter(|record| record.hot_bytes() > 0) {
+        let at = |change: &Change| change.0.revision().cmp(&record.revision());
+        let (is_aged, is_logged) = (space.aged.get(at).is_some(), space.log.get(at).is_some());
+        assert!(is_aged != (is_logged && record.revision() > space.looked), "{record:?}");
+    }
+    assert!(space.aged.iter().all(|aged| space.placed(aged.0.key(), aged.0.revision()).is_some()));
+}
+
 proptest! {
     #[test]
-    fn a_keyspace_is_the_list_of_everything_that_happened(steps in proptest::collection::vec(step(), 0..120)) {
+    fn a_keyspace_is_the_list_of_everything_that_happened(
+        memory_bytes in 0..500u64,
+        steps in proptest::collection::vec(step(), 0..120),
+    ) {
+        let mut spill = spill(memory_bytes);
         let (mut space, mut model, mut kept) = (Keyspace::default(), Model::default(), Vec::new());
         for step in steps {
             match step {
@@ -90,12 +119,23 @@ proptest! {
                     model.compacted = model.compacted.max(revision);
                 }
                 Step::Sweep(changes) => drop(space.sweep(changes.into(), model.revision)),
+                Step::Spill(records) => drop(spill.step(&mut space, records.into())),
                 Step::Reload => space = reload(&space),
                 Step::Keep => kept.push((space.clone(), model.clone())),
                 Step::Look { back, from, to } => look(&space, &model, back, Keys::new(&from, &to)),
             }
+            check_hot(&space);
         }
         look(&space, &model, 0, Keys::ALL);
+        // Hot or cold, it is the same.
+        let (hot, mut coldest) = (reload(&space), self::spill(0));
+        while coldest.step(&mut space, 3) {}
+        check_hot(&space);
+        prop_assert_eq!(space.hot_bytes(), 0);
+        for revision in space.compacted.max(1)..=space.revision {
+            let hash = |space: &Keyspace| super::super::hash::hash_key_values(space, revision);
+            prop_assert_eq!(hash(&space), hash(&hot));
+        }
         for (space, model) in &kept {
             look(space, model, 200, Keys::ALL);
         }

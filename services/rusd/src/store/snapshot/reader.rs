@@ -1,4 +1,7 @@
-//! Reads bytes that may be anything: nothing is taken before it is there, and what is wrong is told with its place.
+//! Reads bytes that may be anything, piece by piece: no memory is asked for what is not there, and what is wrong is told with its
+//! place.
+
+use std::io::{ErrorKind, Read};
 
 /// Bytes that are no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,52 +13,92 @@ pub struct Refused {
     pub what: String,
 }
 
+/// An item of more bytes is read as far as it is there; others are read at once.
+const TRUSTED_BYTES: usize = 1 << 20;
+
 pub(super) struct Reader<'a> {
-    bytes: &'a [u8],
+    from: &'a mut dyn Read,
     offset: usize,
+    /// What was read last; kept for its memory.
+    taken: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0 }
+    pub fn new(from: &'a mut dyn Read) -> Self {
+        Self { from, offset: 0, taken: Vec::new() }
     }
 
     pub fn refuse(&self, what: &str) -> Refused {
         Refused { offset: self.offset, what: what.to_owned() }
     }
 
-    fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8], Refused> {
-        let end = self.offset.checked_add(count).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or_else(|| self.refuse(&format!("it ends before {what} does")))?;
-        let taken = &self.bytes[self.offset..end];
-        self.offset = end;
-        Ok(taken)
+    fn take(&mut self, count: usize, what: &str) -> Result<&[u8], Refused> {
+        self.taken.clear();
+        let read = if count <= TRUSTED_BYTES {
+            self.taken.resize(count, 0);
+            self.from.read_exact(&mut self.taken)
+        } else {
+            let read = (&mut *self.from).take(count as u64).read_to_end(&mut self.taken);
+            read.and_then(|read| if read == count { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) })
+        };
+        match read {
+            Ok(()) => {
+                self.offset += count;
+                Ok(&self.taken)
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(self.refuse(&format!("it ends before {what} does")))
+            }
+            Err(error) => Err(self.refuse(&error.to_string())),
+        }
     }
 
     pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Refused> {
-        let taken = self.take(N, what)?;
-        taken.first_chunk::<N>().copied().ok_or_else(|| self.refuse(what))
+        let array = self.take(N, what)?.first_chunk::<N>().copied();
+        array.ok_or_else(|| self.refuse(what))
     }
 
-    /// The items of a section.
-    pub fn section<T>(&mut self, number: u8, what: &str, item: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, Refused> {
+    /// Shows the items of a section, one by one; `item` says what is wrong with it.
+    pub fn section(
+        &mut self,
+        number: u8,
+        what: &str,
+        mut item: impl FnMut(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<(), Refused> {
         if self.array::<1>("a section")? != [number] {
             return Err(self.refuse(&format!("section {number} should be here")));
         }
         let count = u64::from_le_bytes(self.array("a section")?);
-        // An item takes four bytes at least: a count that cannot be makes no memory be asked for.
-        let items_max = (self.bytes.len() - self.offset) / 4;
-        let mut items = Vec::with_capacity(usize::try_from(count).unwrap_or(usize::MAX).min(items_max));
         for _ in 0..count {
             let offset = self.offset;
             let len = u32::from_le_bytes(self.array(what)?) as usize;
-            let bytes = self.take(len, what)?;
-            items.push(item(bytes).ok_or_else(|| Refused { offset, what: format!("this is not {what}") })?);
+            item(self.take(len, what)?).map_err(|what| Refused { offset, what: what.to_owned() })?;
         }
+        Ok(())
+    }
+
+    /// The items of a section.
+    pub fn items<T>(&mut self, number: u8, what: &str, item: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, Refused> {
+        let mut items = Vec::new();
+        let taken = self.section(number, what, |bytes| {
+            items.push(item(bytes).ok_or(NOT_ONE)?);
+            Ok(())
+        });
+        taken.map_err(|refused| match refused.what == NOT_ONE {
+            true => Refused { what: format!("this is not {what}"), ..refused },
+            false => refused,
+        })?;
         Ok(items)
     }
 
-    pub fn end(&self) -> Result<(), Refused> {
-        if self.offset == self.bytes.len() { Ok(()) } else { Err(self.refuse("it should end here")) }
+    pub fn end(&mut self) -> Result<(), Refused> {
+        match self.from.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.refuse("it should end here")),
+            Err(error) => Err(self.refuse(&error.to_string())),
+        }
     }
 }
+
+/// What [`Reader::items`] says of an item, before it says what should be there.
+const NOT_ONE: &str = "this is not one";

@@ -3,6 +3,8 @@
 //! First all comparisons, those of nested transactions that will be reached, too; then all checks; only then changes. So nothing
 //! fails halfway. All changes have one revision, and what a transaction reads after a change it sees changed.
 
+use std::borrow::Cow;
+
 use super::super::error::Error;
 use super::super::keys::Keys;
 use super::super::keyspace::Keyspace;
@@ -121,7 +123,7 @@ fn holds(compare: &pb::Compare, record: Option<&Record>) -> bool {
     let ordering = match (CompareTarget::try_from(compare.target), &compare.target_union) {
         (Ok(CompareTarget::Value), wanted) => {
             let wanted = if let Some(TargetUnion::Value(wanted)) = wanted { &wanted[..] } else { &[] };
-            record.map_or(&[][..], Record::value).cmp(wanted)
+            record.map_or_else(Cow::default, Record::value)[..].cmp(wanted)
         }
         (Ok(CompareTarget::Create), wanted) => {
             let wanted = if let Some(TargetUnion::CreateRevision(wanted)) = wanted { *wanted } else { 0 };

@@ -55,7 +55,7 @@ impl Event {
 
     /// How many bytes the message has.
     pub fn encoded_len(&self) -> usize {
-        let field = |record: &Record| 1 + encoded_len_varint(record.encoded().len() as u64) + record.encoded().len();
+        let field = |record: &Record| 1 + encoded_len_varint(record.encoded_len() as u64) + record.encoded_len();
         let kind = if self.record.is_tombstone() { 2 } else { 0 };
         kind + field(&self.record) + self.previous.as_ref().map_or(0, field)
     }
@@ -68,8 +68,8 @@ impl Event {
         for (number, record) in [(2, Some(&self.record)), (3, self.previous.as_ref())] {
             if let Some(record) = record {
                 encode_key(number, WireType::LengthDelimited, out);
-                encode_varint(record.encoded().len() as u64, out);
-                out.put_slice(record.encoded());
+                encode_varint(record.encoded_len() as u64, out);
+                out.put_slice(&record.encoded());
             }
         }
     }
