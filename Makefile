@@ -3,6 +3,7 @@
 STOREBENCH := target/release/storebench
 
 SEEDS ?= 10000
+SECONDS_EACH ?= 60
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +38,11 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
 	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
 
+fuzz: ## every decoder for a minute (needs cargo-fuzz; fuzz/README.md)
+	cd fuzz && for target in $$(cargo fuzz list); do \
+	  cargo fuzz run --sanitizer none $$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=2048 -print_final_stats=0 || exit 1; \
+	done
+
 bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and the A/A and A/B rates (long)
 	bench-jobs/compare etcd
 	bench-jobs/compare redis
@@ -57,5 +63,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 	testing/cluster/agreement
 	kind/down --name storebench-e2e
 
-.PHONY: help demo test lint peers conformance simulate bench e2e e2e-full FORCE
+.PHONY: help demo test lint peers conformance simulate fuzz bench e2e e2e-full FORCE
 FORCE:

@@ -17,7 +17,7 @@ pub fn tables(files: &[FileDescriptorProto]) -> String {
     for file in files {
         known.take(&format!(".{}", file.package()), &file.message_type, &file.enum_type);
     }
-    let mut out = String::from("pub static MESSAGES: &[Message] = &[\n");
+    let mut out = String::from("/// All messages.\npub static MESSAGES: &[Message] = &[\n");
     for message in known.messages.values() {
         out.push_str("    Message { fields: &[\n");
         for field in &message.field {
@@ -25,12 +25,12 @@ pub fn tables(files: &[FileDescriptorProto]) -> String {
         }
         out.push_str("    ] },\n");
     }
-    out.push_str("];\npub static ENUMS: &[&[(&str, i32)]] = &[\n");
+    out.push_str("];\n/// All enumerations: names and numbers.\npub static ENUMS: &[&[(&str, i32)]] = &[\n");
     for names in known.enums.values() {
         let values = names.value.iter().map(|value| format!("({:?}, {})", value.name(), value.number()));
         line(&mut out, &format!("    &[{}],", values.collect::<Vec<_>>().join(", ")));
     }
-    out.push_str("];\npub static CALLS: &[Call] = &[\n");
+    out.push_str("];\n/// All methods.\npub static CALLS: &[Call] = &[\n");
     for (file, service) in files.iter().flat_map(|file| file.service.iter().map(move |service| (file, service))) {
         for method in &service.method {
             let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());

@@ -3,10 +3,10 @@
 //! A request becomes the message that a gRPC client would have sent, and is answered by the same code. What streams is answered with
 //! a line for each message, `{"result":...}`. Errors are `{"code":...,"message":...}` with the HTTP status that belongs to the code.
 
-mod from_wire;
+pub mod from_wire;
 mod paths;
-mod schema;
-mod to_wire;
+pub mod schema;
+pub mod to_wire;
 
 #[cfg(test)]
 mod tests;

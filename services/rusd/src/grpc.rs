@@ -16,6 +16,6 @@ mod workers;
 
 pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 pub use connection::{Limits, serve};
-pub use frame::{FrameError, append_with, check_answer, content, encode, encode_with};
+pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 pub use status::{Code, Status};
 pub use workers::{Incoming, Workers};

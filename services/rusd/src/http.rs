@@ -1,6 +1,7 @@
 //! What is served to people, probes and monitoring: version, health, metrics; and the way to the JSON gateway.
 //! From etcd's `server/etcdserver/api/etcdhttp/{version,health}.go` and `server/embed/serve.go`.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -85,8 +86,14 @@ where
         let (api, peer) = (Rc::clone(&api), Rc::clone(&peer));
         async move {
             let (head, body) = request.into_parts();
-            let body = body.into_data_stream().map(|piece| piece.map_err(|_| CutOff));
-            Ok::<_, Infallible>(answer(&api, &head, Box::pin(body), peer).await)
+            let body = Rc::new(RefCell::new(body.into_data_stream().fuse()));
+            let shared = Rc::clone(&body);
+            let pieces = futures::stream::poll_fn(move |context| shared.borrow_mut().poll_next_unpin(context));
+            let reply = answer(&api, &head, Box::pin(pieces.map(|piece| piece.map_err(|_| CutOff))), peer).await;
+            if matches!(reply.body(), Body::Full(_)) {
+                read_rest(&body).await;
+            }
+            Ok::<_, Infallible>(reply)
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -100,6 +107,21 @@ where
         _ = stop.wait_for(|stop| *stop) => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
+        }
+    }
+}
+
+/// Of what nobody wants of a request, so much is read before it is answered; as Go's server does.
+const REST_BYTES_MAX: usize = 256 << 10;
+
+/// Reads what is left of a request, within reason. A connection that is closed with something unread is reset, and the reset takes the
+/// answer along before the client has seen it.
+async fn read_rest<E>(body: &RefCell<impl Stream<Item = Result<Bytes, E>> + Unpin>) {
+    let mut read = 0;
+    while read < REST_BYTES_MAX {
+        match std::future::poll_fn(|context| body.borrow_mut().poll_next_unpin(context)).await {
+            Some(Ok(piece)) => read += piece.len(),
+            Some(Err(_)) | None => return,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
@@ -28,6 +28,9 @@ pub enum TlsError {
     /// It holds nothing.
     #[error("{0} has no certificate in PEM form")]
     Empty(String),
+    /// It is a list of revoked certificates, and cannot be used.
+    #[error("{0} cannot be used as a list of revoked certificates, of version 2, in PEM or DER form: {1}")]
+    Revocations(String, String),
     /// It cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Make(String),
@@ -60,6 +63,7 @@ impl Tls {
         }
         let mut paths = vec![files.certificate.clone(), files.key.clone()];
         paths.extend(files.client_authority.clone());
+        paths.extend(files.revocations.clone());
         Self::of(paths, move || read(&files))
     }
 }
@@ -135,7 +139,15 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+            let verifier = match &files.revocations {
+                None => verifier.build().map_err(|error| refused(&error))?,
+                Some(path) => {
+                    // As in etcd: whoever no list speaks of is taken, and a list does not expire.
+                    let verifier = verifier.with_crls(revocations(path)?).allow_unknown_revocation_status();
+                    verifier.build().map_err(|error| unusable_revocations(path, &error))?
+                }
+            };
+            builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
@@ -189,6 +201,21 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|error| TlsError::Refused(error.to_string()))?;
     }
     Ok(roots)
+}
+
+/// Lists in PEM form, or one in DER form: that is the only one that etcd takes.
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let bytes = std::fs::read(path).map_err(|error| unusable_revocations(path, &error))?;
+    let lists = CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match lists {
+        Ok(lists) if lists.is_empty() => Ok(vec![bytes.into()]),
+        Ok(lists) => Ok(lists),
+        Err(error) => Err(unusable_revocations(path, &error)),
+    }
+}
+
+fn unusable_revocations(path: &Path, error: &dyn std::fmt::Display) -> TlsError {
+    TlsError::Revocations(path.display().to_string(), error.to_string())
 }
 
 /// The common name of a certificate's subject: the last of several, as Go reads it.

@@ -92,9 +92,18 @@ pub(super) fn resources(valid: &Valid) -> Vec<ArmResources> {
         .into_iter()
         .filter_map(|arm| {
             let trials = valid.trials(arm);
-            (!trials.is_empty()).then(|| of_arm(arm, &trials))
+            trials.iter().any(|trial| has_cost(trial)).then(|| of_arm(arm, &trials))
         })
         .collect()
+}
+
+/// Whether anything is known of what it cost. A cluster that was there already says nothing of its store.
+fn has_cost(trial: &TrialRecord) -> bool {
+    let measured = |one: &WorkloadMeasurement| one.usage.is_some() || one.control_plane.is_some();
+    trial.footprint.is_some()
+        || trial.idle.is_some()
+        || trial.disk_bytes.is_some()
+        || trial.workloads.iter().any(measured)
 }
 
 fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
@@ -122,7 +131,9 @@ fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
         binary_bytes: footprint(|footprint| footprint.binary_bytes),
         startup_micros: footprint(|footprint| footprint.startup_micros),
         context_switches: of(&usages, |usage| usage.voluntary_switches + usage.involuntary_switches),
-        operations_per_cpu_second: (u128::from(operations) * 1_000_000_000 / u128::from(cpu_nanos.max(1))) as u64,
+        operations_per_cpu_second: (u128::from(operations) * 1_000_000_000)
+            .checked_div(u128::from(cpu_nanos))
+            .unwrap_or_default() as u64,
         api_server: api_server(trials),
     }
 }

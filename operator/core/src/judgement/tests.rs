@@ -120,6 +120,21 @@ fn failed(record: &mut RunRecord, position: usize, cause: FailureCause) {
 }
 
 #[test]
+fn an_arm_whose_cost_nobody_measured_has_no_operations_for_each_cpu_second() {
+    let mut record = record(1.0, serde_json::json!([]));
+    for trial in &mut record.trials {
+        trial.workloads.iter_mut().for_each(|one| one.usage = None);
+    }
+    assert_eq!(judge(&record).resources, []);
+    record.trials.iter_mut().for_each(|trial| trial.disk_bytes = Some(1 << 20));
+    let of_disks = judge(&record).resources;
+    assert_eq!(
+        of_disks.iter().map(|cost| (cost.disk_bytes, cost.operations_per_cpu_second)).collect::<Vec<_>>(),
+        [(1 << 20, 0); 2]
+    );
+}
+
+#[test]
 fn equal_stores_pass_a_tolerant_gate() {
     let judgement = judge(&record(1.0, throughput_gate(9_000, "Fail")));
     assert_eq!(judgement.verdict, Verdict::Passed, "{}", judgement.message);

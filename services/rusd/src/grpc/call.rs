@@ -114,7 +114,7 @@ impl Requests {
             Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
         };
         loop {
-            if let Some(message) = deframer.next()? {
+            if let Some(message) = deframer.message()? {
                 return Poll::Ready(Ok(Some(message)));
             }
             if *is_over {

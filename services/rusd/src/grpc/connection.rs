@@ -60,6 +60,10 @@ impl Default for Limits {
     }
 }
 
+/// How much frames of a few bytes may cost while nobody has read them, as `h2` counts it: 256 bytes each, less what they hold. About
+/// 33,000 frames, of which h2's own choice for our window would be 2,200: a client that renews so many leases at once is no attacker.
+const SMALL_FRAMES_BUDGET_BYTES: usize = 8 << 20;
+
 /// Speaks HTTP/2 until the client or `stop` ends it: then no call is accepted any more, streams are ended, and unary calls are
 /// still answered.
 pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, limits: Limits, stop: watch::Receiver<bool>)
@@ -71,6 +75,7 @@ where
         .initial_window_size(limits.window_bytes)
         .initial_connection_window_size(limits.window_bytes)
         .max_concurrent_streams(limits.streams_max)
+        .data_frame_budget(SMALL_FRAMES_BUDGET_BYTES)
         .max_header_list_size(64 << 10);
     let (io, cork) = cork(io);
     let mut handshake = pin!(builder.handshake::<_, Bytes>(io));

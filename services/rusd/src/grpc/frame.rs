@@ -98,7 +98,7 @@ pub fn content(frame: Bytes) -> Bytes {
 
 /// Takes frames off what was received. A message that came in one piece is not copied.
 #[derive(Debug)]
-pub(crate) struct Deframer {
+pub struct Deframer {
     length_max: usize,
     partial: BytesMut,
     chunk: Bytes,
@@ -106,18 +106,18 @@ pub(crate) struct Deframer {
 
 impl Deframer {
     /// For messages up to so many bytes.
-    pub(crate) fn new(length_max: usize) -> Self {
+    pub fn new(length_max: usize) -> Self {
         Self { length_max, partial: BytesMut::new(), chunk: Bytes::new() }
     }
 
-    /// Takes what was received. [`Deframer::next`] must have been asked until it had no more.
-    pub(crate) fn push(&mut self, chunk: Bytes) {
+    /// Takes what was received. [`Deframer::message`] must have been asked until it had no more.
+    pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty());
         self.chunk = chunk;
     }
 
     /// The next whole message; `None` until more is received.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
+    pub fn message(&mut self) -> Result<Option<Bytes>, FrameError> {
         if self.partial.is_empty() {
             if let Some(length) = self.length_in(&self.chunk)?
                 && self.chunk.len() - HEAD_BYTES >= length
@@ -140,7 +140,7 @@ impl Deframer {
     }
 
     /// The request has ended.
-    pub(crate) fn finish(&self) -> Result<(), FrameError> {
+    pub fn finish(&self) -> Result<(), FrameError> {
         match self.partial.is_empty() && self.chunk.is_empty() {
             true => Ok(()),
             false => Err(FrameError::Truncated),
@@ -188,7 +188,7 @@ mod tests {
         let mut messages = Vec::new();
         for pair in cuts.windows(2) {
             deframer.push(Bytes::copy_from_slice(&bytes[pair[0]..pair[1]]));
-            while let Some(message) = deframer.next()? {
+            while let Some(message) = deframer.message()? {
                 messages.push(message.to_vec());
             }
         }

@@ -24,6 +24,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Who signs clients' certificates; `None`: clients need none.
     pub client_authority: Option<PathBuf>,
+    /// Which of the certificates that it signed are not taken any more, PEM or DER.
+    pub revocations: Option<PathBuf>,
     /// Whether the name in a client's certificate is that of a user.
     pub client_cert_auth: bool,
     /// What the files are made with if they are not there.
@@ -138,13 +140,25 @@ fn files(flags: &Flags, prefix: &str) -> Result<Option<TlsFiles>, Mistake> {
         (None, Some(_)) => return mistake("cert-file", "key-file"),
     };
     let authority = flags.given(&name("trusted-ca-file")).map(PathBuf::from);
+    // etcd's name for it does not begin like the others of clients.
+    let revocations_flag = if prefix.is_empty() { "client-crl-file" } else { "crl-file" };
+    let revocations = flags.given(&name(revocations_flag)).map(PathBuf::from);
     // As in etcd: clients are asked for certificates where somebody is named who signs them.
     let client_cert_auth = flags.boolean(&name("client-cert-auth"), false)?;
     let client_authority = match (client_cert_auth, authority) {
         (true, None) => return mistake("trusted-ca-file", "client-cert-auth"),
+        (false, None) if revocations.is_some() => return mistake("trusted-ca-file", revocations_flag),
         (_, authority) => authority,
     };
-    Ok(Some(TlsFiles { certificate, key, client_authority, client_cert_auth, self_signed: None, protocol }))
+    Ok(Some(TlsFiles {
+        certificate,
+        key,
+        client_authority,
+        revocations,
+        client_cert_auth,
+        self_signed: None,
+        protocol,
+    }))
 }
 
 /// Files in the data directory, where etcd has them.
@@ -165,6 +179,7 @@ fn self_signed<'a>(
         certificate: folder.join("cert.pem"),
         key: folder.join("key.pem"),
         client_authority: None,
+        revocations: None,
         client_cert_auth: false,
         self_signed: Some(SelfSigned { hosts, validity_years }),
         protocol: Protocol::of(flags)?,

@@ -90,7 +90,10 @@ impl<'a> Changed<'a> {
 fn changed_keys(operations: &[pb::RequestOp]) -> Result<Changed<'_>, Error> {
     let mut changed = Changed::default();
     for operation in operations {
-        if let Some(Operation::RequestDeleteRange(request)) = &operation.request {
+        // As etcd: a deletion of everything from its key on is compared with nothing.
+        if let Some(Operation::RequestDeleteRange(request)) = &operation.request
+            && request.range_end != b"\0"[..]
+        {
             changed.deletes.push(Keys::new(&request.key, &request.range_end));
         }
     }
@@ -157,7 +160,8 @@ mod tests {
         assert_eq!(check(vec![put_op("a"), put_op("b")]), Ok(()));
         assert_eq!(check(vec![put_op("a"), put_op("a")]), twice);
         assert_eq!(check(vec![put_op("b"), delete_op("a", "c")]), twice);
-        assert_eq!(check(vec![put_op("b"), delete_op("a", "\0")]), twice);
+        // etcd takes the end of such a range for a key that lies before all others.
+        assert_eq!(check(vec![put_op("b"), delete_op("a", "\0")]), Ok(()));
         assert_eq!(check(vec![delete_op("a", "c"), delete_op("b", "")]), Ok(()));
         assert_eq!(check(vec![put_op("a"), txn_op(vec![put_op("a")], vec![])]), twice);
         assert_eq!(check(vec![txn_op(vec![put_op("a")], vec![put_op("a")])]), Ok(()));

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "other tests use the rest")]
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program of etcd in the version that `peers/versions` pins.
@@ -30,6 +31,25 @@ pub fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// An address for a server that must be told its own: nobody listens there, and the system gives its port to no connection, as it might
+/// with a port that it chose itself, between here and the server's start. Given once by this process.
+pub fn free_address() -> SocketAddr {
+    const BEGIN: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Other processes begin elsewhere.
+    let begin = std::process::id().wrapping_mul(797);
+    loop {
+        let number = GIVEN.fetch_add(1, Ordering::Relaxed);
+        assert!(number < COUNT, "no port from {BEGIN} to {} is free", BEGIN + COUNT);
+        let port = BEGIN + begin.wrapping_add(number) % COUNT;
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// An etcd; killed when dropped.
 pub struct Etcd(Child, String);
 
@@ -41,8 +61,7 @@ impl Etcd {
 
     /// As [`Etcd::start`], with more flags.
     pub fn start_with(data: &Path, arguments: &[&str]) -> Self {
-        let address = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (client, peer) = (format!("http://{}", address()), format!("http://{}", address()));
+        let (client, peer) = (format!("http://{}", free_address()), format!("http://{}", free_address()));
         let mut command = Command::new(etcd("etcd"));
         command.arg("--data-dir").arg(data).args(arguments).args(["--log-level", "error", "--unsafe-no-fsync"]);
         command.args([

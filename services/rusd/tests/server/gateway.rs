@@ -204,6 +204,31 @@ fn what_is_no_request_is_refused_as_etcd_refuses_it() {
     }
 }
 
+/// A connection that is closed with something unread is reset, and then the client may never see why it was refused. Go's server reads
+/// what is left, and the connection goes on.
+#[test]
+fn who_is_refused_before_the_request_is_read_keeps_the_connection() {
+    let rusd = Rusd::start(&[]);
+    let body = "x".repeat(200 << 10);
+    for (verb, path, expected) in [
+        ("POST", "/v3/none", "404"),
+        ("GET", "/v3/kv/range", "501"),
+        ("POST", "/nowhere", "404"),
+        ("POST", "/v3/kv/put", "400"),
+        ("POST", "/v3/watch", "400"),
+    ] {
+        let mut socket = TcpStream::connect(rusd.address()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length = body.len();
+        write!(socket, "{verb} {path} HTTP/1.1\r\nHost: it\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        write!(socket, "GET /version HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n").unwrap();
+        let mut said = String::new();
+        socket.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with(&format!("HTTP/1.1 {expected} ")), "{verb} {path}: {said}");
+        assert!(said.contains("HTTP/1.1 200 OK\r\n") && said.contains("etcdserver"), "{verb} {path}: {said}");
+    }
+}
+
 #[test]
 fn a_watch_says_a_line_for_each_message() {
     let directory = tempfile::tempdir().unwrap();

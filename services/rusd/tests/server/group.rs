@@ -1,6 +1,5 @@
 //! Groups of several members.
 
-use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,10 +8,8 @@ use crate::process::{Rusd, Starting};
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// Addresses that nobody listened on a moment ago.
 fn free_addresses(count: usize) -> Vec<String> {
-    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect::<Vec<_>>();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+    (0..count).map(|_| peers::free_address().to_string()).collect()
 }
 
 /// The flags of the members of a group of so many.

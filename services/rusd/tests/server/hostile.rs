@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{ResponseFuture, SendRequest, handshake};
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use prost::Message;
@@ -22,7 +22,8 @@ const MEBIBYTE: usize = 1 << 20;
 /// A connection to the server.
 async fn connect(server: &Rusd) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(server.address()).await.unwrap();
-    let (send, connection) = handshake(socket).await.unwrap();
+    // Small answers may come in any number.
+    let (send, connection) = Builder::new().data_frame_budget(64 * MEBIBYTE).handshake(socket).await.unwrap();
     tokio::task::spawn_local(connection);
     send
 }
@@ -121,6 +122,34 @@ fn watchers_that_do_not_read_cost_no_memory() {
     });
     let most = server.resident_bytes_max();
     assert!(most < 250 * MEBIBYTE as u64, "{most}");
+}
+
+/// A client that has many leases renews them all at once: each is a message of a few bytes, in a frame of its own.
+#[test]
+fn ten_thousand_small_requests_at_once_are_answered() {
+    const REQUESTS: usize = 10_000;
+    let server = Rusd::start(&[]);
+    run(async {
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "Lease/LeaseKeepAlive").await;
+        for id in 0..REQUESTS {
+            let request = pb::LeaseKeepAliveRequest { id: 1 + id as i64 };
+            stream.send_data(grpc::encode(&request), false).unwrap();
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        let mut body = answer.await.unwrap().into_body();
+        let mut answers = grpc::Deframer::new(MEBIBYTE);
+        let mut count = 0;
+        while let Some(chunk) = body.data().await {
+            let chunk = chunk.unwrap();
+            let _ = body.flow_control().release_capacity(chunk.len());
+            answers.push(chunk);
+            while answers.message().unwrap().is_some() {
+                count += 1;
+            }
+        }
+        assert_eq!(count, REQUESTS);
+    });
 }
 
 /// Everything at once, several times: an answer is one buffer, and goes when it was sent.

@@ -5,6 +5,7 @@
 
 mod commands;
 mod concurrency;
+mod differential;
 mod gateway;
 mod group;
 mod hostile;

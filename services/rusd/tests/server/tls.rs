@@ -1,9 +1,17 @@
 //! TLS, with and without certificates of clients.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use crate::process::Rusd;
 
@@ -37,6 +45,7 @@ impl Authority {
     fn sign(&self, name: &str) -> (PathBuf, PathBuf) {
         let mut parameters = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
         parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.serial_number = Some(Self::serial_number(name));
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
@@ -46,6 +55,30 @@ impl Authority {
             path
         };
         (write("pem", pem("CERTIFICATE", certificate.der())), write("key", pem("PRIVATE KEY", &key.serialize_der())))
+    }
+
+    /// One for each name.
+    fn serial_number(name: &str) -> SerialNumber {
+        SerialNumber::from_slice(name.as_bytes())
+    }
+
+    /// A list of revoked certificates, DER. It has long expired: etcd does not look.
+    fn revoked(&self, names: &[&str]) -> Vec<u8> {
+        let revoked = |name: &&str| RevokedCertParams {
+            serial_number: Self::serial_number(name),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2020, 2, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: names.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().der().to_vec()
     }
 }
 
@@ -165,4 +198,103 @@ fn only_the_versions_and_suites_that_were_chosen_are_spoken() {
     assert!(other.contains("alert"), "{other}");
     let newer = offered(&rustls::version::TLS13, None);
     assert!(newer.contains("alert"), "{newer}");
+}
+
+#[test]
+fn a_client_whose_certificate_was_revoked_is_refused_and_the_list_is_read_again() {
+    let authority = Authority::new();
+    for name in ["server", "alice", "bob"] {
+        authority.sign(name);
+    }
+    let list = authority.path("revoked.crl");
+    std::fs::write(&list, authority.revoked(&["alice"])).unwrap();
+    let path = |name: &str| authority.path(name);
+    let server = Rusd::start(&[
+        &format!("--cert-file={}", path("server.pem")),
+        &format!("--key-file={}", path("server.key")),
+        &format!("--trusted-ca-file={}", path("ca.pem")),
+        "--client-cert-auth",
+        &format!("--client-crl-file={list}"),
+    ]);
+    // A handshake, and a byte back: with TLS 1.3 a client learns only then that it was refused.
+    let is_served = |name: &str| {
+        let (certificate, key) = (path(&format!("{name}.pem")), path(&format!("{name}.key")));
+        let mut config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots(&path("ca.pem")))
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_file(certificate).unwrap()],
+                PrivateKeyDer::from_pem_file(key).unwrap(),
+            )
+            .unwrap();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let host = ServerName::try_from("127.0.0.1").unwrap();
+        let connection = rustls::ClientConnection::new(config.into(), host).unwrap();
+        let socket = std::net::TcpStream::connect(server.address()).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, socket);
+        let asked = stream.write_all(b"GET /version HTTP/1.1\r\nHost: it\r\n\r\n");
+        asked.and_then(|()| stream.read_exact(&mut [0; 8])).is_ok()
+    };
+    assert!(!is_served("alice") && is_served("bob"));
+    // A list that cannot be used leaves the one before; nobody can see when it was looked at, so that this is all that can be said.
+    std::fs::write(&list, "no list").unwrap();
+    assert!(!is_served("alice"));
+    std::fs::write(&list, pem("X509 CRL", &authority.revoked(&["bob"]))).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_served("alice") || is_served("bob") {
+        assert!(Instant::now() < deadline, "the new list is not looked at");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn roots(path: &str) -> rustls::RootCertStore {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(path).unwrap()).unwrap();
+    roots
+}
+
+#[test]
+fn a_list_of_revoked_certificates_that_cannot_be_used_ends_the_start_and_is_named() {
+    let authority = Authority::new();
+    authority.sign("server");
+    std::fs::write(authority.path("no.crl"), "no list").unwrap();
+    let mut flags = vec![
+        format!("--cert-file={}", authority.path("server.pem")),
+        format!("--key-file={}", authority.path("server.key")),
+        format!("--client-crl-file={}", authority.path("no.crl")),
+    ];
+    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags.clone()).refusal();
+    assert!(said.contains("--trusted-ca-file: is required with --client-crl-file"), "{said}");
+    flags.push(format!("--trusted-ca-file={}", authority.path("ca.pem")));
+    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal();
+    assert!(said.contains("no.crl cannot be used as a list of revoked certificates"), "{said}");
+}
+
+#[test]
+fn a_member_whose_certificate_was_revoked_does_not_join() {
+    let authority = Authority::new();
+    let list = authority.path("revoked.crl");
+    std::fs::write(&list, authority.revoked(&["lost"])).unwrap();
+    let flags = |name: &str| {
+        authority.sign(name);
+        vec![
+            format!("--peer-cert-file={}", authority.path(&format!("{name}.pem"))),
+            format!("--peer-key-file={}", authority.path(&format!("{name}.key"))),
+            format!("--peer-trusted-ca-file={}", authority.path("ca.pem")),
+            "--peer-client-cert-auth".to_owned(),
+            format!("--peer-crl-file={list}"),
+        ]
+    };
+    let servers = crate::group::group(3, "https", &flags("peer"));
+    assert_eq!(servers[0].etcdctl(&["put", "k", "v"]), "OK\n");
+    let mut flags = flags("lost");
+    flags.extend([
+        "--name=lost".to_owned(),
+        "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+        format!("--initial-cluster=m={},lost=https://127.0.0.1:1", crate::group::peer_url(&servers[0])),
+        "--initial-cluster-state=existing".to_owned(),
+    ]);
+    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal();
+    assert!(said.contains("ertificate"), "{said}");
 }
