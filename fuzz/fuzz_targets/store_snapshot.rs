@@ -3,12 +3,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rusd::store::snapshot;
+use rusd::store::{State, snapshot};
+
+fn written(state: &State) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    snapshot::write(state, &mut bytes).expect("memory takes everything");
+    bytes
+}
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(state) = snapshot::read(data) {
-        let bytes = snapshot::write(&state);
-        let again = snapshot::read(&bytes).expect("what was written is read");
-        assert_eq!(snapshot::write(&again), bytes);
+    if let Ok(state) = snapshot::read(&mut &*data, |_| ()) {
+        let bytes = written(&state);
+        let again = snapshot::read(&mut &bytes[..], |_| ()).expect("what was written is read");
+        assert_eq!(written(&again), bytes);
     }
 });
