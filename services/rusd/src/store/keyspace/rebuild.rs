@@ -1,6 +1,6 @@
 //! A keyspace made again of its parts, one record after the other: see [`Keyspace::parts`].
 
-use super::{Keyspace, Live, Record, Revision, cost};
+use super::{Change, Keyspace, Live, Record, Revision, cost};
 
 /// A keyspace that is being made again. What does not fit to what came before is refused.
 #[derive(Debug)]
@@ -31,9 +31,12 @@ impl Rebuild {
             return false;
         }
         space.bytes += cost(&record);
-        space.hot_bytes += record.hot_bytes() as u64;
-        space.live.insert(Live(record.clone()));
-        space.age(record);
+        let hot_bytes = record.hot_bytes() as u64;
+        space.hot_bytes += hot_bytes;
+        if hot_bytes > 0 {
+            space.aged.insert(Change(record.clone()));
+        }
+        space.live.insert(Live(record));
         true
     }
 
