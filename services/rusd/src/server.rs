@@ -225,10 +225,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         let hashes = hashes.clone();
         move |before, revision| hashes.begin(before, revision)
     });
-    let values = settings.data_directory.join("member");
-    std::fs::create_dir_all(&values).map_err(ServerError::Data)?;
-    let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
-    store.spill_to(Spill::new(limits, move || tempfile::tempfile_in(&values), stop_at_once));
+    store.spill_to(values_on_disk(&settings)?);
     let reader = store.reader();
     let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
@@ -258,6 +255,19 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     door.open(Arc::clone(&group));
     let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, space, settings };
     Ok(Joined { member, node: Arc::new(node), signals })
+}
+
+/// Where values go that are too many for the memory, as long as the disk has more room than the log and snapshots may want.
+fn values_on_disk(settings: &Settings) -> Result<Spill, ServerError> {
+    let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
+    let directory = settings.data_directory.join("member");
+    std::fs::create_dir_all(&directory).map_err(ServerError::Data)?;
+    let space = Space::new(&settings.data_directory, wal::Options::default().segment_bytes);
+    let create = move || match space.spares(4 * u64::from(limits.file_bytes)) {
+        true => tempfile::tempfile_in(&directory),
+        false => Err(io::Error::new(io::ErrorKind::StorageFull, "what is free is kept for the log and for snapshots")),
+    };
+    Ok(Spill::new(limits, create, stop_at_once))
 }
 
 /// No thread can go on without a value that is lost, and no answer is right without it. What was acknowledged is on disk.

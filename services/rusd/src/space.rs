@@ -88,6 +88,13 @@ impl Space {
         }
     }
 
+    /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever
+    /// writes will see.
+    pub fn spares(&self, bytes: u64) -> bool {
+        // The newest snapshot tells how large the next one will be, about.
+        self.look(0).is_none_or(|disk| disk.room() >= i64::try_from(bytes).unwrap_or(i64::MAX))
+    }
+
     fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
         let system = rustix::fs::statvfs(&self.directory)?;
         let (mut newest, mut snapshots_bytes) = (None, 0);
@@ -159,6 +166,16 @@ mod tests {
         assert_eq!(DISK.room(), (100 - 16 - 16 - 12) << 20);
         assert_eq!(Disk { free_bytes: 44 << 20, ..DISK }.room(), 0);
         assert!(Disk { free_bytes: 43 << 20, ..DISK }.room() < 0);
+    }
+
+    #[test]
+    fn scratch_files_take_no_room_that_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), 4 << 20);
+        let free_bytes = space.measure(0).unwrap().free_bytes;
+        assert!(!space.spares(free_bytes), "the log has its part");
+        assert_eq!(space.spares(0), free_bytes > (4 << 20) + SLACK_BYTES);
     }
 
     /// Else every snapshot would raise the alarm on a disk that is nearly full.
