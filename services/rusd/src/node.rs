@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replog::ReadLevel;
 use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
@@ -143,7 +143,8 @@ impl Node {
     pub fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let is_within = self.settings.quota_bytes.is_none_or(|quota| self.reader.view().bytes() + cost < quota);
         // Room may have come since the last look.
-        if is_within && (self.space.take(cost) || self.look_at_disk() && self.space.take(cost)) {
+        let looks_again = || self.space.is_look_due(Instant::now()) && self.look_at_disk();
+        if is_within && (self.space.take(cost) || looks_again() && self.space.take(cost)) {
             return Ok(());
         }
         self.raise_no_space();

@@ -9,7 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -17,6 +18,8 @@ use crate::node::Node;
 
 /// How often the disk is looked at.
 const ROUND: Duration = Duration::from_millis(100);
+/// How often refused writes look at it, in case that room has just come: whoever made it need not wait for the next round.
+const AGAIN: Duration = Duration::from_millis(10);
 /// For entries that are under way, deletes and alarms, and for what others write on the same disk.
 pub const SLACK_BYTES: u64 = 16 << 20;
 
@@ -56,6 +59,8 @@ pub struct Space {
     directory: PathBuf,
     segment_bytes: u64,
     room: AtomicI64,
+    /// When it was looked at last, and the room that there was.
+    looked: Mutex<Option<(Instant, i64)>>,
     /// Size of the log for which a snapshot was asked when there was no room.
     asked_at: AtomicU64,
 }
@@ -64,7 +69,13 @@ impl Space {
     /// Of a data directory, whose log has segments of this size.
     pub fn new(data_directory: &Path, segment_bytes: u32) -> Self {
         let directory = data_directory.join("member");
-        Self { directory, segment_bytes: segment_bytes.into(), room: AtomicI64::new(0), asked_at: AtomicU64::new(0) }
+        Self {
+            directory,
+            segment_bytes: segment_bytes.into(),
+            room: AtomicI64::new(0),
+            looked: Mutex::new(None),
+            asked_at: AtomicU64::new(0),
+        }
     }
 
     /// Takes room for a write of so many bytes, if there is so much.
@@ -74,18 +85,22 @@ impl Space {
         self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
+    /// Whether another look may tell something new: room was taken since the last one, or that was a while ago. On a full disk nothing
+    /// is taken, so that writes which are refused, however many, do not look each for itself.
+    pub fn is_look_due(&self, now: Instant) -> bool {
+        let looked = *self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.is_none_or(|(at, room)| {
+            now.saturating_duration_since(at) >= AGAIN || self.room.load(Ordering::Relaxed) != room
+        })
+    }
+
     /// Looks at the disk. Where that cannot be done, what was known before is all that is known.
     pub fn look(&self, state_bytes: u64) -> Option<Disk> {
-        match self.measure(state_bytes) {
-            Ok(disk) => {
-                self.room.store(disk.room(), Ordering::Relaxed);
-                Some(disk)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the disk of --data-dir cannot be looked at");
-                None
-            }
-        }
+        let found = self.measure(state_bytes);
+        let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), Disk::room);
+        self.room.store(room, Ordering::Relaxed);
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
+        found.inspect_err(|error| tracing::warn!(%error, "the disk of --data-dir cannot be looked at")).ok()
     }
 
     /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever
@@ -206,6 +221,21 @@ mod tests {
         fs::remove_dir_all(directory.path().join("member")).unwrap();
         assert_eq!(space.look(0), None);
         assert!(space.take(10) && !space.take(1), "what cannot be looked at is as it was");
+    }
+
+    #[test]
+    fn refused_writes_do_not_look_each_for_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), 1);
+        assert!(space.is_look_due(Instant::now()), "nothing is known yet");
+        let before = Instant::now();
+        space.look(0).unwrap();
+        assert!(!space.is_look_due(before) && !space.take(u64::MAX));
+        assert!(!space.is_look_due(before), "what was refused has taken nothing");
+        assert!(space.is_look_due(Instant::now() + AGAIN));
+        // A burst may take all that was there at the last look, though there is more.
+        assert!(space.take(1) && space.is_look_due(before));
     }
 
     #[test]

@@ -129,6 +129,8 @@ async fn difference(seed: u64, rusd: &str, etcd: &str) -> Option<String> {
     for number in 0..OPERATIONS {
         let operation = generator.operation();
         let revision = generator.revision;
+        // Shown if the test fails, and if a server ends meanwhile.
+        println!("seed {seed}, operation {number}: {operation:?}");
         let etcd = theirs.perform(&operation, revision).await;
         let rusd = ours.perform(&operation, revision).await;
         if etcd != rusd {

@@ -33,13 +33,16 @@ const TTL_SECONDS: i64 = 10_000;
 /// Makes operations of a seed.
 pub struct Generator {
     random: StdRng,
+    /// Whether deletions of the transaction that is being made may have no end. etcd does not see that such a one meets a put of the same
+    /// transaction, and ends itself if the put wants to keep what was deleted: then no put keeps anything.
+    deletes_to_the_end: bool,
     /// The newest revision, as far as the caller knows.
     pub revision: i64,
 }
 
 impl Generator {
     pub fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), revision: 1 }
+        Self { random: StdRng::seed_from_u64(seed), deletes_to_the_end: false, revision: 1 }
     }
 
     pub fn operation(&mut self) -> Operation {
@@ -48,7 +51,10 @@ impl Generator {
             30..45 => Operation::Range(self.range()),
             45..50 => Operation::RangeStream(self.range()),
             50..60 => Operation::DeleteRange(self.delete_range()),
-            60..78 => Operation::Txn(self.txn(2)),
+            60..78 => {
+                self.deletes_to_the_end = self.rarely(2);
+                Operation::Txn(self.txn(2))
+            }
             78..80 => Operation::Compact(self.compaction()),
             80..83 => Operation::Hash(pb::HashKvRequest { revision: self.a_revision() }),
             83..87 => Operation::Grant(pb::LeaseGrantRequest { ttl: TTL_SECONDS, id: self.lease() }),
@@ -155,9 +161,20 @@ impl Generator {
 
     fn request(&mut self, depth: u32) -> pb::RequestOp {
         let request = match self.random.random_range(0..10) {
-            0..4 => Request::RequestPut(self.put()),
+            0..4 => {
+                let mut put = self.put();
+                (put.ignore_value, put.ignore_lease) =
+                    (put.ignore_value && !self.deletes_to_the_end, put.ignore_lease && !self.deletes_to_the_end);
+                Request::RequestPut(put)
+            }
             4..7 => Request::RequestRange(self.range()),
-            7..9 => Request::RequestDeleteRange(self.delete_range()),
+            7..9 => {
+                let mut delete = self.delete_range();
+                if !self.deletes_to_the_end && delete.range_end == b"\0"[..] {
+                    delete.range_end = Bytes::new();
+                }
+                Request::RequestDeleteRange(delete)
+            }
             _ if depth > 0 => Request::RequestTxn(self.txn(depth - 1)),
             _ => return pb::RequestOp { request: None },
         };
