@@ -17,8 +17,11 @@ use crate::failure::Failure;
 
 /// Deletions that are under way at a time.
 const DELETIONS_MAX: usize = 16;
-/// How long objects may take to be gone: a control plane deletes some tens of namespaces a second.
+/// How long nothing may change of what is going. A namespace says how much is left in it, so each look at it that found less counts:
+/// one of 5,000 pods takes minutes.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long all of it may take, whatever changes.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(1_800);
 /// Between two looks at what is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,10 +29,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub fn run(kubeconfig: &str, scope: &Scope, timeout: Duration) -> io::Result<Result<(), Failure>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
-        let patience = PATIENCE + timeout;
-        match tokio::time::timeout(patience, remove(kubeconfig, scope, timeout)).await {
+        match tokio::time::timeout(PATIENCE_IN_ALL, remove(kubeconfig, scope, timeout)).await {
             Ok(removed) => removed.map_err(|failure| Failure::new(format_args!("remove what was created: {failure}"))),
-            Err(_) => Err(Failure::new(format_args!("remove what was created: not gone within {patience:?}"))),
+            Err(_) => Err(Failure::new(format_args!("remove what was created: not gone within {PATIENCE_IN_ALL:?}"))),
         }
     }))
 }
@@ -48,16 +50,16 @@ async fn remove_all<K>(api: &Api<K>, selector: &str) -> Result<(), Failure>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let begun = Instant::now();
+    let mut progress = Progress::begin(Instant::now());
     loop {
         let (left, _) = follow::list(api, selector).await?;
         if left.is_empty() {
             return Ok(());
         }
-        if begun.elapsed() > PATIENCE {
+        if progress.silence(&left, Instant::now()) > PATIENCE {
             let (kind, name) = (K::plural(&()), left[0].name_any());
             return Err(Failure::new(format_args!(
-                "{} {kind} are left after {PATIENCE:?}, such as {name}",
+                "{} {kind} are left, such as {name}, of which nothing has changed for {PATIENCE:?}",
                 left.len()
             )));
         }
@@ -78,5 +80,53 @@ where
         // Somebody else was faster.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(connection::failure("delete", &name, &error)),
+    }
+}
+
+/// When something of what is going has changed last.
+struct Progress {
+    at: Instant,
+    seen: Vec<(String, Option<String>)>,
+}
+
+impl Progress {
+    fn begin(now: Instant) -> Self {
+        Self { at: now, seen: Vec::new() }
+    }
+
+    /// For how long nothing has changed of what is left.
+    fn silence<K: kube::Resource>(&mut self, left: &[K], now: Instant) -> Duration {
+        let seen: Vec<_> = left.iter().map(|object| (object.name_any(), object.resource_version())).collect();
+        if seen != self.seen {
+            *self = Self { at: now, seen };
+        }
+        now.saturating_duration_since(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespaces(versions: &[u64]) -> Vec<Namespace> {
+        let namespace = |(number, version): (usize, &u64)| {
+            let mut namespace = Namespace::default();
+            namespace.metadata.name = Some(format!("n{number}"));
+            namespace.metadata.resource_version = Some(version.to_string());
+            namespace
+        };
+        versions.iter().enumerate().map(namespace).collect()
+    }
+
+    #[test]
+    fn a_namespace_of_many_pods_may_take_long_as_long_as_it_says_that_fewer_are_left() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut progress = Progress::begin(begin);
+        assert_eq!(progress.silence(&namespaces(&[7, 8]), at(1)), Duration::ZERO);
+        assert_eq!(progress.silence(&namespaces(&[7, 8]), at(101)), Duration::from_secs(100));
+        assert_eq!(progress.silence(&namespaces(&[7, 9]), at(110)), Duration::ZERO, "one has changed");
+        assert_eq!(progress.silence(&namespaces(&[7]), at(200)), Duration::ZERO, "one is gone");
+        assert!(progress.silence(&namespaces(&[7]), at(400)) > PATIENCE);
     }
 }

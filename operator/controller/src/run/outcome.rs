@@ -85,9 +85,6 @@ pub async fn begin(
 
 fn caveats(references: &References) -> Vec<String> {
     let mut caveats = Vec::new();
-    if references.is_shared {
-        caveats.push("isolation is Shared: every trial inherits what earlier ones left in the store".to_owned());
-    }
     let arms = &references.run.arms;
     let clusters: Vec<&str> = arms.iter().filter(|arm| arm.cluster().is_some()).map(|arm| arm.name.as_str()).collect();
     if !clusters.is_empty() {

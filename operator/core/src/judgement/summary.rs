@@ -1,5 +1,6 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
+use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::job::{LatencyKind, decode_histogram, latency_histogram};
 use storebench_crds::status::{
     ApiServerResources, ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult,
@@ -14,6 +15,10 @@ use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, 
 const FOREIGN_MILLICORES: u64 = 200;
 /// A loader thread busier than this, basis points of the elapsed time, may be the limit itself.
 const BUSY_BASIS_POINTS: u32 = 9_500;
+
+/// Two etcds that lived as long as a run differed by 0.56 (0.46 to 0.69) in one of docs/accuracy.md, though they were equal.
+const SHARED: &str = "isolation is Shared: every trial inherits what earlier ones left in the store, and a difference may be one of \
+                      these processes, which intervals do not contain; Fresh has a new store for every trial";
 
 pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
     let mut results = Vec::new();
@@ -160,6 +165,9 @@ fn millicores(usage: &Usage) -> u64 {
 pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> {
     let record = valid.record;
     let mut caveats = record.caveats.clone();
+    if record.spec.isolation == Isolation::Shared {
+        caveats.push(SHARED.to_owned());
+    }
     for arm in record.arms.iter().filter(|arm| arm.unavailable.is_some()) {
         caveats.push(format!("{} was not measured: it is not installed here", arm.name));
     }

@@ -120,6 +120,16 @@ fn failed(record: &mut RunRecord, position: usize, cause: FailureCause) {
 }
 
 #[test]
+fn who_shares_a_store_among_trials_is_warned_of_processes_that_differ() {
+    let mut record = record(1.0, serde_json::json!([]));
+    let warned =
+        |record: &RunRecord| judge(record).caveats.iter().any(|caveat| caveat.starts_with("isolation is Shared"));
+    assert!(!warned(&record));
+    record.spec.isolation = storebench_crds::Isolation::Shared;
+    assert!(warned(&record));
+}
+
+#[test]
 fn an_arm_whose_cost_nobody_measured_has_no_operations_for_each_cpu_second() {
     let mut record = record(1.0, serde_json::json!([]));
     for trial in &mut record.trials {
