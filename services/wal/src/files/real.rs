@@ -47,10 +47,12 @@ impl RealDirectory {
         let zeros = vec![0; PIECE_BYTES];
         let mut offset = 0;
         while offset < bytes {
+            if offset > 0 {
+                // All of it at once would keep the disk from the commits of that moment for as long.
+                file.sync_data()?;
+            }
             let piece = (bytes - offset).min(PIECE_BYTES as u64);
             file.write_all_at(&zeros[..piece as usize], offset)?;
-            // All of it at once would keep the disk from the commits of that moment for as long.
-            file.sync_data()?;
             offset += piece;
         }
         file.sync_all()?;
