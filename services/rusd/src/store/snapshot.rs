@@ -172,17 +172,16 @@ fn read_keyspace(
     mut taken: impl FnMut(&mut Keyspace),
 ) -> Result<Keyspace, Refused> {
     let mut rebuild = Rebuild::new(revision, compacted);
-    let (malformed, loose) = ("this is not a record", "this does not follow from the records before");
-    reader.section(Section::Base as u8, "a record", |item| {
-        let is_taken = rebuild.base(Record::from_bytes(item).ok_or(malformed)?);
-        taken(rebuild.space());
-        is_taken.then_some(()).ok_or(loose)
-    })?;
-    reader.section(Section::Changes as u8, "a record", |item| {
-        let is_taken = rebuild.change(Record::from_bytes(item).ok_or(malformed)?);
-        taken(rebuild.space());
-        is_taken.then_some(()).ok_or(loose)
-    })?;
+    let parts =
+        [(Section::Base, Rebuild::base as fn(&mut Rebuild, Record) -> bool), (Section::Changes, Rebuild::change)];
+    for (section, take) in parts {
+        reader.section(section as u8, "a record", |item| {
+            let record = Record::from_bytes(item).ok_or("this is not a record")?;
+            let is_taken = take(&mut rebuild, record);
+            taken(rebuild.space());
+            is_taken.then_some(()).ok_or("this does not follow from the records before")
+        })?;
+    }
     rebuild.finish().ok_or_else(|| reader.refuse("the records before do not make a store of that revision"))
 }
 

@@ -59,11 +59,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Shows the items of a section, one by one; `item` says what is wrong with it.
-    pub fn section(
+    pub fn section<E: Into<String>>(
         &mut self,
         number: u8,
         what: &str,
-        mut item: impl FnMut(&[u8]) -> Result<(), &'static str>,
+        mut item: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), Refused> {
         if self.array::<1>("a section")? != [number] {
             return Err(self.refuse(&format!("section {number} should be here")));
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let offset = self.offset;
             let len = u32::from_le_bytes(self.array(what)?) as usize;
-            item(self.take(len, what)?).map_err(|what| Refused { offset, what: what.to_owned() })?;
+            item(self.take(len, what)?).map_err(|what| Refused { offset, what: what.into() })?;
         }
         Ok(())
     }
@@ -80,13 +80,9 @@ impl<'a> Reader<'a> {
     /// The items of a section.
     pub fn items<T>(&mut self, number: u8, what: &str, item: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, Refused> {
         let mut items = Vec::new();
-        let taken = self.section(number, what, |bytes| {
-            items.push(item(bytes).ok_or(NOT_ONE)?);
-            Ok(())
-        });
-        taken.map_err(|refused| match refused.what == NOT_ONE {
-            true => Refused { what: format!("this is not {what}"), ..refused },
-            false => refused,
+        self.section(number, what, |bytes| {
+            items.push(item(bytes).ok_or_else(|| format!("this is not {what}"))?);
+            Ok::<_, String>(())
         })?;
         Ok(items)
     }
@@ -99,6 +95,3 @@ impl<'a> Reader<'a> {
         }
     }
 }
-
-/// What [`Reader::items`] says of an item, before it says what should be there.
-const NOT_ONE: &str = "this is not one";
