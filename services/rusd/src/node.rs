@@ -142,18 +142,21 @@ impl Node {
     /// Raises the alarm and refuses if there is no room for so many bytes more, in the quota or on the disk.
     pub fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let is_within = self.settings.quota_bytes.is_none_or(|quota| self.reader.view().bytes() + cost < quota);
-        // Room may have come since the last look.
-        let looks_again = || self.space.is_look_due(Instant::now()) && self.look_at_disk();
-        if is_within && (self.space.take(cost) || looks_again() && self.space.take(cost)) {
+        // Room may have come since the last look, or gone.
+        let look_and_take = || {
+            self.look_at_disk();
+            self.space.take_looked(cost)
+        };
+        if is_within && (self.space.take(cost) || self.space.is_look_due(Instant::now()) && look_and_take()) {
             return Ok(());
         }
         self.raise_no_space();
         Err(Error::NoSpace)
     }
 
-    /// Looks at the disk; whether there is room.
-    pub fn look_at_disk(&self) -> bool {
-        self.space.look(self.reader.view().bytes()).is_some_and(|disk| disk.room() > 0)
+    /// Looks at the disk, for what writes may take of it.
+    pub fn look_at_disk(&self) {
+        self.space.look(self.reader.view().bytes());
     }
 
     /// Raises the alarm NOSPACE for this member, if it is not.

@@ -3,7 +3,8 @@
 //!
 //! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack. A write takes its bytes
 //! twice: in the log, and in the next snapshot. What was taken since the disk was looked at last is counted, so that a burst does not
-//! overrun the reserve between two looks.
+//! overrun the reserve between two looks; and after a part of a segment writes look themselves, so that the log has room in the files
+//! that it holds when somebody else has filled the disk meanwhile.
 
 use std::fs;
 use std::io;
@@ -20,6 +21,8 @@ use crate::node::Node;
 const ROUND: Duration = Duration::from_millis(100);
 /// How often refused writes look at it, in case that room has just come: whoever made it need not wait for the next round.
 const AGAIN: Duration = Duration::from_millis(10);
+/// What writes may put into the log between two looks. The log has most of a segment ahead of itself.
+const UNSEEN_BYTES_MAX: u64 = 1 << 20;
 /// For entries that are under way, deletes and alarms, and for what others write on the same disk.
 pub const SLACK_BYTES: u64 = 16 << 20;
 
@@ -59,6 +62,8 @@ pub struct Space {
     directory: PathBuf,
     segment_bytes: u64,
     room: AtomicI64,
+    /// Taken since the last look, as bytes of the log.
+    unseen: AtomicU64,
     /// When it was looked at last, and the room that there was.
     looked: Mutex<Option<(Instant, i64)>>,
     /// Size of the log for which a snapshot was asked when there was no room.
@@ -73,16 +78,27 @@ impl Space {
             directory,
             segment_bytes: segment_bytes.into(),
             room: AtomicI64::new(0),
+            unseen: AtomicU64::new(0),
             looked: Mutex::new(None),
             asked_at: AtomicU64::new(0),
         }
     }
 
-    /// Takes room for a write of so many bytes, if there is so much.
-    pub fn take(&self, cost: u64) -> bool {
-        let cost = i64::try_from(cost).unwrap_or(i64::MAX).saturating_mul(2);
+    /// Takes room for a write of so many bytes, if there is so much and the last look is not too many bytes ago.
+    pub fn take(&self, bytes: u64) -> bool {
+        let before = self.unseen.load(Ordering::Relaxed);
+        (before == 0 || before + bytes <= UNSEEN_BYTES_MAX) && self.take_looked(bytes)
+    }
+
+    /// Takes room for a write of so many bytes, if there is so much, for who has just looked.
+    pub fn take_looked(&self, bytes: u64) -> bool {
+        let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(2);
         let take = |room: i64| (room >= cost).then(|| room - cost);
-        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        let is_taken = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        if is_taken {
+            self.unseen.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_taken
     }
 
     /// Whether another look may tell something new: room was taken since the last one, or that was a while ago. On a full disk nothing
@@ -99,6 +115,7 @@ impl Space {
         let found = self.measure(state_bytes);
         let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), Disk::room);
         self.room.store(room, Ordering::Relaxed);
+        self.unseen.store(0, Ordering::Relaxed);
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
         found.inspect_err(|error| tracing::warn!(%error, "the disk of --data-dir cannot be looked at")).ok()
     }
@@ -236,6 +253,24 @@ mod tests {
         assert!(space.is_look_due(Instant::now() + AGAIN));
         // A burst may take all that was there at the last look, though there is more.
         assert!(space.take(1) && space.is_look_due(before));
+    }
+
+    /// Somebody else may have filled the disk meanwhile, and then the log ends the server.
+    #[test]
+    fn writes_look_themselves_before_they_need_a_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), 1);
+        let look = || {
+            space.look(0).unwrap();
+            space.room.store(i64::MAX, Ordering::Relaxed);
+        };
+        look();
+        assert!(space.take(UNSEEN_BYTES_MAX / 2) && space.take(UNSEEN_BYTES_MAX / 2) && !space.take(1));
+        assert!(space.is_look_due(Instant::now()));
+        look();
+        assert!(space.take(2 * UNSEEN_BYTES_MAX), "one that is larger is taken after a look");
+        assert!(!space.take(1));
     }
 
     #[test]
