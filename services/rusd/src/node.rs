@@ -143,11 +143,13 @@ impl Node {
     pub fn check_quota(&self, cost: u64) -> Result<(), Error> {
         let is_within = self.settings.quota_bytes.is_none_or(|quota| self.reader.view().bytes() + cost < quota);
         // Room may have come since the last look, or gone.
-        let look_and_take = || {
-            self.look_at_disk();
+        let take_again = || {
+            if self.space.is_look_due(Instant::now()) {
+                self.look_at_disk();
+            }
             self.space.take_looked(cost)
         };
-        if is_within && (self.space.take(cost) || self.space.is_look_due(Instant::now()) && look_and_take()) {
+        if is_within && (self.space.take(cost) || take_again()) {
             return Ok(());
         }
         self.raise_no_space();
