@@ -12,9 +12,9 @@ fn written(state: &State) -> Vec<u8> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(state) = snapshot::read(&mut &*data, |_| ()) {
+    if let Ok(state) = snapshot::read(&mut &*data, None) {
         let bytes = written(&state);
-        let again = snapshot::read(&mut &bytes[..], |_| ()).expect("what was written is read");
+        let again = snapshot::read(&mut &bytes[..], None).expect("what was written is read");
         assert_eq!(written(&again), bytes);
     }
 });

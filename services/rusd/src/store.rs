@@ -197,15 +197,7 @@ impl StateMachine for Store {
     }
 
     fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
-        let (spill, mut records) = (&mut self.spill, 0);
-        let restored = snapshot::read(snapshot, |space| {
-            records += 1;
-            if records % SPILL_RECORDS == 0
-                && let Some(spill) = spill
-            {
-                spill.step(space, 2 * SPILL_RECORDS);
-            }
-        });
+        let restored = snapshot::read(snapshot, self.spill.as_mut());
         self.state = restored.map_err(|refused| RestoreError(refused.to_string()))?;
         Ok(())
     }

@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(state.keyspace.get(b"b").map(Record::lease), Some(0));
         // What was taken over can be written and read.
         let written = super::super::snapshot::bytes(&state);
-        assert!(super::super::snapshot::read(&mut &written[..], |_| ()).is_ok());
+        assert!(super::super::snapshot::read(&mut &written[..], None).is_ok());
     }
 
     #[test]

@@ -34,6 +34,7 @@ use super::cluster::Cluster;
 use super::keyspace::{Keyspace, Rebuild};
 use super::lease::{Lease, Leases};
 use super::record::Record;
+use super::spill::{Ahead, Spill};
 use super::state::State;
 use crate::proto::etcdserverpb as pb;
 
@@ -141,8 +142,8 @@ fn token_bytes((name, token): (&String, &Token)) -> Vec<u8> {
     out
 }
 
-/// The state that [`write()`] was given. `taken` is called after each record, with all that are there so far.
-pub fn read(from: &mut dyn Read, taken: impl FnMut(&mut Keyspace)) -> Result<State, Refused> {
+/// The state that [`write()`] was given. Values that are too many for the memory go to files meanwhile.
+pub fn read(from: &mut dyn Read, spill: Option<&mut Spill>) -> Result<State, Refused> {
     let mut reader = Reader::new(from);
     if reader.array::<8>("the magic")? != MAGIC {
         return Err(reader.refuse("no snapshot of rusd begins like this"));
@@ -157,7 +158,7 @@ pub fn read(from: &mut dyn Read, taken: impl FnMut(&mut Keyspace)) -> Result<Sta
     let next_sequence = u64::from_le_bytes(reader.array("the number of the next grant")?);
     let enabled = reader.array::<1>("whether users are enabled")? == [1];
     let auth_revision = u64::from_le_bytes(reader.array("the revision of users")?);
-    let keyspace = read_keyspace(&mut reader, revision, compacted, taken)?;
+    let keyspace = read_keyspace(&mut reader, revision, compacted, spill)?;
     let leases = read_leases(&mut reader, &keyspace, next_sequence)?;
     let auth = read_auth(&mut reader, enabled, auth_revision)?;
     let cluster = read_cluster(&mut reader)?;
@@ -169,21 +170,27 @@ fn read_keyspace(
     reader: &mut Reader<'_>,
     revision: i64,
     compacted: i64,
-    mut taken: impl FnMut(&mut Keyspace),
+    spill: Option<&mut Spill>,
 ) -> Result<Keyspace, Refused> {
     let mut rebuild = Rebuild::new(revision, compacted);
-    let parts =
-        [(Section::Base, Rebuild::base as fn(&mut Rebuild, Record) -> bool), (Section::Changes, Rebuild::change)];
-    for (section, take) in parts {
-        reader.section(section as u8, "a record", |item| {
-            let record = Record::from_bytes(item).ok_or("this is not a record")?;
-            let is_taken = take(&mut rebuild, record);
-            taken(rebuild.space());
-            is_taken.then_some(()).ok_or("this does not follow from the records before")
+    let mut ahead = Ahead::new(spill);
+    let taken = |rebuild: &mut Rebuild, (record, (offset, take)): (Record, (usize, Take))| {
+        let is_taken = take(rebuild, record);
+        is_taken.then_some(()).ok_or_else(|| Refused::at(offset, "this does not follow from the records before"))
+    };
+    for (section, take) in [(Section::Base, Rebuild::base as Take), (Section::Changes, Rebuild::change)] {
+        reader.section(section as u8, "a record", |offset, item| {
+            let record = Record::from_bytes(item).ok_or_else(|| Refused::at(offset, "this is not a record"))?;
+            let out = ahead.push(record, (offset, take), rebuild.hot_bytes());
+            out.into_iter().try_for_each(|next| taken(&mut rebuild, next))
         })?;
     }
+    ahead.finish().try_for_each(|next| taken(&mut rebuild, next))?;
     rebuild.finish().ok_or_else(|| reader.refuse("the records before do not make a store of that revision"))
 }
+
+/// How a record of a section is taken in.
+type Take = fn(&mut Rebuild, Record) -> bool;
 
 fn read_leases(reader: &mut Reader<'_>, keyspace: &Keyspace, next_sequence: u64) -> Result<Leases, Refused> {
     let lease = |item: &[u8]| {

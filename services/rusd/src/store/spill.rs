@@ -28,8 +28,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::keyspace::Keyspace;
 use super::record::{Record, Revision};
 
+mod ahead;
 #[cfg(test)]
 mod tests;
+
+pub use ahead::Ahead;
 
 const HEAD_BYTES: usize = 24;
 /// Most of what is written at once, but for the last record of it.
@@ -237,10 +240,16 @@ impl Spill {
         self.full.retain(|written| written.alive() > 0);
         let has_spilled = self.is_over(space.hot_bytes()) && self.spill(space, records_max);
         let has_emptied = self.empty(space, records_max);
+        self.show_bytes();
+        has_spilled || has_emptied
+    }
+
+    /// Counts the bytes of all files, for others too.
+    fn show_bytes(&self) -> u64 {
         let files = self.full.iter().chain(&self.filling).chain(self.emptying.as_ref().map(|(written, _)| written));
         let file_bytes = files.map(|written| u64::from(written.bytes)).sum();
         self.shown.file_bytes.store(file_bytes, Ordering::Relaxed);
-        has_spilled || has_emptied
+        file_bytes
     }
 
     fn is_over(&mut self, hot_bytes: u64) -> bool {
@@ -251,28 +260,35 @@ impl Spill {
 
     fn spill(&mut self, space: &mut Keyspace, records_max: usize) -> bool {
         let (records, looked_until) = space.oldest_hot(records_max, WRITE_BYTES);
-        match self.write(space, &records) {
-            Ok(()) => {
+        let cooled = self.cool(&records);
+        let Some(cold) = self.noted(space.hot_bytes(), cooled) else { return false };
+        replace(space, &records, cold);
+        space.looked_for_hot(looked_until) || !records.is_empty()
+    }
+
+    /// What came of an attempt to free memory: after a failure the next one waits.
+    fn noted<T>(&mut self, hot_bytes: u64, result: io::Result<T>) -> Option<T> {
+        match &result {
+            Ok(_) => {
                 self.retry_from = 0;
                 self.shown.is_failing.store(false, Ordering::Relaxed);
-                space.looked_for_hot(looked_until) || !records.is_empty()
             }
             Err(error) => {
                 if !self.shown.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "values cannot be moved to the disk of --data-dir: they stay in memory until they can");
                 }
-                self.retry_from = space.hot_bytes() + (self.limits.memory_bytes / SLACK_PART).max(WRITE_BYTES as u64);
-                false
+                self.retry_from = hot_bytes + (self.limits.memory_bytes / SLACK_PART).max(WRITE_BYTES as u64);
             }
         }
+        result.ok()
     }
 
-    /// Writes values to the file that takes more, and puts cold records in the place of these.
-    fn write(&mut self, space: &mut Keyspace, records: &[Record]) -> io::Result<()> {
+    /// Writes values to the file that takes more: the same records, cold in that one.
+    fn cool(&mut self, records: &[Record]) -> io::Result<Vec<Record>> {
         if records.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let file_bytes = (self.shown.file_bytes() / FILE_PART).max(self.limits.file_bytes.into()).min(FILE_BYTES_MAX);
+        let file_bytes = (self.show_bytes() / FILE_PART).max(self.limits.file_bytes.into()).min(FILE_BYTES_MAX);
         if let Some(full) = self.filling.take_if(|written| u64::from(written.bytes) >= file_bytes) {
             self.full.push(full);
         }
@@ -284,18 +300,12 @@ impl Spill {
             }
         };
         let mut bytes = Vec::with_capacity(WRITE_BYTES);
-        let mut places = Vec::with_capacity(records.len());
-        for record in records {
-            places.push(append(&mut bytes, filling.bytes, record));
-        }
+        let places: Vec<Place> = records.iter().map(|record| append(&mut bytes, filling.bytes, record)).collect();
         filling.file.file.write_all_at(&bytes, filling.bytes.into())?;
         filling.bytes += bytes.len() as u32;
         filling.records += records.len();
-        for (record, place) in records.iter().zip(places) {
-            let cold = record.cooled(&filling.file, place, &mut self.scratch);
-            space.replace(record, cold);
-        }
-        Ok(())
+        let places = records.iter().zip(places);
+        Ok(places.map(|(record, place)| record.cooled(&filling.file, place, &mut self.scratch)).collect())
     }
 
     /// Writes some of a file anew that is mostly dead.
@@ -322,12 +332,19 @@ impl Spill {
         let is_at_end = offset >= written.bytes;
         *begin = offset;
         // What cannot be written stays where it is; what readers still have of the file keeps it until they are done.
-        let is_written = self.write(space, &left).is_ok();
+        let is_written = self.cool(&left).map(|cold| replace(space, &left, cold)).is_ok();
         drop(left);
         if is_at_end || !is_written {
             self.emptying = None;
         }
         true
+    }
+}
+
+/// Puts records in the places of those that say the same.
+fn replace(space: &mut Keyspace, old: &[Record], new: Vec<Record>) {
+    for (old, new) in old.iter().zip(new) {
+        space.replace(old, new);
     }
 }
 

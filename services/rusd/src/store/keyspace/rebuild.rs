@@ -18,9 +18,9 @@ impl Rebuild {
         Self { space, revision, last: Revision { main: compacted.max(1), sub: 0 }, is_first: true }
     }
 
-    /// What there is so far.
-    pub fn space(&mut self) -> &mut Keyspace {
-        &mut self.space
+    /// Bytes of values that are in memory so far.
+    pub fn hot_bytes(&self) -> u64 {
+        self.space.hot_bytes()
     }
 
     /// Takes the next of the records that existed at the compacted revision; whether it can be that.

@@ -13,6 +13,13 @@ pub struct Refused {
     pub what: String,
 }
 
+impl Refused {
+    /// What is wrong, and where.
+    pub fn at(offset: usize, what: &str) -> Self {
+        Self { offset, what: what.to_owned() }
+    }
+}
+
 /// An item of more bytes is read as far as it is there; others are read at once.
 const TRUSTED_BYTES: usize = 1 << 20;
 
@@ -29,7 +36,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn refuse(&self, what: &str) -> Refused {
-        Refused { offset: self.offset, what: what.to_owned() }
+        Refused::at(self.offset, what)
     }
 
     fn take(&mut self, count: usize, what: &str) -> Result<&[u8], Refused> {
@@ -58,12 +65,12 @@ impl<'a> Reader<'a> {
         array.ok_or_else(|| self.refuse(what))
     }
 
-    /// Shows the items of a section, one by one; `item` says what is wrong with it.
-    pub fn section<E: Into<String>>(
+    /// Shows the items of a section, one by one, with their places.
+    pub fn section(
         &mut self,
         number: u8,
         what: &str,
-        mut item: impl FnMut(&[u8]) -> Result<(), E>,
+        mut item: impl FnMut(usize, &[u8]) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         if self.array::<1>("a section")? != [number] {
             return Err(self.refuse(&format!("section {number} should be here")));
@@ -72,7 +79,7 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let offset = self.offset;
             let len = u32::from_le_bytes(self.array(what)?) as usize;
-            item(self.take(len, what)?).map_err(|what| Refused { offset, what: what.into() })?;
+            item(offset, self.take(len, what)?)?;
         }
         Ok(())
     }
@@ -80,9 +87,9 @@ impl<'a> Reader<'a> {
     /// The items of a section.
     pub fn items<T>(&mut self, number: u8, what: &str, item: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, Refused> {
         let mut items = Vec::new();
-        self.section(number, what, |bytes| {
-            items.push(item(bytes).ok_or_else(|| format!("this is not {what}"))?);
-            Ok::<_, String>(())
+        self.section(number, what, |offset, bytes| {
+            items.push(item(bytes).ok_or_else(|| Refused::at(offset, &format!("this is not {what}")))?);
+            Ok(())
         })?;
         Ok(items)
     }
