@@ -14,11 +14,11 @@ pub fn send(address: &str, verb: &str, path: &str, headers: &str, body: &str) ->
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();
-    write!(
-        socket,
+    let request = format!(
         "{verb} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-    )
-    .unwrap();
+    );
+    // At once: etcd resets a connection that is to be closed when a body that it does not want arrives behind its head.
+    socket.write_all(request.as_bytes()).unwrap();
     let mut reader = BufReader::new(socket);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
