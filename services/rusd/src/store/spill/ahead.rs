@@ -41,6 +41,9 @@ impl<'a, T> Ahead<'a, T> {
         let mut out: Vec<_> = self.waiting.drain(..count).collect();
         let is_hot = |record: &Record| record.hot_bytes() > 0;
         let hot: Vec<_> = out.iter().map(|(record, _)| record).filter(|record| is_hot(record)).cloned().collect();
+        if hot.is_empty() {
+            return out;
+        }
         let cooled = spill.cool(&hot);
         let cold = spill.noted(hot_bytes, cooled).unwrap_or_default();
         let places = out.iter_mut().map(|(record, _)| record).filter(|record| is_hot(record));

@@ -126,6 +126,55 @@ fn a_write_that_finds_the_disk_full_changes_nothing() {
     assert_eq!(*space.get(b"key-0003").unwrap().value(), value(3));
 }
 
+/// Records of a store with small values and tombstones among the large ones, in order.
+fn records() -> Vec<Record> {
+    let mut space = Keyspace::default();
+    for number in 0..60 {
+        match number % 3 {
+            0 => drop(space.write(&mut Vec::new()).put(b"small", b"value", 0)),
+            1 => drop(space.write(&mut Vec::new()).delete(b"small")),
+            _ => put(&mut space, number..number + 1),
+        }
+    }
+    space.changes(0).cloned().collect()
+}
+
+/// All records, let through in order; and how much of it was in memory at most.
+fn let_through(spill: &mut Spill, records: &[Record]) -> (Vec<Record>, u64) {
+    let (mut ahead, mut out, mut out_bytes, mut most) = (Ahead::new(Some(spill)), Vec::new(), 0, 0);
+    let mut waiting_bytes = 0;
+    for (number, record) in records.iter().enumerate() {
+        waiting_bytes += record.hot_bytes() as u64;
+        for (record, number) in ahead.push(record.clone(), number, out_bytes) {
+            assert_eq!(number, out.len(), "the order is kept");
+            waiting_bytes -= records[number].hot_bytes() as u64;
+            out_bytes += record.hot_bytes() as u64;
+            out.push(record);
+        }
+        most = most.max(waiting_bytes + out_bytes);
+    }
+    out.extend(ahead.finish().map(|(record, _)| record));
+    (out, most)
+}
+
+#[test]
+fn records_wait_in_order_and_the_oldest_are_cold_when_they_go_on() {
+    let (records, mut spill) = (records(), spill(5 * 128, files));
+    let (out, most) = let_through(&mut spill, &records);
+    assert_eq!(out, records);
+    assert!(most <= 5 * 128, "{most} bytes in memory");
+    let hot: Vec<i64> = out.iter().filter(|record| record.hot_bytes() > 0).map(Record::main).collect();
+    assert_eq!(hot, [49, 52, 55, 58, 61], "the newest");
+}
+
+#[test]
+fn records_go_on_with_their_values_where_there_is_no_room_for_files() {
+    let (records, mut spill) = (records(), spill(0, || Err(io::ErrorKind::StorageFull.into())));
+    let (out, _) = let_through(&mut spill, &records);
+    assert_eq!(out, records);
+    assert!(spill.shown().is_failing() && out.iter().all(|record| record.file().is_none()));
+}
+
 /// A cold value, and its file.
 fn one_cold() -> (Record, File) {
     let file = tempfile::tempfile().unwrap();
