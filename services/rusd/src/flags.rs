@@ -147,6 +147,11 @@ impl Flags {
         values::urls(name, self.given(name).unwrap_or(default))
     }
 
+    /// URLs of clients, with commas between them: [`Flags::urls`], and files.
+    pub fn client_urls(&self, name: &'static str, default: &str) -> Result<Vec<Url>, Mistake> {
+        values::client_urls(name, self.given(name).unwrap_or(default))
+    }
+
     /// Flags that were given and have no effect.
     pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
         let idle = |name: &&&'static str| table::find(name).is_some_and(|flag| flag.effect == Effect::None);

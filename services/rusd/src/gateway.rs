@@ -33,13 +33,7 @@ pub fn is_mine(path: &str) -> bool {
 }
 
 /// Answers a request; of its body no more than `body_bytes_max` is kept.
-pub async fn answer(
-    api: &Api,
-    head: &request::Parts,
-    body: Incoming,
-    peer: Rc<Peer>,
-    body_bytes_max: usize,
-) -> Response<Body> {
+pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes_max: usize) -> Response<Body> {
     let Some(path) = paths::method(head.uri.path()) else {
         return error(&Status::new(Code::NotFound, "Not Found"));
     };
@@ -52,7 +46,7 @@ pub async fn answer(
         return error(&Status::new(Code::Unimplemented, message));
     };
     // Whoever terminates TLS for others would lend them its name.
-    let peer = Peer { address: peer.address, common_name: None };
+    let peer = Peer { common_name: None };
     let caller = grpc::Caller { headers: metadata(&head.headers), peer: Rc::new(peer) };
     let mut messages = Messages { body, unread: Vec::new(), is_over: false, bytes_max: body_bytes_max, call };
     if is_stream {

@@ -8,6 +8,7 @@ mod call;
 mod connection;
 mod cork;
 mod frame;
+pub mod header_log;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -139,7 +139,7 @@ pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, peer: Rc<P
         }
         // In base64, a request is longer by a third.
         let body_bytes_max = 2 * (node.settings.request_bytes_max + (512 << 10));
-        return gateway::answer(api, head, body, peer, body_bytes_max).await;
+        return gateway::answer(api, head, body, body_bytes_max).await;
     }
     let is_known = matches!(path, "/version" | "/health" | "/metrics")
         || ["/livez", "/readyz"]

@@ -78,7 +78,7 @@ pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
     }
     let (state, imported) = read(Path::new(source))?;
     // Nobody is to find a member that has nothing to say yet.
-    let listen_peer = vec![Url { is_tls: false, host: "127.0.0.1".into(), port: 0 }];
+    let listen_peer = vec![Url { is_tls: false, is_unix: false, host: "127.0.0.1".into(), port: 0 }];
     server::found(Settings { listen_peer, ..settings }, state)?;
     Ok(imported)
 }

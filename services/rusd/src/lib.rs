@@ -22,6 +22,7 @@ pub mod open_files;
 pub mod proto;
 pub mod server;
 pub mod settings;
+pub mod socket;
 pub mod space;
 pub mod store;
 pub mod tls;

@@ -3,7 +3,7 @@
 //! One port speaks everything: TLS where there are certificates, HTTP/2 for gRPC, HTTP/1.1 for the rest. The first bytes tell.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -21,6 +21,7 @@ use crate::flags::Url;
 use crate::grpc::{self, Incoming, Limits, Peer};
 use crate::http;
 use crate::node::Node;
+use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
 
 /// How long a client may take to say what it speaks.
@@ -44,8 +45,8 @@ pub struct Role {
 }
 
 /// Binds a socket for each address; URLs that differ in nothing but the scheme share one.
-pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(TcpListener, Role)>> {
-    let mut bound: Vec<(&Url, TcpListener, Role)> = Vec::new();
+pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(Listener, Role)>> {
+    let mut bound: Vec<(&Url, Listener, Role)> = Vec::new();
     for (urls, grpc, http) in groups {
         for url in *urls {
             let known = bound.iter_mut().find(|(other, ..)| (&other.host, other.port) == (&url.host, url.port));
@@ -54,26 +55,13 @@ pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(TcpListener, Rol
                 role.tls |= url.is_tls;
                 continue;
             }
-            let listener = listen(url).map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
+            let listener =
+                Listener::bind(url).map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
             let role = Role { grpc: *grpc, http: *http, plain: !url.is_tls, tls: url.is_tls };
             bound.push((url, listener, role));
         }
     }
     Ok(bound.into_iter().map(|(_, listener, role)| (listener, role)).collect())
-}
-
-/// Connections that wait to be accepted, or as many as the system allows: the library's 128 are soon there, and the next one waits for
-/// a second before it tries again.
-const BACKLOG: i32 = 4096;
-
-/// A name that has both kinds of addresses is bound by the older one, as Go does.
-pub fn listen(url: &Url) -> io::Result<TcpListener> {
-    let host = url.host.trim_start_matches('[').trim_end_matches(']');
-    let mut addresses = (host, url.port).to_socket_addrs()?.collect::<Vec<SocketAddr>>();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let listener = TcpListener::bind(addresses.as_slice())?;
-    rustix::net::listen(&listener, BACKLOG)?;
-    Ok(listener)
 }
 
 /// What serves the connections of one worker thread.
@@ -95,18 +83,34 @@ impl Front {
     pub async fn serve(self: Rc<Self>, incoming: Incoming, stop: watch::Receiver<bool>) {
         let Some(role) = self.roles.get(incoming.listener).copied() else { return };
         // An error says that the client has gone again.
-        let Ok(socket) = TcpStream::from_std(incoming.socket) else { return };
-        let Ok(Ok(first)) = timeout(GREETING_TIMEOUT, peek(&socket)).await else { return };
-        let mut peer = Peer { address: incoming.address, common_name: None };
+        match incoming.socket {
+            Socket::Tcp(socket) => {
+                let Ok(socket) = TcpStream::from_std(socket) else { return };
+                self.greet(socket, role, stop).await;
+            }
+            Socket::Unix(socket) => {
+                let Ok(socket) = UnixStream::from_std(socket) else { return };
+                self.greet(socket, role, stop).await;
+            }
+        }
+    }
+
+    async fn greet<T>(&self, socket: T, role: Role, stop: watch::Receiver<bool>)
+    where
+        T: Stream + AsFd + AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let Ok(Ok(first)) = timeout(GREETING_TIMEOUT, socket.peek_first()).await else { return };
+        let mut peer = Peer { common_name: None };
         if first != TLS_HANDSHAKE {
             if role.plain {
                 self.speak(socket, peer, role, stop).await;
             } else {
-                refuse_plain(socket);
+                refuse_plain(&socket);
             }
             return;
         }
         let (true, Some(tls)) = (role.tls, &self.tls) else { return };
+        let from = socket.from();
         let handshake = TlsAcceptor::from(tls.config()).accept(socket);
         match timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => {
@@ -115,7 +119,7 @@ impl Front {
                 self.speak(stream, peer, role, stop).await;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, address = %incoming.address, "rejected connection on client endpoint")
+                tracing::warn!(%error, address = from, "rejected connection on client endpoint")
             }
             Err(_) => {}
         }
@@ -137,19 +141,10 @@ impl Front {
 }
 
 /// The first byte, which stays to be read.
-async fn peek(socket: &TcpStream) -> io::Result<u8> {
-    let mut first = [0];
-    match socket.peek(&mut first).await? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(first[0]),
-    }
-}
-
 /// Somebody forgot the `s` of `https`.
-fn refuse_plain(socket: TcpStream) {
-    if let Ok(socket) = socket.into_std() {
-        let _ = socket.shutdown(Shutdown::Both);
-    }
+fn refuse_plain(socket: impl AsFd) {
+    // An error: it has gone.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
 /// Reads as much as is needed to tell HTTP/2 from HTTP/1.1.

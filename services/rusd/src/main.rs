@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use rusd::flags::Flags;
+use rusd::grpc::header_log;
 use rusd::node::ETCD_VERSION;
 use rusd::server::Server;
 use rusd::settings::Settings;
@@ -27,10 +28,11 @@ fn main() -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    let settings = match Settings::of(&flags) {
+    let mut settings = match Settings::of(&flags) {
         Ok(settings) => settings,
         Err(mistake) => return usage(&mistake),
     };
+    settings.logs_headers = std::env::var("GODEBUG").is_ok_and(|godebug| header_log::is_wanted(&godebug));
     log(&settings.log_level);
     rusd::open_files::raise();
     for flag in flags.without_effect() {

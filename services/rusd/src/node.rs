@@ -102,7 +102,12 @@ impl Node {
     pub fn look_now<T>(&self, is_serializable: bool, look: impl FnOnce(&View, u64) -> T) -> Option<T> {
         let level = if is_serializable { ReadLevel::Eventual } else { ReadLevel::Lease };
         let ticket = self.handle.try_read(level, 0)?;
-        let seen = look(&self.reader.view(), ticket.term);
+        let view = self.reader.view();
+        // The lease would still do. But clients of etcd expect to hear at once that the majority is lost, and a round tells them.
+        if !is_serializable && !self.group.has_majority(&view.cluster) {
+            return None;
+        }
+        let seen = look(&view, ticket.term);
         self.handle.confirm(&ticket).then_some(seen)
     }
 

@@ -1,7 +1,6 @@
 //! A server, put together: log, store, worker threads, sockets; and how it stops.
 
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use crate::node::Node;
 use crate::open_files;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
+use crate::socket::{self, Accepting, Listener};
 use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
 use crate::store::spill::{self, Spill, SpillError};
@@ -95,7 +95,7 @@ pub struct Server {
     member: Member<Outcome>,
     node: Arc<Node>,
     workers: Workers,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<Listener>,
     /// Of connections that may be open at a time, for each socket.
     places: Vec<Arc<Semaphore>>,
 }
@@ -129,21 +129,20 @@ impl Server {
     }
 
     /// Where it listens, in the order of the flags.
-    pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
-        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    pub fn addresses(&self) -> Vec<String> {
+        self.sockets.iter().map(Listener::address).collect()
     }
 
     /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let addresses = self.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let addresses = self.addresses().join(" ");
         let Self { member, node, workers, sockets, places } = self;
         let mut is_removed = false;
         {
             let workers = &workers;
             let mut accepting = Vec::new();
             for (listener, (socket, places)) in sockets.into_iter().zip(places).enumerate() {
-                socket.set_nonblocking(true).map_err(ServerError::Listen)?;
-                let socket = tokio::net::TcpListener::from_std(socket).map_err(ServerError::Listen)?;
+                let socket = socket.accepting().map_err(ServerError::Listen)?;
                 accepting.push(Box::pin(accept(socket, listener, workers, places)));
             }
             tokio::select! {
@@ -286,7 +285,7 @@ fn transport(
 ) -> Result<Tcp, ServerError> {
     let mut listeners = Vec::new();
     for url in &settings.listen_peer {
-        let listener = listen::listen(url).map_err(|error| {
+        let listener = socket::bind_tcp(url).map_err(|error| {
             ServerError::Listen(io::Error::new(error.kind(), format!("{url} (--listen-peer-urls): {error}")))
         })?;
         listeners.push(listener);
@@ -322,6 +321,7 @@ fn workers(
         streams_max: settings.streams_max,
         ping_interval: settings.ping_interval,
         ping_timeout: settings.ping_timeout,
+        logs_headers: settings.logs_headers,
         ..grpc::Limits::default()
     };
     let (node, roles) = (Arc::clone(node), Arc::new(roles));
@@ -340,15 +340,11 @@ fn workers(
     })
 }
 
-async fn accept(socket: tokio::net::TcpListener, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
+async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
     loop {
         let Some(place) = place(&places).await else { return };
-        match socket.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
-            Ok((stream, address)) => {
-                // Answers are written whole: waiting for more would only delay them.
-                let _ = stream.set_nodelay(true);
-                workers.give(Incoming { socket: stream, address, listener, place });
-            }
+        match socket.accept().await {
+            Ok(socket) => workers.give(Incoming { socket, listener, place }),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 // Too many open files: others must end first.

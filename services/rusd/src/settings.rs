@@ -119,6 +119,8 @@ pub struct Settings {
     pub watch_progress_interval: Duration,
     /// What is logged: debug, info, warn or error.
     pub log_level: String,
+    /// Whether headers of requests are, too: what `GODEBUG=http2debug=2` asks of etcd. No flag says so.
+    pub logs_headers: bool,
 }
 
 impl Settings {
@@ -141,8 +143,8 @@ impl Settings {
         };
         let client_default = "http://localhost:2379";
         let data_directory = flags.given("data-dir").map_or_else(|| format!("{name}.etcd").into(), PathBuf::from);
-        let listen_client = flags.urls("listen-client-urls", client_default)?;
-        let listen_client_http = flags.urls("listen-client-http-urls", "")?;
+        let listen_client = flags.client_urls("listen-client-urls", client_default)?;
+        let listen_client_http = flags.client_urls("listen-client-http-urls", "")?;
         let listen_peer = flags.urls("listen-peer-urls", peer_default)?;
         let clients = listen_client.iter().chain(&listen_client_http);
         let settings = Self {
@@ -152,8 +154,8 @@ impl Settings {
             name,
             listen_client,
             listen_client_http,
-            listen_metrics: flags.urls("listen-metrics-urls", "")?,
-            advertise_client: flags.urls("advertise-client-urls", client_default)?,
+            listen_metrics: flags.client_urls("listen-metrics-urls", "")?,
+            advertise_client: flags.client_urls("advertise-client-urls", client_default)?,
             listen_peer,
             founders,
             joins,
@@ -180,6 +182,7 @@ impl Settings {
                 .map_err(|_| Mistake::new("max-concurrent-streams", "is more than 4294967295"))?,
             watch_progress_interval: flags.duration("watch-progress-notify-interval", Duration::from_secs(600))?,
             log_level: flags.given("log-level").unwrap_or("info").to_owned(),
+            logs_headers: false,
         };
         settings.check()?;
         Ok(settings)
@@ -316,7 +319,7 @@ mod tests {
     fn numbers_of_members_follow_from_what_all_of_them_know() {
         let founder = |name: &str, url: &str| Founder {
             name: name.into(),
-            peer_urls: vec![Url { is_tls: false, host: url.into(), port: 1 }],
+            peer_urls: vec![Url { is_tls: false, is_unix: false, host: url.into(), port: 1 }],
         };
         let (a, b) = (founder("a", "x"), founder("b", "y"));
         assert_ne!(a.id("t"), b.id("t"));

@@ -22,16 +22,21 @@ impl Mistake {
 /// Where to listen, or where others find us.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Url {
-    /// `https`.
+    /// `https`, or `unixs`.
     pub is_tls: bool,
-    /// A name, an IPv4 address or an IPv6 address in brackets.
+    /// `unix` or `unixs`: a socket that is a file. Clients only.
+    pub is_unix: bool,
+    /// A name, an IPv4 address or an IPv6 address in brackets; or the path of the file.
     pub host: String,
-    /// The port.
+    /// The port; 0 of a file.
     pub port: u16,
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unix {
+            return write!(formatter, "{}://{}", if self.is_tls { "unixs" } else { "unix" }, self.host);
+        }
         let scheme = if self.is_tls { "https" } else { "http" };
         write!(formatter, "{scheme}://{}:{}", self.host, self.port)
     }
@@ -87,7 +92,22 @@ pub fn duration(flag: &str, text: &str) -> Result<Duration, Mistake> {
 }
 
 pub(super) fn urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
-    text.split(',').filter(|part| !part.trim().is_empty()).map(|part| url(flag, part.trim())).collect()
+    parts(text).map(|part| url(flag, part)).collect()
+}
+
+/// Those for clients, which may be files.
+pub(super) fn client_urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
+    let parse = |part: &str| match part.split_once("://") {
+        Some((scheme @ ("unix" | "unixs"), path)) if !path.is_empty() => {
+            Ok(Url { is_tls: scheme == "unixs", is_unix: true, host: path.to_owned(), port: 0 })
+        }
+        _ => url(flag, part),
+    };
+    parts(text).map(parse).collect()
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
 pub(super) fn url(flag: &str, text: &str) -> Result<Url, Mistake> {
@@ -104,7 +124,7 @@ pub(super) fn url(flag: &str, text: &str) -> Result<Url, Mistake> {
     if host.contains(['/', '?', '#', '@']) || (host.contains(':') && !is_bracketed) {
         return Err(wrong());
     }
-    Ok(Url { is_tls, host: host.to_owned(), port })
+    Ok(Url { is_tls, is_unix: false, host: host.to_owned(), port })
 }
 
 fn expected(flag: &str, what: &str, found: &str) -> Mistake {
@@ -137,6 +157,22 @@ mod tests {
         assert_eq!(urls.iter().map(Url::to_string).collect::<Vec<_>>(), ["http://a:1", "https://[::1]:2"]);
         for wrong in ["a:1", "ftp://a:1", "http://a", "http://a:99999", "http://a/b:1", "http://::1:2", "unix://a:1"] {
             assert!(url("f", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn clients_may_come_by_a_file() {
+        let urls = client_urls("f", "http://a:1,unix://a:1, unixs:///run/rusd").unwrap();
+        assert_eq!(
+            urls.iter().map(Url::to_string).collect::<Vec<_>>(),
+            ["http://a:1", "unix://a:1", "unixs:///run/rusd"]
+        );
+        assert_eq!(
+            urls.iter().map(|url| (url.is_unix, url.is_tls)).collect::<Vec<_>>(),
+            [(false, false), (true, false), (true, true)]
+        );
+        for wrong in ["unix://", "unix:a", "file://a"] {
+            assert!(client_urls("f", wrong).is_err(), "{wrong}");
         }
     }
 

@@ -166,6 +166,13 @@ impl Group {
         look(settings.strict_reconfig_check.then_some(safety))
     }
 
+    /// Whether so many members are connected to this one that it is in a majority. When others are lost, this is known before the
+    /// leader's lease ends.
+    pub fn has_majority(&self, cluster: &Cluster) -> bool {
+        let connected_for = |id| self.peers.here_since(id).map(|since| since.elapsed());
+        Safety { cluster, own: self.id, connected_for: &connected_for }.has_majority()
+    }
+
     /// Whether another member may be added, as far as this one knows.
     pub fn may_add(&self, settings: &Settings, is_learner: bool) -> Result<(), Error> {
         let view = self.reader.view();

@@ -32,6 +32,12 @@ impl Safety<'_> {
         self.voters().filter(|member| member.id == self.own || is_connected(member.id)).count()
     }
 
+    /// Whether a majority of the voters is connected, however short a time.
+    pub(super) fn has_majority(&self) -> bool {
+        let is_here = |member: &&Member| member.id == self.own || (self.connected_for)(member.id).is_some();
+        self.voters().filter(is_here).count() >= quorum(self.voters().count())
+    }
+
     pub(super) fn may_add(&self, is_learner: bool) -> Result<(), Error> {
         let (voters, started) = Self::started(self.voters());
         // To a single member one that restores data may be added.
@@ -111,6 +117,18 @@ mod tests {
         let safety = Safety { cluster: &cluster, own: 1, connected_for: &connected_for };
         assert_eq!((safety.may_remove(3), safety.may_remove(2)), (Ok(()), Err(Error::Unhealthy)));
         assert_eq!(safety.may_add(true), Err(Error::Unhealthy));
+    }
+
+    #[test]
+    fn a_majority_counts_who_is_connected_and_votes() {
+        let mut group = cluster(&[true, true, true]);
+        let has_majority = |group: &Cluster, here: &[u64]| {
+            Safety { cluster: group, own: 1, connected_for: &|id| SHORT.filter(|_| here.contains(&id)) }.has_majority()
+        };
+        assert_eq!([&[2, 3][..], &[3], &[]].map(|here| has_majority(&group, here)), [true, true, false]);
+        group.members.values_mut().filter(|member| member.id == 3).for_each(|member| member.is_learner = true);
+        assert_eq!([&[2][..], &[3]].map(|here| has_majority(&group, here)), [true, false]);
+        assert!(has_majority(&cluster(&[true]), &[]));
     }
 
     #[test]

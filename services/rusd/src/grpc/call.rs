@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -56,8 +55,6 @@ pub type Stream = Pin<Box<dyn Future<Output = Result<(), Status>>>>;
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it comes from.
-    pub address: SocketAddr,
     /// The common name of its certificate, if it showed one that was verified.
     pub common_name: Option<String>,
 }

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 
 use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
+use crate::grpc::header_log;
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout;
 use crate::http::{CutOff, Incoming};
@@ -46,6 +47,8 @@ pub struct Limits {
     pub ping_interval: Option<Duration>,
     /// How long it may take to answer.
     pub ping_timeout: Duration,
+    /// Whether headers are written to stderr: see [`header_log`].
+    pub logs_headers: bool,
 }
 
 impl Default for Limits {
@@ -56,6 +59,7 @@ impl Default for Limits {
             streams_max: u32::MAX,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
+            logs_headers: false,
         }
     }
 }
@@ -157,6 +161,9 @@ struct Calls<S> {
 
 impl<S: Service> Calls<S> {
     fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>, context: &mut Context<'_>) {
+        if self.limits.logs_headers {
+            header_log::write(&request);
+        }
         let mut sender = Sender::new(respond);
         if let Err(refusal) = is_grpc(&request) {
             let (head, body) = request.into_parts();

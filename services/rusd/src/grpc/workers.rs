@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +11,8 @@ use tokio::runtime::Builder;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::socket::Socket;
 
 /// Connections that may wait for their thread.
 const WAITING_MAX: usize = 1024;
@@ -24,9 +25,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Incoming {
     /// Not blocking.
-    pub socket: TcpStream,
-    /// Where it comes from.
-    pub address: SocketAddr,
+    pub socket: Socket,
     /// Which of the listeners it came to.
     pub listener: usize,
     /// Its place among those that may be open at a time, free again when it has ended.

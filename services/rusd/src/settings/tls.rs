@@ -173,7 +173,7 @@ fn self_signed<'a>(
     if validity_years == 0 {
         return Err(Mistake::new(FLAG, "must be greater than 0"));
     }
-    let hosts = urls.map(|url| url.host.trim_matches(['[', ']']).to_owned()).collect();
+    let hosts = urls.filter(|url| !url.is_unix).map(|url| url.host.trim_matches(['[', ']']).to_owned()).collect();
     let folder = data_directory.join("fixtures").join(whose);
     Ok(TlsFiles {
         certificate: folder.join("cert.pem"),

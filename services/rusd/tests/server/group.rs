@@ -160,6 +160,19 @@ fn two_of_three_that_are_gone_leave_no_leader() {
     assert!(said.contains("no leader"), "{said}");
 }
 
+/// The lease would still let it read. etcd's own `TestKVGetNoQuorum` wants an error.
+#[test]
+fn a_leader_whose_majority_is_gone_does_not_read_on_its_lease() {
+    let mut servers = group(3, "http", &["--heartbeat-interval=100".into(), "--election-timeout=10000".into()]);
+    servers[0].etcdctl(&["put", "k", "v"]);
+    let leader = servers.remove(leader_of(&servers));
+    assert_eq!(leader.etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+    drop(servers);
+    let said = leader.refused(&["get", "k", "--command-timeout=2s"]);
+    assert!(said.contains("deadline exceeded"), "{said}");
+    assert_eq!(leader.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]), "v\n");
+}
+
 #[test]
 fn leadership_moves_where_it_is_told() {
     let servers = group(3, "http", &[]);

@@ -16,6 +16,7 @@ mod peers;
 mod process;
 mod tls;
 mod tokens;
+mod unix;
 mod values;
 
 use std::io::BufRead;
