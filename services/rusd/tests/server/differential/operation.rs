@@ -49,7 +49,7 @@ impl Generator {
         match self.random.random_range(0..100) {
             0..30 => Operation::Put(self.put()),
             30..45 => Operation::Range(self.range()),
-            45..50 => Operation::RangeStream(self.range()),
+            45..50 => Operation::RangeStream(self.range_to_stream()),
             50..60 => Operation::DeleteRange(self.delete_range()),
             60..78 => {
                 self.deletes_to_the_end = self.rarely(2);
@@ -116,6 +116,13 @@ impl Generator {
             ignore_value,
             ignore_lease,
         }
+    }
+
+    /// A limit comes without a target to sort by: etcd sorts one key more than the limit, drops the last, and goes on behind the key
+    /// that then is the last, so that keys before it are neither told nor counted.
+    fn range_to_stream(&mut self) -> pb::RangeRequest {
+        let range = self.range();
+        pb::RangeRequest { limit: if range.sort_target == 0 { range.limit } else { 0 }, ..range }
     }
 
     fn range(&mut self) -> pb::RangeRequest {
