@@ -159,18 +159,27 @@ impl Group {
         }
     }
 
-    fn with_safety<T>(&self, settings: &Settings, look: impl FnOnce(Option<Safety<'_>>) -> T) -> T {
-        let view = self.reader.view();
+    fn with_safety<T>(&self, cluster: &Cluster, look: impl FnOnce(Safety<'_>) -> T) -> T {
         let connected_for = |id| self.peers.here_since(id).map(|since| since.elapsed());
-        let safety = Safety { cluster: &view.cluster, own: self.id, connected_for: &connected_for };
-        look(settings.strict_reconfig_check.then_some(safety))
+        look(Safety { cluster, own: self.id, connected_for: &connected_for })
+    }
+
+    /// Checks a change of the membership, unless the flags say that nobody does.
+    fn check_safety(
+        &self,
+        settings: &Settings,
+        check: impl FnOnce(Safety<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !settings.strict_reconfig_check {
+            return Ok(());
+        }
+        self.with_safety(&self.reader.view().cluster, check)
     }
 
     /// Whether so many members are connected to this one that it is in a majority. When others are lost, this is known before the
     /// leader's lease ends.
     pub fn has_majority(&self, cluster: &Cluster) -> bool {
-        let connected_for = |id| self.peers.here_since(id).map(|since| since.elapsed());
-        Safety { cluster, own: self.id, connected_for: &connected_for }.has_majority()
+        self.with_safety(cluster, |safety| safety.has_majority())
     }
 
     /// Whether another member may be added, as far as this one knows.
@@ -180,12 +189,12 @@ impl Group {
         if is_learner && learners >= settings.learners_max {
             return Err(Error::TooManyLearners);
         }
-        self.with_safety(settings, |safety| safety.map_or(Ok(()), |safety| safety.may_add(is_learner)))
+        self.check_safety(settings, |safety| safety.may_add(is_learner))
     }
 
     /// Whether a member may be promoted.
     pub fn may_promote(&self, settings: &Settings) -> Result<(), Error> {
-        self.with_safety(settings, |safety| safety.map_or(Ok(()), |safety| safety.may_promote()))
+        self.check_safety(settings, |safety| safety.may_promote())
     }
 
     /// Whether a member may be removed; the last voter never may.
@@ -195,7 +204,7 @@ impl Group {
         if left.next().is_none() {
             return Err(Error::MemberNotEnoughStarted);
         }
-        self.with_safety(settings, |safety| safety.map_or(Ok(()), |safety| safety.may_remove(id)))
+        self.check_safety(settings, |safety| safety.may_remove(id))
     }
 }
 
