@@ -43,7 +43,7 @@ pub enum Bug {
 
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
-    /// All of them.
+    /// Every bug that can be planted.
     pub const ALL: [Self; 17] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
@@ -73,7 +73,7 @@ pub(crate) struct Planted {
 }
 
 impl Planted {
-    /// Plants one.
+    /// Plants one bug.
     #[cfg(any(test, feature = "planted-bugs"))]
     pub(crate) fn new(bug: Option<Bug>) -> Self {
         Self { bug }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 #[error("these bytes are not {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
-/// Appends an integer.
+/// Appends an integer to `out`.
 pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.number()).collect()
     }
 
-    /// What is left.
+    /// The bytes that were not read yet.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.rest
     }

@@ -36,14 +36,14 @@ pub enum Role {
     Follower,
     /// It asks for votes.
     Candidate,
-    /// It leads.
+    /// This member leads its group.
     Leader,
 }
 
 /// Work that the consensus crate wants done.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// For [`Consensus::persisted`].
+    /// Names the batch in [`Consensus::persisted`].
     pub(crate) number: u64,
     pub(crate) messages: Vec<Wire>,
     /// The messages need not wait for anything to be written.

@@ -26,16 +26,16 @@ pub enum EntryKind {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place.
+    /// The entry's position in the log, from 1.
     pub index: u64,
     /// The term of the leader that proposed it.
     pub term: u64,
-    /// What it is.
+    /// Whether the entry is a command, a change of the membership, or empty.
     pub kind: EntryKind,
     /// Milliseconds since 1970 when it was proposed, by the leader's clock; never less than that of an entry before. The only
     /// time that a state machine may know.
     pub time_millis: u64,
-    /// The command.
+    /// The command as the store encoded it.
     pub data: Bytes,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn encode(kind: EntryKind, time_millis: u64, data: &[u8]) -> Bytes {
     out.into()
 }
 
-/// Appends it.
+/// Appends the encoded entry to `out`.
 pub(crate) fn encode_into(kind: EntryKind, time_millis: u64, data: &[u8], out: &mut Vec<u8>) {
     out.push(match kind {
         EntryKind::Empty => 0,

@@ -27,7 +27,7 @@ impl Promise {
         Self { until, restart: until }
     }
 
-    /// Nothing was promised.
+    /// A lease of which nobody has promised anything yet.
     pub(crate) fn none() -> Self {
         Self { until: 0, restart: 0 }
     }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(until(&lease, 5_000, &[2, 3]), 0);
     }
 
-    /// Requirement (f).
+    /// Tests requirement (f) of the module.
     #[test]
     fn who_offers_leadership_takes_no_lease_in_that_term() {
         let mut lease = Lease::default();

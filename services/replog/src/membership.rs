@@ -6,7 +6,7 @@ use crate::codec::{Malformed, Reader, put_all};
 /// majority of `outgoing` is needed for anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// Who votes.
+    /// The members that vote.
     pub voters: Vec<u64>,
     /// Who gets the log and does not vote.
     pub learners: Vec<u64>,
@@ -25,7 +25,7 @@ pub enum Change {
     AddLearner(u64),
     /// Lets a learner vote. It must have caught up: [`crate::Rejected::NotCaughtUp`].
     Promote(u64),
-    /// Removes a node.
+    /// Removes a member.
     Remove(u64),
 }
 
@@ -37,7 +37,7 @@ impl Membership {
         Self { voters, ..Self::default() }
     }
 
-    /// Everybody, each once.
+    /// All voters and learners, each once.
     pub fn all(&self) -> Vec<u64> {
         let mut all: Vec<u64> = [&self.voters, &self.learners, &self.outgoing, &self.learners_next]
             .into_iter()

@@ -68,17 +68,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whose it is.
+    /// The member that sent the message.
     pub fn from(&self) -> u64 {
         self.from
     }
 
-    /// Where it goes.
+    /// The member that the message is for.
     pub fn to(&self) -> u64 {
         self.to
     }
 
-    /// As bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         self.encode_into(&mut out);
@@ -107,7 +107,7 @@ impl Message {
         }
     }
 
-    /// From bytes.
+    /// Decodes a message.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, WHAT);
         if reader.byte()? != VERSION {
@@ -137,7 +137,7 @@ impl Message {
         }
     }
 
-    /// For traces.
+    /// Describes the message in one line, for traces.
     pub fn describe(&self) -> String {
         match &self.body {
             Body::Consensus(wire, stamp) => {

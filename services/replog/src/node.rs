@@ -41,16 +41,16 @@ pub use stamps::Standing;
 #[error("the node cannot start: {0}")]
 pub struct StartError(pub(crate) String);
 
-/// Names a batch.
+/// Names a batch of records that must become safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
 /// Records that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// For [`Node::persisted`].
+    /// What [`Node::persisted`] is told when the batch is safe.
     pub token: Token,
-    /// For `wal::Log::commit`.
+    /// What `wal::Log::commit` must write.
     pub records: Vec<Record>,
 }
 
@@ -59,7 +59,7 @@ pub struct Batch {
 pub struct Output {
     /// May be sent now.
     pub messages: Vec<Message>,
-    /// Must become safe.
+    /// The records that must become safe before the messages behind them are sent.
     pub batch: Option<Batch>,
     /// Replaces the state machine's state, before `entries` are applied.
     pub install: Option<SnapshotMeta>,
@@ -276,10 +276,13 @@ impl Node {
         let group = self.settings.group;
         self.last_number = work.number;
         if let Some(hard) = work.hard {
+            assert!(hard.term >= self.hard.term, "the term went back from {} to {}", self.hard.term, hard.term);
             self.hard = hard;
         }
         let mut must_write = !work.entries.is_empty();
         if let Some(meta) = work.snapshot {
+            let (index, handed_out) = (meta.index, self.handed_out);
+            assert!(index > handed_out, "a snapshot at {index} would take back what was handed out, up to {handed_out}");
             batch.push(self.consensus.compaction().record(group));
             self.time_floor_millis = self.time_floor_millis.max(meta.time_millis);
             self.membership = self.consensus.membership();
@@ -311,6 +314,7 @@ impl Node {
             waiting.extend(messages)
         }
         for entry in work.committed {
+            assert_eq!(entry.index, self.handed_out + 1, "committed entries are handed out in order, each once");
             self.handed_out = entry.index;
             if entry.kind == EntryKind::Membership {
                 self.consensus.apply_change(&entry.data);
@@ -363,6 +367,7 @@ impl Node {
 
     /// This batch, and all before it, are safe on disk.
     pub fn persisted(&mut self, token: Token) {
+        assert!(token.0 <= self.next_token, "batch {} is said to be safe, but was never handed out", token.0);
         while let Some(batch) = self.batches.pop_front_if(|batch| batch.token <= token) {
             self.durable_term = self.durable_term.max(batch.term);
             self.consensus.persisted(batch.number, self.planted);
@@ -428,7 +433,7 @@ impl Node {
         Message { from: self.consensus.id(), to: wire.to, body: Body::Consensus(Box::new(wire), Stamp::default()) }
     }
 
-    /// Its number.
+    /// The member's number.
     pub fn id(&self) -> u64 {
         self.consensus.id()
     }
@@ -438,7 +443,7 @@ impl Node {
         self.consensus.role()
     }
 
-    /// Its term.
+    /// The term that the member is in.
     pub fn term(&self) -> u64 {
         self.consensus.term()
     }

@@ -16,7 +16,7 @@ pub enum ReadLevel {
     Lease,
     /// Sees every write that was acknowledged so many microseconds before the read began, or earlier; else as `Linearizable`.
     Bounded {
-        /// Microseconds.
+        /// How old the state may be, microseconds.
         max_staleness_micros: u64,
     },
     /// Sees what this node has. Never waits.
@@ -32,7 +32,7 @@ pub enum ReadPath {
     Lease,
     /// By what a leader with a lease said not long ago.
     Age,
-    /// Not at all.
+    /// The member answers from its own state and asks nobody.
     Local,
 }
 
@@ -43,7 +43,7 @@ pub struct ReadId(pub u64);
 /// A read may look at the state machine now, and be answered if [`crate::Node::confirm`] still says so afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadPermit {
-    /// Which read.
+    /// The read that is answered.
     pub id: ReadId,
     /// The state machine has at least this index.
     pub index: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Reads {
     /// Confirmed, and waiting for the state machine.
     applying: VecDeque<(ReadPermit, u64)>,
     failed: Vec<ReadId>,
-    /// For [`crate::bugs::Bug::ReadContextReused`].
+    /// Plants [`crate::bugs::Bug::ReadContextReused`].
     reuses_names: bool,
 }
 

@@ -111,7 +111,7 @@ impl Recovery {
         Self { group, ..Self::default() }
     }
 
-    /// Takes one.
+    /// Takes the next record of the log.
     pub fn visit(&mut self, record: Record<&[u8]>) {
         if record.group == self.group
             && self.malformed.is_none()

@@ -23,7 +23,7 @@ use crate::snapshot::{Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Sto
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
-    /// It cannot start.
+    /// The member cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// Snapshot files cannot be read or written.
@@ -40,7 +40,7 @@ pub enum Fatal {
 /// An entry that was applied.
 #[derive(Debug)]
 pub struct Applied<R> {
-    /// Its place.
+    /// The index of the entry that was applied.
     pub index: u64,
     /// Its term: see [`Proposed`].
     pub term: u64,
@@ -51,11 +51,11 @@ pub struct Applied<R> {
 /// What the caller has to do, or wants to know.
 #[derive(Debug)]
 pub struct Effects<R> {
-    /// To be sent.
+    /// Messages to other members, to be sent now.
     pub messages: Vec<Message>,
     /// To be committed to the write-ahead log; then call [`ReplicatedLog::persisted`].
     pub batch: Option<Batch>,
-    /// What was applied.
+    /// Commands that were applied, with their replies.
     pub applied: Vec<Applied<R>>,
     /// A snapshot replaced the state: everything up to this index was applied elsewhere.
     pub installed: Option<u64>,
@@ -180,7 +180,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         Ok((recovered, records))
     }
 
-    /// Time has passed.
+    /// Tells the member what time it is.
     pub fn tick(&mut self, now: Now) {
         self.node.tick(now);
         self.ask_for_chunks(now);
@@ -277,6 +277,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let Output { messages, batch, install, entries, reads, failed_reads, offer, wants_snapshot, settled_snapshot } =
             output;
         effects.messages.extend(messages);
+        assert!(effects.batch.is_none(), "one batch at a time");
+        assert!(install.is_none() || entries.is_empty(), "entries behind a snapshot wait until it is installed");
         effects.batch = batch;
         effects.reads.extend(reads);
         effects.failed_reads.extend(failed_reads);

@@ -30,7 +30,7 @@ pub use world::Stats;
 pub struct Options {
     /// An error to plant.
     pub bug: Option<Bug>,
-    /// Print what happens.
+    /// Whether to print everything that happens.
     pub trace: bool,
     /// Do not look at what disks hold: find only harm that was done.
     pub harm_only: bool,

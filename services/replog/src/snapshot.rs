@@ -21,13 +21,13 @@ const WHAT: &str = "a snapshot's description";
 pub struct SnapshotMeta {
     /// The last entry that is in it.
     pub index: u64,
-    /// That entry's term.
+    /// The term of that entry.
     pub term: u64,
     /// The newest time of an entry in it.
     pub time_millis: u64,
     /// The membership as of that entry.
     pub membership: Membership,
-    /// Its size.
+    /// The snapshot's size, bytes.
     pub bytes: u64,
     /// The size of its chunks; the last one may be smaller.
     pub chunk_bytes: u32,

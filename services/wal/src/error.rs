@@ -37,7 +37,7 @@ pub enum CommitError {
     /// It is not known what is on disk. The log accepts nothing more until it is opened again.
     #[error("the log is out of service since {what} failed: {source}; correct the cause and restart")]
     Poisoned {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// What the file system said then.
         source: Arc<io::Error>,

@@ -36,11 +36,11 @@ pub trait Directory: Clone + Send + 'static {
     /// Removes a file; safe after [`Directory::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes names safe.
+    /// Makes names of files that were created, renamed or removed survive a power cut.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file.
+/// An open file.
 pub trait File: Send + 'static {
     /// All of its bytes.
     fn read(&self) -> io::Result<Vec<u8>>;

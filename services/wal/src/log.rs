@@ -136,6 +136,7 @@ impl<D: Directory> Log<D> {
             return Err(("finding a segment", io::ErrorKind::NotFound.into()));
         };
         let number = segment.number;
+        assert_eq!(is_first, batch == 0, "a segment begins with its head, and nothing else does");
         self.buffer.clear();
         let mut encode = |raw: Raw<'_>| {
             segment.note(raw.code, raw.group, raw.index);
@@ -152,6 +153,7 @@ impl<D: Directory> Log<D> {
             encode(raw(record, batch));
         }
         let end = u64::from(batch) + self.buffer.len() as u64;
+        assert!(end <= segment.bytes, "a batch that ends at {end} does not fit a segment of {} bytes", segment.bytes);
         // Up to a whole page: the system need not read what stood there in an earlier life of the file.
         let page_end = end.next_multiple_of(PAGE_BYTES).clamp(end, segment.bytes.max(end));
         self.buffer.resize((page_end - u64::from(batch)) as usize, 0);

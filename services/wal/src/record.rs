@@ -23,9 +23,9 @@ pub enum Kind {
 /// One record. `P` is [`Bytes`] where it is to be written, `&[u8]` where it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<P = Bytes> {
-    /// What it is.
+    /// What kind of record it is.
     pub kind: Kind,
-    /// Whose it is.
+    /// The group that the record belongs to.
     pub group: u16,
     /// The entry's term.
     pub term: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Raw<'a> {
 }
 
 impl Raw<'_> {
-    /// Bytes on disk.
+    /// How many bytes the record takes on disk.
     pub(crate) fn size(&self) -> usize {
         size(self.payload.len())
     }

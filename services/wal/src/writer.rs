@@ -89,6 +89,7 @@ impl<D: Directory> Shared<D> {
 
     /// For whoever has set [`Queue::is_writing`].
     fn commit(&self, records: &[Record]) -> Result<(), CommitError> {
+        debug_assert!(self.lock().is_writing, "whoever writes has said so, or two batches could overtake one another");
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let Disk { log, spares, failed } = &mut *disk;
         if let Some(error) = failed {
@@ -239,6 +240,7 @@ fn next_batch<D: Directory>(shared: &Shared<D>, pace: &mut Pace, told: Instant) 
         bytes += submission.bytes;
         count += 1;
     }
+    assert!(!queue.is_writing && count > 0, "one batch at a time, and none without records");
     queue.records -= queue.submissions.iter().take(count).map(|submission| submission.records.len()).sum::<usize>();
     queue.bytes -= bytes;
     queue.is_writing = true;

@@ -33,7 +33,7 @@ pub(super) struct Needs {
     /// After this one, `lagging` of it stays.
     pub(super) lagging_after: u64,
     pub(super) lagging: Limit,
-    /// Of everything else.
+    /// How much of all other entries stays.
     pub(super) tail: Limit,
 }
 

@@ -15,7 +15,7 @@ const NUMBER_MAX: u64 = 1 << 62;
      does not join: this member has lost what it had on disk; remove it from the group and add it again under a new id"
 )]
 pub struct LostLog {
-    /// Who leads.
+    /// The member that leads in this term.
     pub leader: u64,
     /// What it says is committed.
     pub commit: u64,

@@ -38,11 +38,11 @@ pub enum Rejected {
 /// another term is, it has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposed {
-    /// The term.
+    /// The term in which the appended entries were proposed.
     pub term: u64,
-    /// The first entry.
+    /// The index of the first appended entry.
     pub first: u64,
-    /// The last entry.
+    /// The index of the last appended entry.
     pub last: u64,
 }
 

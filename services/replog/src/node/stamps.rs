@@ -9,7 +9,7 @@ use crate::message::{Body, Mark, Message, Stamp};
 /// What a node knows about the freshness of its applied state, in numbers that stay true until they are replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Its term.
+    /// The term that the node is in.
     pub term: u64,
     /// Until then, by `CLOCK_BOOTTIME`, nobody else leads; the applied state has everything that was committed. 0: not known.
     pub lease_until_micros: u64,
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// A follower answered.
+    /// Takes note of a message that answers one of ours: of the lease that it acknowledges and of its sender's mark.
     pub(super) fn note_answer(&mut self, from: u64, term: u64, stamp: Stamp, now: Now) {
         if stamp.heard > 0 {
             let sent = if self.planted.has(Bug::LeaseFromWrongRound) { now.boot_micros } else { stamp.heard };

@@ -58,7 +58,7 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     transport: Box<dyn Transport>,
     shared: Arc<Shared<S::Reply>>,
     limits: Limits,
-    /// By index.
+    /// Proposals that wait for their result, in the order of their index.
     in_flight: VecDeque<InFlight<S::Reply>>,
     in_flight_bytes: usize,
     /// Commands that the log had no room for.

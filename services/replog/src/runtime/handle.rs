@@ -20,9 +20,9 @@ use crate::reads::{ReadLevel, ReadPath, ReadPermit};
 /// A command that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed<R> {
-    /// Its place in the log.
+    /// Its index in the log.
     pub index: u64,
-    /// Its term.
+    /// The term in which the entry was proposed.
     pub term: u64,
     /// What the state machine said.
     pub reply: R,
@@ -51,7 +51,7 @@ pub enum ProposeError {
 /// Why a read cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Too many wait.
+    /// The queue is full.
     #[error("busy, try again")]
     Busy,
     /// No leader with a quorum was found in time.
@@ -65,7 +65,7 @@ pub enum ReadError {
 /// Why leadership or membership was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Nothing has happened.
+    /// The call was refused before anything happened.
     #[error(transparent)]
     Rejected(#[from] crate::node::Rejected),
     /// It may yet succeed, or not.
@@ -83,7 +83,7 @@ pub struct Ticket {
     pub index: u64,
     /// The term in which that was ensured.
     pub term: u64,
-    /// How.
+    /// How the member made sure that the state is recent enough.
     pub path: ReadPath,
     /// An upper bound of the state's age when the ticket was given, microseconds; `None` if nothing is known.
     pub age_micros: Option<u64>,

@@ -21,7 +21,7 @@ use crate::snapshot::SnapshotMeta;
 pub struct Limits {
     /// Commands that are not in the log yet.
     pub proposals_max: usize,
-    /// Their bytes.
+    /// How many bytes of proposals may wait.
     pub proposal_bytes_max: usize,
     /// Messages from other members, bytes.
     pub message_bytes_max: usize,
@@ -109,7 +109,7 @@ pub(crate) enum Refused {
     Closed,
 }
 
-/// The place.
+/// Where callers leave proposals and reads, and where the core thread takes them.
 pub(crate) struct Inbox<R> {
     waiting: Mutex<Waiting<R>>,
     filled: Condvar,

@@ -44,19 +44,19 @@ pub struct Start<S, D> {
     pub id: u64,
     /// What the whole group has agreed on.
     pub settings: Settings,
-    /// What may wait.
+    /// How many proposals and reads may wait.
     pub limits: Limits,
-    /// Of the write-ahead log.
+    /// How the write-ahead log is kept.
     pub wal_options: wal::Options,
-    /// As before any entry.
+    /// The state machine as it is before any entry.
     pub machine: S,
-    /// Of the write-ahead log alone.
+    /// The directory of the write-ahead log, which nothing else uses.
     pub wal: D,
-    /// Of snapshots alone.
+    /// The directory of the snapshots, which nothing else uses.
     pub snapshots: D,
     /// Looked at only where there is no log yet; but for [`Origin::Alone`].
     pub origin: Origin,
-    /// Its side of the network.
+    /// The member's side of the network.
     pub transport: Box<dyn Transport>,
 }
 

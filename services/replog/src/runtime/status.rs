@@ -9,11 +9,11 @@ use crate::membership::Membership;
 /// What a member is at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
+    /// The member's number.
     pub id: u64,
     /// Whether it leads, follows or asks for votes.
     pub role: Role,
-    /// Its term.
+    /// The term that the member is in.
     pub term: u64,
     /// Who leads, as far as it knows.
     pub leader: Option<u64>,
@@ -44,9 +44,9 @@ pub struct Status {
 /// Who leads, as seen by one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leadership {
-    /// Who, if that is known.
+    /// The member that leads, if this one knows it.
     pub leader: Option<u64>,
-    /// In which term.
+    /// The term in which it leads.
     pub term: u64,
     /// This member leads, and has applied an entry of its term: its state has everything that was ever acknowledged.
     pub is_ready_leader: bool,

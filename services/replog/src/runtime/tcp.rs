@@ -42,7 +42,7 @@ pub trait Host: Send + Sync + 'static {
 
 /// How a member is reached, and how it reaches others.
 pub struct TcpOptions {
-    /// Its number.
+    /// The member's number.
     pub id: u64,
     /// Names the group: who names another one is refused. The same for all members, and different from that of any other group that
     /// could be reached by mistake.
@@ -232,7 +232,7 @@ impl Tcp {
         Peers(Arc::clone(&self.shared))
     }
 
-    /// Where it listens.
+    /// The addresses that members connect to.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }

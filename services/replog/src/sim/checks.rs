@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use super::mirror::Mirror;
 use crate::membership::Membership;
 
-/// What was not.
+/// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The promise that was broken.
     pub promise: &'static str,
-    /// How.
+    /// How the promise was broken, in one line.
     pub detail: String,
 }
 

@@ -68,7 +68,7 @@ impl World {
         leading.max_by_key(|(process, _)| process.log.node().term()).map(|(_, id)| id)
     }
 
-    /// All faults end.
+    /// Ends all faults, so that the group can finish its work.
     pub(super) fn calm(&mut self) -> Checked {
         self.say(0, || "ALL FAULTS END".into());
         self.network.calm();

@@ -13,7 +13,7 @@ use crate::node::{Batch, Proposed, Standing};
 use crate::reads::{ReadId, ReadLevel};
 use crate::replica::ReplicatedLog;
 
-/// A machine's clocks.
+/// The clocks of one simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// When it was last started, and what it said then.
@@ -44,7 +44,7 @@ pub(super) struct Asked {
     pub(super) must_see: u64,
 }
 
-/// A member's process.
+/// The process of one member on its machine.
 pub(super) struct Process {
     pub(super) log: ReplicatedLog<Kv, SimulatedDirectory>,
     pub(super) wal: Log<SimulatedDirectory>,
@@ -61,7 +61,7 @@ pub(super) struct Process {
     pub(super) published: Standing,
 }
 
-/// A machine.
+/// One simulated machine: its clocks, its disk, and the process on it, if one runs.
 pub(super) struct Host {
     pub(super) id: u64,
     pub(super) process: Option<Process>,

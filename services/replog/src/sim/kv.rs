@@ -13,7 +13,7 @@ const ROW_BYTES: usize = 32;
 /// Rows of a snapshot, so that it has several chunks.
 const ROWS: usize = 48;
 
-/// A key-value store.
+/// The key-value store whose commands the simulation replicates.
 #[derive(Debug, Default)]
 pub(super) struct Kv {
     rows: BTreeMap<u64, (u64, u64)>,

@@ -24,7 +24,7 @@ pub(super) enum Digest {
     },
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of `bytes`.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -43,7 +43,7 @@ pub(super) fn digest(record: &Record) -> Option<Digest> {
     }
 }
 
-/// A log.
+/// A log as the checks remember it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirror {
     base: u64,

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// How messages travel.
+/// How the simulated network treats messages: delay, loss, repetition, order.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     /// Cut links, from and to.

@@ -39,7 +39,7 @@ pub struct Stats {
     pub recovery_micros: u64,
 }
 
-/// What happens.
+/// What happens at a point of simulated time.
 #[derive(Debug)]
 pub(super) enum Event {
     Tick {
@@ -133,7 +133,7 @@ pub(super) struct Ending {
     pub(super) answered: Vec<u64>,
 }
 
-/// Everything.
+/// The simulated machines, network, clients and clock.
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) random: Random,

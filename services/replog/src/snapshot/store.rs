@@ -82,7 +82,7 @@ impl<D: Directory> Store<D> {
         Self { directory, planted, incoming: None, sending: None }
     }
 
-    /// Where it writes.
+    /// The directory that snapshots are written to.
     pub(crate) fn directory(&self) -> &D {
         &self.directory
     }
@@ -214,7 +214,7 @@ impl<D: Directory> Store<D> {
 
 const PREFIX: &str = "snapshot-";
 
-/// Sorts by index.
+/// The snapshot's file name; names sort as indexes do.
 fn name(id: &SnapshotId) -> String {
     format!("{PREFIX}{:020}-{:020}-{:08x}", id.index, id.term, id.checksum)
 }

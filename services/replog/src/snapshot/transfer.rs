@@ -13,7 +13,7 @@ pub(crate) const WINDOW_CHUNKS: usize = 4;
 pub(crate) enum SnapshotMessage {
     /// Send me these chunks.
     Fetch { id: SnapshotId, chunks: Vec<u32> },
-    /// Here is one.
+    /// One piece of a snapshot.
     Chunk { id: SnapshotId, chunk: u32, checksum: u32, data: Bytes },
     /// I do not have that snapshot any more.
     Gone { id: SnapshotId },

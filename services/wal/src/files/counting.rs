@@ -9,13 +9,13 @@ use super::{Directory, File};
 /// What was asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Writes to files.
+    /// How often files were written to.
     pub writes: u64,
     /// Bytes of these writes.
     pub written_bytes: u64,
     /// Syncs of files' data.
     pub data_syncs: u64,
-    /// Syncs of names.
+    /// How often names of files were synced.
     pub name_syncs: u64,
     /// Files that were created.
     pub creations: u64,
@@ -30,14 +30,14 @@ struct Counters {
     creations: AtomicU64,
 }
 
-/// Another directory, counted.
+/// A directory whose operations are counted, and passed on to another.
 #[derive(Clone, Debug)]
 pub struct CountingDirectory<D> {
     inner: D,
     counters: Arc<Counters>,
 }
 
-/// Another file, counted.
+/// A file whose operations are counted, and passed on to another.
 #[derive(Debug)]
 pub struct CountingFile<F> {
     inner: F,

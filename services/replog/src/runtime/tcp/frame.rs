@@ -22,7 +22,7 @@ const NEWCOMER: &[u8; 16] = b"storebench-intro";
 pub(super) const HEAD_BYTES: usize = 8;
 /// The largest first frame or answer.
 pub(super) const HELLO_BYTES_MAX: usize = 256;
-/// The largest introduction.
+/// The largest introduction that is accepted, bytes.
 pub(super) const INTRODUCTION_BYTES_MAX: usize = 1 << 20;
 
 /// How a connection begins.
@@ -118,7 +118,7 @@ pub(super) fn decode_answer(payload: &[u8]) -> Result<(), Objection> {
     }
 }
 
-/// Appends a message.
+/// Appends a message and its frame to `out`.
 pub(super) fn encode_message(message: &Message, out: &mut Vec<u8>) {
     frame(out, |out| message.encode_into(out));
 }
