@@ -1,6 +1,9 @@
 # The verbs of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
 STOREBENCH := target/release/storebench
+# What `make demo` builds: what it runs. .ci/run has built the whole workspace; another choice of packages would be another choice
+# of their dependencies' features, and hence minutes of building the same again.
+DEMO_PACKAGES ?= -p storebench -p rusd
 
 SEEDS ?= 10000
 SECONDS_EACH ?= 60
@@ -9,19 +12,18 @@ help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STOREBENCH): FORCE
-	cargo programs
+	cargo build --release --workspace --bins
 
-demo: $(STOREBENCH) ## five minutes: compare real stores on this machine, end with a report
-	-peers/fetch etcd redis valkey
-	testing/demo
+demo: ## five minutes: compare real stores on this machine, end with a report
+	testing/demo $(DEMO_PACKAGES)
 
 test: ## every test that needs no cluster (fetches the peers it needs)
 	peers/fetch
-	cargo test --workspace
+	cargo test --release --workspace
 
 lint: ## formatting, clippy, licences and duplicates
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo deny --all-features check bans licenses sources
 
 peers: ## fetch every peer store and tool, without root
@@ -36,7 +38,7 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 	testing/etcd-suite/test target/release/rusd
 
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
-	cargo run --quiet --profile simulation -p replog --features simulator -- --seeds $(SEEDS)
+	cargo run --quiet --release -p replog --features simulator -- --seeds $(SEEDS)
 
 fuzz: ## every decoder for a minute (needs cargo-fuzz; fuzz/README.md)
 	cd fuzz && for target in $$(cargo fuzz list); do \

@@ -29,18 +29,22 @@ pub fn real_peer(path: &str) -> PathBuf {
     found
 }
 
-/// The instrument that plants faults, built once.
+/// The instrument that plants faults, built once, as the tests themselves are: in their profile, and with the features that its
+/// dependencies have in the whole workspace, so that nothing is compiled a second time for it.
 fn faulty_store() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let built = Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("faulty-store");
+        let folder = built.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+        let profile = if folder == "debug" { "dev" } else { folder };
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "faulty-store"])
+            .args(["build", "--quiet", "--workspace", "--bin", "faulty-store", "--profile", profile])
             .current_dir(&root)
             .status()
             .unwrap();
         assert!(status.success(), "faulty-store cannot be built");
-        Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("faulty-store")
+        built
     })
 }
 
