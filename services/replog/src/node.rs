@@ -282,7 +282,10 @@ impl Node {
         let mut must_write = !work.entries.is_empty();
         if let Some(meta) = work.snapshot {
             let (index, handed_out) = (meta.index, self.handed_out);
-            assert!(index > handed_out, "a snapshot at {index} would take back what was handed out, up to {handed_out}");
+            assert!(
+                index > handed_out,
+                "a snapshot at {index} would take back what was handed out, up to {handed_out}"
+            );
             batch.push(self.consensus.compaction().record(group));
             self.time_floor_millis = self.time_floor_millis.max(meta.time_millis);
             self.membership = self.consensus.membership();
