@@ -13,10 +13,11 @@
 //! ([`ProposeError::Unknown`]). When a disk fails or something is damaged the member ends, with one error
 //! ([`Member::wait`]), tells everybody who waits, and acknowledges nothing more.
 //!
-//! No async runtime: callbacks, futures that run on any, and calls that block.
+//! No async runtime: callbacks, futures that run on any, and calls that block. Only [`Forwarder`] needs tokio's timer.
 
 mod clock;
 mod core;
+mod forward;
 mod handle;
 mod inbox;
 mod member;
@@ -25,6 +26,7 @@ mod status;
 pub mod tcp;
 mod transport;
 
+pub use forward::{Forwarder, Leading, SubmitError};
 pub use handle::{Committed, Handle, ProposeError, ReadError, RequestError, Ticket};
 pub use inbox::Limits;
 pub use member::{Member, MemberError, Origin, Start};

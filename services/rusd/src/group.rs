@@ -1,12 +1,11 @@
 //! The group that this member belongs to: who leads it, what only the leader can do, and who else belongs to it.
 //!
-//! A command that a client gives to any member is put into the log by the leader: this member sends it there once, waits until it
-//! was applied there and here, and answers from its own state. What was sent to a leader that was lost meanwhile has an unknown
-//! outcome, and is never sent again. What the leader alone knows, when leases end, it is asked for in the same way.
+//! A command that a client gives to any member goes through replog's forwarder; what the leader alone knows, such as when leases end,
+//! it is asked for in the same way.
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `wire` | calls and answers as bytes |
+//! | `leading` | what only the leader can answer, and how answers travel |
 //! | `door` | what comes from other members |
 //! | `identity` | who this member is: founded, or learned from the group that it joins |
 //! | `members` | makes the log's membership follow what the store says, and tells the transport where members are |
@@ -14,34 +13,26 @@
 
 mod door;
 mod identity;
+mod leading;
 mod members;
 mod safety;
-mod wire;
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures::channel::oneshot;
-use replog::ReadLevel;
 use replog::runtime::tcp::Peers;
-use replog::runtime::{Committed, Handle, Leadership, ProposeError};
+use replog::runtime::{Forwarder, Handle, Leadership, SubmitError};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::lessor::Lessor;
 use crate::store::{Error, Outcome, Reader, Response};
 
 pub use door::Door;
 pub use identity::{Identity, IdentityError};
+use leading::{LeaderState, Question};
 pub use members::peer_address;
-use wire::{Answer, Call, Note};
-
-/// Before who said that it does not lead is asked again.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// What a command came to.
 #[derive(Debug)]
@@ -58,15 +49,13 @@ pub struct Group {
     id: u64,
     handle: Handle<Outcome>,
     reader: Reader,
-    lessor: Arc<Lessor>,
     peers: Peers,
+    forwarder: Forwarder<LeaderState>,
     leadership: watch::Receiver<Leadership>,
     /// Whether there has been no leader for so long that clients should look elsewhere.
     is_lost: watch::Sender<bool>,
     /// Who votes does so until it is removed: once it is so, nothing needs to be looked up.
     votes: AtomicBool,
-    calls: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
-    next_call: AtomicU64,
 }
 
 impl Group {
@@ -78,24 +67,18 @@ impl Group {
         lessor: Arc<Lessor>,
         peers: Peers,
     ) -> Self {
-        let nobody = Leadership { leader: None, term: 0, is_ready_leader: false };
-        let (changed, leadership) = watch::channel(nobody);
-        // An error: it has ended, and everybody is told so.
-        let _ = handle.watch_leader(move |leadership| {
-            changed.send_replace(leadership);
-        });
+        let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone() };
+        let forwarder = Forwarder::new(id, handle.clone(), peers.clone(), leading);
         Self {
             cluster_id,
             id,
             handle,
             reader,
-            lessor,
             peers,
-            leadership,
+            leadership: forwarder.leadership(),
+            forwarder,
             is_lost: watch::Sender::new(false),
             votes: AtomicBool::new(false),
-            calls: Mutex::default(),
-            next_call: AtomicU64::new(0),
         }
     }
 
@@ -126,144 +109,39 @@ impl Group {
 
     /// Puts a command into the log, wherever the leader is, and waits until it was applied here. Waits for a leader.
     pub async fn submit(&self, command: Bytes) -> Result<Done, Error> {
-        match self.at_leader(Call::Propose(command)).await {
-            Answer::Applied { index, term, outcome } => {
-                let here = self.handle.read_async(ReadLevel::Eventual, index).await;
-                here.map_err(|_| Error::TimeoutWaitAppliedIndex)?;
-                Ok(Done { response: outcome?, term })
-            }
-            Answer::Refused(error) => Err(error),
-            _ => Err(Error::TimeoutDueToLeaderFail),
-        }
+        let committed = self.forwarder.submit(command).await.map_err(|error| match error {
+            SubmitError::Busy => Error::TooManyRequests,
+            SubmitError::TooLarge(_) => Error::RequestTooLarge,
+            SubmitError::Unknown => Error::TimeoutDueToLeaderFail,
+            SubmitError::NotHere => Error::TimeoutWaitAppliedIndex,
+            SubmitError::Stopped => Error::Stopped,
+        })?;
+        Ok(Done { response: committed.reply?, term: committed.term })
     }
 
     /// Puts a command into the log if somebody leads who takes it; nobody learns what became of it.
     pub fn post(&self, command: Bytes) {
-        let leader = self.leadership.borrow().leader;
-        match leader {
-            Some(leader) if leader != self.id => {
-                let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-                self.peers.send(leader, Note::Call(number, Call::Propose(command)).encode());
-            }
-            _ => self.handle.propose(command, |_| {}),
-        }
+        self.forwarder.post(command);
     }
 
     /// Gives a lease its full time again: so many seconds.
     pub async fn renew_lease(&self, id: i64) -> Result<i64, Error> {
-        self.number(Call::Renew(id)).await
+        self.ask(Question::Renew(id)).await
     }
 
     /// What is left of a lease, in seconds.
     pub async fn remaining_seconds(&self, id: i64) -> Result<i64, Error> {
-        self.number(Call::Remaining(id)).await
+        self.ask(Question::Remaining(id)).await
     }
 
     /// Whether a learner has caught up with the leader.
     pub async fn check_caught_up(&self, learner: u64) -> Result<(), Error> {
-        self.number(Call::CatchesUp(learner)).await.map(|_| ())
+        self.ask(Question::CatchesUp(learner)).await.map(|_| ())
     }
 
-    /// What changes nothing may be asked again.
-    async fn number(&self, call: Call) -> Result<i64, Error> {
-        loop {
-            match self.at_leader(call.clone()).await {
-                Answer::Number(number) => return Ok(number),
-                Answer::Refused(error) => return Err(error),
-                _ => tokio::time::sleep(RETRY).await,
-            }
-        }
-    }
-
-    /// Finds somebody who leads. Never [`Answer::NotLeader`].
-    async fn at_leader(&self, call: Call) -> Answer {
-        let mut leadership = self.leadership.clone();
-        loop {
-            let known = leadership.wait_for(|now| now.leader.is_some()).await.map(|now| now.leader);
-            let Ok(Some(leader)) = known else { return Answer::Refused(Error::Stopped) };
-            let answer = match leader {
-                own if own == self.id => self.here(call.clone()).await,
-                // It has gone, and there will be another one: nothing is sent where nobody is.
-                gone if self.peers.here_since(gone).is_none() => Answer::NotLeader,
-                other => self.there(other, &call).await,
-            };
-            if answer != Answer::NotLeader {
-                return answer;
-            }
-            let _ = timeout(RETRY, leadership.changed()).await;
-        }
-    }
-
-    async fn here(&self, call: Call) -> Answer {
-        let (done, answer) = oneshot::channel();
-        self.serve(call, move |answer| drop(done.send(answer)));
-        answer.await.unwrap_or(Answer::Unknown)
-    }
-
-    async fn there(&self, leader: u64, call: &Call) -> Answer {
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-        let (done, answer) = oneshot::channel();
-        self.calls().insert(number, done);
-        let _forgotten = Forget { group: self, number };
-        let mut leadership = self.leadership.clone();
-        self.peers.send(leader, Note::Call(number, call.clone()).encode());
-        tokio::select! {
-            biased;
-            answer = answer => answer.unwrap_or(Answer::Unknown),
-            _ = leadership.wait_for(|now| now.leader != Some(leader)) => Answer::Unknown,
-        }
-    }
-
-    /// Does what only the leader can do. `done` is called once, perhaps on the thread that applies.
-    fn serve(&self, call: Call, done: impl FnOnce(Answer) + Send + 'static) {
-        let (lessor, reader) = (Arc::clone(&self.lessor), self.reader.clone());
-        let look: Box<dyn FnOnce() -> Result<i64, Error> + Send> = match call {
-            Call::Propose(command) => return self.handle.propose(command, move |result| done(applied(result))),
-            Call::Renew(id) => Box::new(move || lessor.renew(id, &reader.view())),
-            Call::Remaining(id) => Box::new(move || lessor.remaining_seconds(id, &reader.view())),
-            Call::CatchesUp(id) => {
-                let status = self.handle.status();
-                Box::new(move || safety::check_caught_up(&status.progress, status.last, id).map(|()| 0))
-            }
-        };
-        // Nobody else leads while this is looked at.
-        self.handle.read(ReadLevel::Lease, 0, move |ticket| {
-            done(number(ticket.map_err(|_| Error::NotLeader).and_then(|_| look())));
-        });
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Who asked waits no longer.
-struct Forget<'a> {
-    group: &'a Group,
-    number: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.group.calls().remove(&self.number);
-    }
-}
-
-fn number(result: Result<i64, Error>) -> Answer {
-    match result {
-        Ok(number) => Answer::Number(number),
-        Err(Error::NotLeader) => Answer::NotLeader,
-        Err(error) => Answer::Refused(error),
-    }
-}
-
-fn applied(result: Result<Committed<Outcome>, ProposeError>) -> Answer {
-    match result {
-        Ok(Committed { index, term, reply }) => Answer::Applied { index, term, outcome: reply },
-        // Who stops hands leadership over: there will be somebody else.
-        Err(ProposeError::NotLeader(_) | ProposeError::Stopped) => Answer::NotLeader,
-        Err(ProposeError::Busy) => Answer::Refused(Error::TooManyRequests),
-        Err(ProposeError::TooLarge(_)) => Answer::Refused(Error::RequestTooLarge),
-        Err(ProposeError::Unknown) => Answer::Unknown,
+    async fn ask(&self, question: Question) -> Result<i64, Error> {
+        let answer = self.forwarder.ask(question.encode()).await.ok_or(Error::Stopped)?;
+        // A leader of another release may answer what this one does not understand.
+        leading::decode_answer(&answer).unwrap_or(Err(Error::TimeoutDueToLeaderFail))
     }
 }

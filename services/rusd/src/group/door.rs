@@ -7,7 +7,6 @@ use prost::Message;
 use replog::runtime::tcp::Host;
 
 use super::Group;
-use super::wire::Note;
 use crate::proto::etcdserverpb as pb;
 
 /// Stands in the transport before there is a member behind it; what comes earlier is lost.
@@ -24,18 +23,8 @@ impl Door {
 
 impl Host for Door {
     fn note(&self, from: u64, note: Bytes) {
-        let (Some(group), Some(note)) = (self.0.get(), Note::decode(&note)) else { return };
-        match note {
-            Note::Call(number, call) => {
-                let peers = group.peers.clone();
-                group.serve(call, move |answer| peers.send(from, Note::Answer(number, answer).encode()));
-            }
-            Note::Answer(number, answer) => {
-                if let Some(waiting) = group.calls().remove(&number) {
-                    // Who waits no longer has gone meanwhile.
-                    let _ = waiting.send(answer);
-                }
-            }
+        if let Some(group) = self.0.get() {
+            group.forwarder.note(from, &note);
         }
     }
 
