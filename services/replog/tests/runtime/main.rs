@@ -5,6 +5,7 @@
 
 mod counts;
 mod failures;
+mod forward;
 mod group;
 mod machine;
 mod members;
