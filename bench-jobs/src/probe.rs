@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
+pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
 use crate::http_client::{exchange, get};
@@ -11,15 +12,6 @@ use crate::redis::resp::{Token, read, write_command};
 
 /// A store that does not answer within this is asked again.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// What a store speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Protocol {
-    /// The etcd v3 API: gRPC and, on the same port, HTTP.
-    Etcd,
-    /// The Redis protocol.
-    Redis,
-}
 
 /// Whether the store at this address answers.
 ///

@@ -1,7 +1,7 @@
 //! The storebench.dev API, version v1alpha1.
 //!
 //! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`]), what a run reports (their statuses), what the platform
-//! hands to a load pod and gets back ([`job`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
+//! hands to a load pod and gets back ([`job`]), what is known of each store ([`engine`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
 //! the same schema and CEL rules that the API server enforces, run here without a cluster.
 //!
 //! This crate knows types and rules. It starts nothing, connects to nothing, and judges no result.
@@ -14,6 +14,7 @@ pub mod benchmark_run;
 pub mod control_plane;
 pub mod document;
 pub mod duration;
+pub mod engine;
 pub mod job;
 pub mod kubernetes_workload;
 pub mod schema;
@@ -24,8 +25,9 @@ pub mod workload;
 pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, Metric, OnInconclusive};
 pub use control_plane::{ControlPlane, ControlPlaneSpec};
 pub use duration::DurationText;
+pub use engine::EngineKind;
 pub use status::{BenchmarkRunStatus, Verdict};
-pub use storage_service::{Durability, EngineKind, StorageService, StorageServiceSpec};
+pub use storage_service::{Durability, StorageService, StorageServiceSpec};
 pub use workload::{Load, LoadMode, Workload};
 
 /// The API group of every kind in this crate.

@@ -7,12 +7,29 @@ use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+use crate::engine::rules;
 use crate::{BenchmarkRun, ControlPlane, StorageService};
 
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
-/// never takes an object for current before a controller has seen it.
+/// never takes an object for current before a controller has seen it, and with what the table of engines says.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    [StorageService::crd(), ControlPlane::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
+    let mut service = StorageService::crd();
+    add_engines(&mut service);
+    [service, ControlPlane::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
+}
+
+/// The rules about single engines, and what the fields say of them.
+fn add_engines(service: &mut CustomResourceDefinition) {
+    let schemas =
+        service.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for spec in schemas.filter_map(|schema| schema.properties.as_mut()?.get_mut("spec")) {
+        spec.x_kubernetes_validations.get_or_insert_default().extend(rules::cel());
+        for (field, text) in rules::documentation() {
+            if let Some(field) = spec.properties.as_mut().and_then(|fields| fields.get_mut(field)) {
+                field.description = Some(text);
+            }
+        }
+    }
 }
 
 fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {

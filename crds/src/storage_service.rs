@@ -1,4 +1,5 @@
-//! `StorageService`: one deployed store, long-running.
+//! `StorageService`: one deployed store, long-running. What its fields say of single engines, and the rules about those, are
+//! added from [`crate::engine`] where the schema is made.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::engine::EngineKind;
 
 /// A storage service to deploy: which store, how many replicas, how durable.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,8 +40,6 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.replicas == 1 || self.engine in ['Etcd', 'Rusd']").message("replicas must be 1 for this engine: only Etcd and Rusd replicate; set replicas: 1").field_path(".replicas"))]
-#[x_kube(validation = Rule::new("self.engine != 'Etcd' || self.durability != 'Interval'").message("durability Interval cannot be honoured by Etcd, which syncs on every write or never; use Fsync or None").field_path(".durability"))]
 pub struct StorageServiceSpec {
     /// The store to deploy.
     pub engine: EngineKind,
@@ -55,7 +56,7 @@ pub struct StorageServiceSpec {
     #[x_kube(validation = ("self.contains('@sha256:') || (self.matches('^.+:[^:/]+$') && !self.endsWith(':latest'))", "image must be pinned by a tag other than latest, or by digest"))]
     pub image: Option<String>,
 
-    /// How many members. Etcd and Rusd take 1, 3 or 5, all others only 1.
+    /// How many members.
     #[serde(default = "one")]
     #[x_kube(validation = ("self in [1, 3, 5]", "replicas must be 1, 3 or 5: an even number adds cost and no fault tolerance"))]
     pub replicas: i32,
@@ -96,29 +97,21 @@ fn one() -> i32 {
     1
 }
 
-/// The stores that storebench can deploy.
-#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum EngineKind {
-    /// etcd: replicated key-value store with watches and leases; the store under Kubernetes.
-    Etcd,
-    /// rusd: storebench's own server of etcd's API, whose log is its database.
-    Rusd,
-    /// Redis: in-memory data structures with an append-only log.
-    Redis,
-    /// Valkey: the Linux Foundation's continuation of Redis.
-    Valkey,
-}
-
 /// What an acknowledged write survives.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Durability {
     /// Power loss: the write is synced to disk before it is acknowledged.
     #[default]
     Fsync,
-    /// A crash of the process; a power loss may take the last second. Redis and Valkey: `appendfsync everysec`.
+    /// A crash of the process; a power loss may take the last second.
     Interval,
     /// Nothing: writes are acknowledged before they are safe anywhere.
     None,
+}
+
+impl Durability {
+    /// Every class, the strictest first.
+    pub const ALL: [Self; 3] = [Self::Fsync, Self::Interval, Self::None];
 }
 
 /// A volume claim for each member.

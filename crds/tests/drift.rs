@@ -1,25 +1,75 @@
-//! The YAML in `crds/yaml/` is what the types generate. `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift`
-//! rewrites it.
+//! The YAML in `crds/yaml/` is what the types generate, and `peers/engines.tsv` what the table of engines says.
+//! `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` rewrites them. What people pin by hand agrees with the table.
 
-use std::path::PathBuf;
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read is a failure")]
 
+use std::path::{Path, PathBuf};
+
+use storebench_crds::engine::{ENGINES, Source, listing};
 use storebench_crds::schema;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[track_caller]
+fn is_checked_in(path: &Path, generated: &str) {
+    if std::env::var_os("UPDATE_CRDS").is_some() {
+        std::fs::write(path, generated).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        checked_in == generated,
+        "{} has drifted from the types; run: UPDATE_CRDS=1 cargo test -p storebench-crds --test drift",
+        path.display()
+    );
+}
 
 #[test]
 fn checked_in_yaml_is_what_the_types_generate() {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("yaml");
     for definition in schema::definitions() {
-        let path = directory.join(format!("{}.yaml", definition.spec.names.plural));
-        let generated = schema::to_yaml(&definition).unwrap();
-        if std::env::var_os("UPDATE_CRDS").is_some() {
-            std::fs::write(&path, &generated).unwrap();
+        let path = project().join("crds/yaml").join(format!("{}.yaml", definition.spec.names.plural));
+        is_checked_in(&path, &schema::to_yaml(&definition).unwrap());
+    }
+}
+
+#[test]
+fn scripts_read_what_the_table_of_engines_says() {
+    is_checked_in(&project().join("peers/engines.tsv"), &listing::tsv());
+}
+
+/// A version of `peers/versions`.
+fn pinned(name: &str) -> Option<String> {
+    let versions = std::fs::read_to_string(project().join("peers/versions")).unwrap();
+    let mut lines = versions.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.find_map(|line| (line.first() == Some(&name)).then(|| line[1].to_owned()))
+}
+
+#[test]
+fn a_peer_is_fetched_in_the_version_that_is_deployed_by_default() {
+    for engine in ENGINES {
+        match engine.source {
+            Source::Crate(name) => {
+                assert_eq!(engine.default_version, env!("CARGO_PKG_VERSION"), "{}", engine.name);
+                let manifest = std::fs::read_to_string(project().join(format!("services/{name}/Cargo.toml")));
+                let manifest = manifest.unwrap_or_else(|error| panic!("services/{name}/Cargo.toml: {error}"));
+                assert!(manifest.contains(&format!("name = \"{name}\"")), "{}: no crate {name}", engine.name);
+            }
+            Source::Peer(name) | Source::PeerOnRequest(name) => {
+                assert!(
+                    project().join("peers/recipes").join(name).is_file(),
+                    "{}: no peers/recipes/{name}",
+                    engine.name
+                );
+                let version = pinned(name);
+                let name = engine.name;
+                assert_eq!(
+                    version.as_deref(),
+                    Some(engine.default_version),
+                    "{name}: peers/versions and its row differ"
+                );
+            }
         }
-        let checked_in = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            checked_in == generated,
-            "{} has drifted from the types; run: UPDATE_CRDS=1 cargo test -p storebench-crds --test drift",
-            path.display()
-        );
     }
 }
 

@@ -47,7 +47,7 @@ const THREADS: usize = 4;
 #[derive(Parser, Debug)]
 #[command(name = "store-meter", version)]
 struct Arguments {
-    /// What the store speaks.
+    /// What the store speaks: etcd or redis.
     #[arg(long, env = "STORE_METER_PROTOCOL")]
     protocol: Protocol,
     /// Where the store listens, such as 127.0.0.1:2379.

@@ -62,7 +62,11 @@ enum Command {
     /// Print the CustomResourceDefinitions
     Crds,
     /// List engines: what is installed here, and the command that installs what is not
-    Engines,
+    Engines {
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = commands::engines::Format::Text)]
+        output: commands::engines::Format,
+    },
     /// Load one arm as a job file says (what trials run; rarely useful by hand)
     #[command(disable_help_flag = true)]
     BenchJob {
@@ -138,7 +142,7 @@ fn main() -> ExitCode {
         Command::Report { sources, place, output } => commands::report::report(&sources, &place, output),
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
-        Command::Engines => commands::engines::engines(),
+        Command::Engines { output } => commands::engines::engines(output),
         Command::BenchJob { arguments } => {
             return bench_jobs::main_with(std::iter::once("storebench bench-job".into()).chain(arguments));
         }

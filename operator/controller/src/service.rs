@@ -87,7 +87,7 @@ async fn reconcile_service(service: &StorageService, context: &Context) -> Resul
     apply(&context.client, &headless).await?;
     match disruption_budget {
         Some(budget) => apply(&context.client, &budget).await?,
-        None if valid.engine.peer_port.is_some() => remove_budget(&owner.namespace, &name, context).await?,
+        None if valid.engine.replicates() => remove_budget(&owner.namespace, &name, context).await?,
         None => {}
     }
     apply(&context.client, &stateful_set).await?;
@@ -126,9 +126,9 @@ async fn observe(
         .items;
     let engine = valid.engine;
     let host = format!("{name}.{}.svc", owner.namespace);
-    let mut endpoints = BTreeMap::from([("client".to_owned(), format!("{host}:{}", engine.client_port))]);
-    if let Some(path) = engine.metrics_path {
-        endpoints.insert("metrics".into(), format!("http://{host}:{}{path}", engine.client_port));
+    let mut endpoints = BTreeMap::from([("client".to_owned(), format!("{host}:{}", engine.client_port()))]);
+    if let Some((port, path)) = engine.metrics_address() {
+        endpoints.insert("metrics".into(), format!("http://{host}:{port}{path}"));
     }
     let mut found = Found {
         ready_replicas: pods.iter().filter(|pod| health::is_ready(pod)).count() as i32,

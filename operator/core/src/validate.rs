@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate};
+use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
 use storebench_crds::workload::Family;
 use storebench_crds::{Arm, DurationText, Load};
@@ -77,8 +78,10 @@ impl ValidatedArm {
     pub fn family(&self) -> Family {
         match &self.target {
             Target::ControlPlane(_) | Target::Cluster(_) => Family::Kubernetes,
-            Target::Service(service) if service.engine.protocol == Protocol::Redis => Family::Redis,
-            Target::Service(_) => Family::Etcd,
+            Target::Service(service) => match service.engine.protocol {
+                Protocol::Etcd => Family::Etcd,
+                Protocol::Redis => Family::Redis,
+            },
         }
     }
 }
@@ -100,8 +103,8 @@ pub struct ValidatedService {
     pub replicas: u32,
     /// What an acknowledged write survives.
     pub durability: Durability,
-    /// The engine's setting for it.
-    pub durability_setting: &'static str,
+    /// How the engine honours it.
+    pub durability_class: &'static DurabilityClass,
     /// Further arguments.
     pub args: Vec<String>,
     /// Further environment variables with literal values.
@@ -128,13 +131,15 @@ pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
     let problem =
         |field: &str, text: String| Problem { object: format!("StorageService/{name}"), field: field.into(), text };
     let spec = &service.spec;
-    let engine = Engine::of(spec.engine);
-    let durability_setting = (engine.durability_setting)(spec.durability).ok_or_else(|| {
-        problem(
-            "spec.durability",
-            format!("{:?} cannot be honoured by {}: use Fsync or None", spec.durability, engine.name),
-        )
+    let engine = spec.engine.engine();
+    // The schema has seen to it; a service may also come from an API server with an older schema.
+    let durability_class = engine.honours(spec.durability).ok_or_else(|| {
+        let text = format!("{:?} cannot be honoured by {}: choose another class", spec.durability, engine.name);
+        problem("spec.durability", text)
     })?;
+    if !engine.replicas.contains(&spec.replicas) {
+        return Err(problem("spec.replicas", format!("must be one of {:?} for {}", engine.replicas, engine.name)));
+    }
     refuse_reserved(engine, spec).map_err(|(field, text)| problem(&field, text))?;
     let env = spec.env.iter().map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default()));
     let version = spec.version.clone().unwrap_or_else(|| engine.default_version.into());
@@ -147,7 +152,7 @@ pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
         // The schema allows 1, 3 and 5.
         replicas: spec.replicas.unsigned_abs(),
         durability: spec.durability,
-        durability_setting,
+        durability_class,
         args: spec.args.clone(),
         env: env.collect(),
         spec: spec.clone(),
@@ -155,7 +160,7 @@ pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
 }
 
 /// Refuses arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
-/// dash or two, a value after `=` or a space, capitals, and etcd's variables.
+/// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there.
 fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (String, String)> {
     for (index, argument) in spec.args.iter().enumerate() {
         let field = format!("spec.args[{index}]");
@@ -168,9 +173,10 @@ fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (St
             return Err((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
         }
     }
+    let Some(prefix) = engine.environment_prefix else { return Ok(()) };
     for (index, variable) in spec.env.iter().enumerate() {
         let same = |reserved: &&&str| {
-            let name = format!("{}_{}", engine.name, bare(reserved).replace('-', "_"));
+            let name = format!("{prefix}{}", bare(reserved).replace('-', "_"));
             variable.name.eq_ignore_ascii_case(&name)
         };
         if let Some(reserved) = engine.reserved_flags.iter().find(same) {

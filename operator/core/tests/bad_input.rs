@@ -169,7 +169,9 @@ const CASES: &str = "\
 153-load-pods-of-kubernetes | BenchmarkRun/demo spec.parallelism | parallelism must be 1 for kubernetes
 154-etcd-on-a-cluster | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | use kubernetes workloads
 155-a-cluster-beside-a-control-plane | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | give all arms a kubeconfigSecretRef, or none
-156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd";
+156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd
+157-rusd-none | StorageService/rusd spec.durability | use Fsync
+158-reserved-variable-of-rusd | StorageService/rusd spec.env[0].name | remove it";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

@@ -29,7 +29,7 @@ pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
     for service in &input.services {
         super::print(&format!(
             "StorageService/{}: valid: {} {}, {:?} ({})\n",
-            service.name, service.engine.name, service.version, service.durability, service.durability_setting
+            service.name, service.engine.name, service.version, service.durability, service.durability_class.setting
         ))?;
     }
     Ok(Exit::Passed)

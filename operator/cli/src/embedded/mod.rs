@@ -141,7 +141,7 @@ fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::rec
         engine: service.map(|service| service.engine.kind),
         version: service.and_then(version),
         durability: service.map(|service| service.durability),
-        durability_setting: service.map(|service| service.durability_setting.to_owned()).unwrap_or_default(),
+        durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),

@@ -22,7 +22,7 @@ pub(crate) fn installed(engine: &Engine) -> Vec<Binary> {
     let versions =
         directory().map(|directory| directory.join(engine.name)).and_then(|path| std::fs::read_dir(path).ok());
     for entry in versions.into_iter().flatten().flatten() {
-        let path = entry.path().join(engine.binary);
+        let path = entry.path().join(engine.binary());
         if let Some(version) = entry.file_name().to_str()
             && path.is_file()
         {
@@ -47,7 +47,7 @@ pub(crate) fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
             let others = if others.is_empty() { String::new() } else { format!(" (there is {})", others.join(", ")) };
             Err(Unavailable {
                 reason: format!("{} {} is not installed here{others}", engine.name, service.version),
-                install: engine.install.into(),
+                install: engine.install(),
             })
         }
     }
@@ -137,7 +137,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 fn elsewhere(engine: &Engine) -> Option<Binary> {
-    let path = path_of(engine.binary)?;
+    let path = path_of(engine.binary())?;
     let version = reported_version(engine, &path)?;
     Some(Binary { path, version })
 }

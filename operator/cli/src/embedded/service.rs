@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bench_jobs::{disk, probe};
-use storebench_core::engine::{Member, Placement, Protocol, ServicePlan};
+use storebench_core::engine::{self, CLIENT, Engine, Member, Placement, ServicePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;
 
@@ -23,7 +23,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Service {
     members: Vec<RunningMember>,
-    protocol: Protocol,
+    engine: &'static Engine,
     directory: PathBuf,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
@@ -50,11 +50,11 @@ impl Service {
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         let placement = place(service, directory)?;
-        let plan = service.engine.plan(service, &placement);
+        let plan = engine::plan(service, &placement);
         let started = Instant::now();
         let mut running = Self {
             members: Vec::with_capacity(plan.members.len()),
-            protocol: plan.protocol,
+            engine: service.engine,
             directory: directory.to_path_buf(),
             footprint: Footprint { binary_bytes: file_bytes(&binary.path), ..Footprint::default() },
             command: std::iter::once(plan.members[0].binary.to_owned())
@@ -77,7 +77,7 @@ impl Service {
     fn wait_until_ready(&mut self, plan: &ServicePlan, timeout: Duration) -> Result<(), NeverReady> {
         let deadline = Instant::now() + timeout;
         for index in 0..self.members.len() {
-            while probe::answers(spoken(plan.protocol), self.members[index].address).is_err() {
+            while probe::answers(plan.protocol, self.members[index].address).is_err() {
                 if let Some(death) = self.death() {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
@@ -101,11 +101,12 @@ impl Service {
         self.members.iter().map(|member| member.address).collect()
     }
 
-    /// Where the members serve metrics in Prometheus's format; empty where the protocol has none.
+    /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
     pub(super) fn metrics(&self) -> Vec<String> {
-        match self.protocol {
-            Protocol::Etcd => self.addresses().iter().map(SocketAddr::to_string).collect(),
-            Protocol::Redis => Vec::new(),
+        match self.engine.metrics {
+            // Of several ports, a driver places those for clients and members alone.
+            Some(metrics) if metrics.port == CLIENT => self.addresses().iter().map(SocketAddr::to_string).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -136,14 +137,6 @@ impl Drop for Service {
         self.members.clear();
         // What cannot be removed now is removed with the run's directory.
         let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// What the engine speaks, in the words of the probe.
-fn spoken(protocol: Protocol) -> probe::Protocol {
-    match protocol {
-        Protocol::Etcd => probe::Protocol::Etcd,
-        Protocol::Redis => probe::Protocol::Redis,
     }
 }
 

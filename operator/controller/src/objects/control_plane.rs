@@ -133,7 +133,7 @@ fn planned(request: &ControlPlaneRequest) -> ControlPlanePlan {
     let ControlPlaneRequest { control_plane, owner, .. } = request;
     let service = &control_plane.service;
     let member =
-        |member: String| format!("{member}.{}.{}.svc:{}", request.store, owner.namespace, service.engine.client_port);
+        |member: String| format!("{member}.{}.{}.svc:{}", request.store, owner.namespace, service.engine.client_port());
     plan(&Placement {
         bind: "0.0.0.0".into(),
         advertise: "$(POD_IP)".into(),
@@ -348,7 +348,7 @@ fn network_policy(request: &ControlPlaneRequest, labels: &Labels) -> NetworkPoli
             egress: Some(vec![
                 NetworkPolicyEgressRule {
                     to: Some(vec![pods(&label(COMPONENT_LABEL, STORE))]),
-                    ports: Some(vec![tcp(request.control_plane.service.engine.client_port)]),
+                    ports: Some(vec![tcp(request.control_plane.service.engine.client_port())]),
                 },
                 dns(),
             ]),

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::engine::{Member, Placement, ProcessPlan, Protocol};
+use storebench_core::engine::{self, Member, PEER, Placement, ProcessPlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
@@ -29,8 +29,6 @@ pub const STORE_CONTAINER: &str = "store";
 const METER_CONTAINER: &str = "meter";
 const DATA_VOLUME: &str = "data";
 const DATA_DIRECTORY: &str = "/data";
-const CLIENT_PORT_NAME: &str = "client";
-const PEER_PORT_NAME: &str = "peer";
 const METER_PORT_NAME: &str = "meter";
 
 /// Every object of a store.
@@ -98,17 +96,17 @@ fn process(service: &ValidatedService, name: &str, namespace: &str) -> ProcessPl
         own_name: "$(POD_NAME)".into(),
         own_host: format!("$(POD_NAME).{domain}"),
         bind: "0.0.0.0".into(),
-        client_port: service.engine.client_port,
-        peer_port: service.engine.peer_port.unwrap_or_default(),
+        client_port: service.engine.client_port(),
+        peer_port: service.engine.port(PEER).unwrap_or_default(),
         data_directory: DATA_DIRECTORY.into(),
     };
     let placement = Placement { members: members(service, name).into_iter().map(member).collect() };
-    let plan = service.engine.plan(service, &placement);
+    let plan = engine::plan(service, &placement);
     debug_assert!(plan.members.windows(2).all(|pair| pair[0].arguments == pair[1].arguments));
     plan.members.into_iter().next().unwrap_or_else(|| ProcessPlan {
         // Unreachable: a service has at least one replica.
         name: String::new(),
-        binary: service.engine.binary,
+        binary: service.engine.binary(),
         arguments: Vec::new(),
         environment: Vec::new(),
         client_address: String::new(),
@@ -213,8 +211,7 @@ fn store(request: &StoreRequest) -> Container {
         container_port: i32::from(port),
         ..ContainerPort::default()
     };
-    let mut ports = vec![port(CLIENT_PORT_NAME, engine.client_port)];
-    ports.extend(engine.peer_port.map(|peer| port(PEER_PORT_NAME, peer)));
+    let ports: Vec<_> = engine.ports.iter().map(|one| port(one.name, one.number)).collect();
     Container {
         name: STORE_CONTAINER.into(),
         image: Some(service.image.clone()),
@@ -235,13 +232,9 @@ fn store(request: &StoreRequest) -> Container {
 /// The sidecar that measures: it starts before the store, so that it sees the store start.
 fn meter(request: &StoreRequest) -> Container {
     let engine = request.service.engine;
-    let protocol = match engine.protocol {
-        Protocol::Etcd => "etcd",
-        Protocol::Redis => "redis",
-    };
     let arguments = [
-        format!("--protocol={protocol}"),
-        format!("--store=127.0.0.1:{}", engine.client_port),
+        format!("--protocol={}", engine.protocol),
+        format!("--store=127.0.0.1:{}", engine.client_port()),
         format!("--data={DATA_DIRECTORY}"),
         format!("--listen=0.0.0.0:{METER_PORT}"),
     ];
@@ -300,8 +293,7 @@ fn headless_service(request: &StoreRequest, labels: &Labels) -> Service {
         port: i32::from(port),
         ..ServicePort::default()
     };
-    let mut ports = vec![port(CLIENT_PORT_NAME, engine.client_port)];
-    ports.extend(engine.peer_port.map(|peer| port(PEER_PORT_NAME, peer)));
+    let ports: Vec<_> = engine.ports.iter().map(|one| port(one.name, one.number)).collect();
     Service {
         metadata: request.owner.metadata(request.name, labels),
         spec: Some(ServiceSpec {
@@ -322,12 +314,12 @@ fn network_policy(request: &StoreRequest, labels: &Labels) -> NetworkPolicy {
     let load = pods(&label(COMPONENT_LABEL, LOAD));
     let clients = NetworkPolicyIngressRule {
         from: Some(vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))]),
-        ports: Some(vec![tcp(engine.client_port)]),
+        ports: Some(vec![tcp(engine.client_port())]),
     };
     let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![tcp(METER_PORT)]) };
-    let peers = engine.peer_port.map(|peer| NetworkPolicyIngressRule {
+    let peers = engine.port(PEER).map(|peer| NetworkPolicyIngressRule {
         from: Some(vec![pods(&instance(STORE, request.name))]),
-        ports: Some(vec![tcp(peer), tcp(engine.client_port)]),
+        ports: Some(vec![tcp(peer), tcp(engine.client_port())]),
     });
     NetworkPolicy {
         metadata: request.owner.metadata(request.name, labels),

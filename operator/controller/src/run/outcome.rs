@@ -110,7 +110,7 @@ fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
         engine: service.map(|service| service.engine.kind),
         version: cluster.map(|cluster| cluster.version.clone()),
         durability: service.map(|service| service.durability),
-        durability_setting: service.map(|service| service.durability_setting.to_owned()).unwrap_or_default(),
+        durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),

@@ -102,7 +102,7 @@ pub async fn load(
     let endpoints = match (&plane, cluster, references.service(&trial.arm)) {
         (_, Some(cluster), _) => vec![format!("{}:{}", cluster.host, cluster.port)],
         (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
-        (None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port),
+        (None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
         (None, None, None) => return Ok(()),
     };
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);

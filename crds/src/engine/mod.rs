@@ -1,0 +1,310 @@
+//! Engines: the one place that knows what each store is. A row of [`ENGINES`] is an engine; the schema and its CEL rules
+//! ([`rules`]), the documentation of its fields, `storebench engines`, the images of `kind/` and the peers of `peers/`
+//! ([`listing`]) are fed from it. How a store is started is its plan, in `storebench-core`.
+
+pub mod listing;
+pub mod rules;
+mod table;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use table::{ENGINES, EngineKind};
+
+use crate::storage_service::Durability;
+
+/// The port for clients.
+pub const CLIENT: &str = "client";
+/// The port for other members.
+pub const PEER: &str = "peer";
+
+/// What storebench knows about a store.
+#[derive(Debug)]
+pub struct Engine {
+    /// The kind that users write.
+    pub kind: EngineKind,
+    /// What it is, for users.
+    pub doc: &'static str,
+    /// The name in paths and messages: lower case.
+    pub name: &'static str,
+    /// What clients speak to it.
+    pub protocol: Protocol,
+    /// In whose words it is configured, which is the plan that starts it.
+    pub dialect: Dialect,
+    /// Where its executables come from.
+    pub source: Source,
+    /// The version deployed where the user names none: the one this release was tested with.
+    pub default_version: &'static str,
+    /// What its image holds, by file name; the first is the server.
+    pub executables: &'static [&'static str],
+    /// The container image without its tag, which is the version.
+    pub image: &'static str,
+    /// What it listens on in a pod.
+    pub ports: &'static [Port],
+    /// How a driver finds out that it serves.
+    pub readiness: Readiness,
+    /// Where it serves metrics in Prometheus's format; `None` where it has none.
+    pub metrics: Option<Metrics>,
+    /// How many members there may be.
+    pub replicas: &'static [i32],
+    /// The durability classes that it can honour.
+    pub durability: &'static [DurabilityClass],
+    /// How an executable prints its version.
+    pub version_probe: VersionProbe,
+    /// Flags that storebench sets itself; users may not repeat them in `args`.
+    pub reserved_flags: &'static [&'static str],
+    /// What its environment variables begin with, where it reads its flags from there, too.
+    pub environment_prefix: Option<&'static str>,
+}
+
+/// What clients speak to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// The etcd v3 API: gRPC and, on the same port, HTTP for health and version.
+    Etcd,
+    /// The Redis protocol.
+    Redis,
+}
+
+/// In whose words a store is configured: flags, files, environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// etcd's flags.
+    Etcd,
+    /// The directives of redis.conf, as flags.
+    Redis,
+}
+
+/// Where executables come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The crate of this name in this project.
+    Crate(&'static str),
+    /// `peers/fetch` by this name, which every call without names fetches.
+    Peer(&'static str),
+    /// `peers/fetch` by this name, on request: it takes long, or few need it.
+    PeerOnRequest(&'static str),
+}
+
+/// A port of a store in a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// What it is for, such as [`CLIENT`].
+    pub name: &'static str,
+    /// Its number.
+    pub number: u16,
+}
+
+/// How a driver finds out that a store serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It answers its own protocol on the port for clients.
+    Protocol,
+    /// `GET` is answered with 200.
+    Http {
+        /// The port's name.
+        port: &'static str,
+        /// The path.
+        path: &'static str,
+    },
+    /// Something listens.
+    Tcp {
+        /// The port's name.
+        port: &'static str,
+    },
+    /// Nothing can be asked: it is ready when it runs.
+    Running,
+}
+
+/// Where a store serves metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The port's name.
+    pub port: &'static str,
+    /// The path.
+    pub path: &'static str,
+}
+
+/// A durability class that an engine honours, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurabilityClass {
+    /// The class.
+    pub class: Durability,
+    /// The engine's own setting, for readers.
+    pub setting: &'static str,
+    /// What the executable is given for it.
+    pub flags: &'static [&'static str],
+}
+
+/// How an executable prints its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionProbe {
+    /// The argument that makes it print.
+    pub argument: &'static str,
+    /// The text before the version on the first line that has it.
+    pub marker: &'static str,
+}
+
+impl EngineKind {
+    /// What is known about it.
+    pub fn engine(self) -> &'static Engine {
+        // The macro that makes both gives them the same order.
+        &ENGINES[self as usize]
+    }
+}
+
+impl Engine {
+    /// What it is, for users: its documentation without its name.
+    pub fn description(&self) -> &'static str {
+        let doc = self.doc.trim();
+        doc.split_once(": ").map_or(doc, |(_, description)| description)
+    }
+
+    /// The server's executable.
+    pub fn binary(&self) -> &'static str {
+        self.executables[0]
+    }
+
+    /// The port of this name in a pod, if it has one.
+    pub fn port(&self, name: &str) -> Option<u16> {
+        self.ports.iter().find(|port| port.name == name).map(|port| port.number)
+    }
+
+    /// The port for clients in a pod.
+    pub fn client_port(&self) -> u16 {
+        // A test sees to it that every row has one.
+        self.port(CLIENT).unwrap_or_default()
+    }
+
+    /// Port and path of the metrics in a pod, where it has any.
+    pub fn metrics_address(&self) -> Option<(u16, &'static str)> {
+        let Metrics { port, path } = self.metrics?;
+        Some((self.port(port)?, path))
+    }
+
+    /// Whether it can have several members.
+    pub fn replicates(&self) -> bool {
+        self.replicas.iter().any(|replicas| *replicas > 1)
+    }
+
+    /// How it honours a durability class; `None` where it cannot.
+    pub fn honours(&self, class: Durability) -> Option<&'static DurabilityClass> {
+        self.durability.iter().find(|honoured| honoured.class == class)
+    }
+
+    /// The command that installs the executable for embedded runs.
+    pub fn install(&self) -> String {
+        match self.source {
+            Source::Crate(name) => format!("cargo build --release -p {name}"),
+            Source::Peer(name) | Source::PeerOnRequest(name) => format!("peers/fetch {name}"),
+        }
+    }
+}
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Self; 2] = [Self::Etcd, Self::Redis];
+
+    /// The name in arguments: lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// A text that names no protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no protocol is called that: use one of {}", Protocol::ALL.map(Protocol::name).join(", "))]
+pub struct UnknownProtocol;
+
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProtocol> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == text).ok_or(UnknownProtocol)
+    }
+}
+
+impl VersionProbe {
+    /// The version in what the executable printed.
+    pub fn read<'a>(&self, output: &'a str) -> Option<&'a str> {
+        let (_, after) = output.split_once(self.marker)?;
+        after.split_whitespace().next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_row() {
+        for engine in ENGINES {
+            assert_eq!(engine.kind.engine().name, engine.name);
+            assert_eq!(engine.name, engine.name.to_lowercase());
+            assert_ne!(engine.description(), engine.doc.trim(), "{}: write `Name: what it is.`", engine.name);
+        }
+    }
+
+    #[test]
+    fn no_two_rows_share_a_name_an_image_or_a_server() {
+        for (index, one) in ENGINES.iter().enumerate() {
+            for other in &ENGINES[..index] {
+                assert!(one.name != other.name && one.image != other.image, "{} and {}", one.name, other.name);
+                assert!(one.binary() != other.binary(), "{} and {}", one.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_row_refers_to_is_in_the_row() {
+        for Engine { name, ports, readiness, metrics, replicas, durability, executables, .. } in ENGINES {
+            assert!(!executables.is_empty() && !durability.is_empty(), "{name}");
+            assert_eq!(replicas[0], 1, "{name}: the schema's default");
+            let has = |wanted: &str| ports.iter().any(|port| port.name == wanted);
+            assert!(metrics.is_none_or(|metrics| has(metrics.port)), "{name}: its metrics' port");
+            assert_eq!(replicas.len() > 1, has(PEER), "{name}: members need a port for one another");
+            match readiness {
+                Readiness::Protocol => assert!(has(CLIENT), "{name}: its clients' port"),
+                Readiness::Http { port, .. } | Readiness::Tcp { port } => assert!(has(port), "{name}: {port}"),
+                Readiness::Running => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_flags_of_durability_are_storebenchs_alone() {
+        for engine in ENGINES {
+            let flags = engine.durability.iter().flat_map(|class| class.flags).filter(|flag| flag.starts_with('-'));
+            for flag in flags {
+                assert!(engine.reserved_flags.contains(flag), "{}: {flag} is not reserved", engine.name);
+            }
+        }
+    }
+
+    #[test]
+    fn protocols_are_read_as_they_are_written() {
+        for protocol in Protocol::ALL {
+            assert_eq!(protocol.to_string().parse(), Ok(protocol));
+        }
+        let error = "Etcd".parse::<Protocol>().unwrap_err();
+        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, redis");
+    }
+
+    #[test]
+    fn versions_are_read_from_what_executables_print() {
+        let read = |kind: EngineKind, text| kind.engine().version_probe.read(text);
+        assert_eq!(read(EngineKind::Etcd, "etcd Version: 3.7.3\nGit SHA: Not provided\n"), Some("3.7.3"));
+        assert_eq!(read(EngineKind::Rusd, "etcd Version: 3.7.3\nrusd Version: 0.1.0\n"), Some("0.1.0"));
+        let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1\n";
+        assert_eq!(read(EngineKind::Redis, redis), Some("7.0.15"));
+    }
+}

@@ -1,0 +1,162 @@
+//! The rows. To add an engine, add a row and follow CONTRIBUTING.md; tests name what is missing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CLIENT, Dialect, DurabilityClass, Engine, Metrics, PEER, Port, Protocol, Readiness, Source, VersionProbe};
+use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
+
+/// Makes the enumeration that users write and the table from the same rows.
+macro_rules! engines {
+    ($($(#[doc = $doc:literal])+ $kind:ident { $($field:ident: $value:expr),+ $(,)? })+) => {
+        /// The stores that storebench can deploy.
+        #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum EngineKind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        /// Every engine, in the order of [`EngineKind`].
+        pub static ENGINES: &[Engine] =
+            &[$(Engine { kind: EngineKind::$kind, doc: concat!($($doc),+), $($field: $value),+ },)+];
+    };
+}
+
+engines! {
+    /// etcd: replicated key-value store with watches and leases; the store under Kubernetes.
+    Etcd {
+        name: "etcd",
+        protocol: Protocol::Etcd,
+        dialect: Dialect::Etcd,
+        source: Source::Peer("etcd"),
+        default_version: "3.7.3",
+        executables: &["etcd"],
+        image: "storebench/etcd",
+        ports: ETCD_PORTS,
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
+        replicas: &[1, 3, 5],
+        // It syncs its log before it acknowledges, or never; there is nothing in between.
+        durability: &[
+            ETCD_FSYNC,
+            DurabilityClass { class: Unsafe, setting: "--unsafe-no-fsync", flags: &["--unsafe-no-fsync"] },
+        ],
+        version_probe: VersionProbe { argument: "--version", marker: "etcd Version: " },
+        reserved_flags: ETCD_RESERVED,
+        environment_prefix: Some("ETCD_"),
+    }
+
+    /// rusd: storebench's own server of etcd's API, whose log is its database.
+    Rusd {
+        name: "rusd",
+        protocol: Protocol::Etcd,
+        dialect: Dialect::Etcd,
+        source: Source::Crate("rusd"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["rusd"],
+        image: "storebench/rusd",
+        ports: ETCD_PORTS,
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
+        replicas: &[1, 3, 5],
+        // It refuses --unsafe-no-fsync.
+        durability: &[ETCD_FSYNC],
+        version_probe: VersionProbe { argument: "--version", marker: "rusd Version: " },
+        reserved_flags: ETCD_RESERVED,
+        // It reads etcd's variables.
+        environment_prefix: Some("ETCD_"),
+    }
+
+    /// Redis: in-memory data structures with an append-only log.
+    Redis {
+        name: "redis",
+        protocol: Protocol::Redis,
+        dialect: Dialect::Redis,
+        source: Source::Peer("redis"),
+        default_version: "7.0.15",
+        executables: &["redis-server", "redis-cli"],
+        image: "storebench/redis",
+        ports: REDIS_PORTS,
+        readiness: Readiness::Protocol,
+        metrics: None,
+        replicas: &[1],
+        durability: REDIS_DURABILITY,
+        version_probe: VersionProbe { argument: "--version", marker: " v=" },
+        reserved_flags: REDIS_RESERVED,
+        environment_prefix: None,
+    }
+
+    /// Valkey: the Linux Foundation's continuation of Redis.
+    Valkey {
+        name: "valkey",
+        protocol: Protocol::Redis,
+        dialect: Dialect::Redis,
+        source: Source::Peer("valkey"),
+        default_version: "9.1.2",
+        executables: &["valkey-server"],
+        image: "storebench/valkey",
+        ports: REDIS_PORTS,
+        readiness: Readiness::Protocol,
+        metrics: None,
+        replicas: &[1],
+        durability: REDIS_DURABILITY,
+        version_probe: VersionProbe { argument: "--version", marker: " v=" },
+        reserved_flags: REDIS_RESERVED,
+        environment_prefix: None,
+    }
+}
+
+const ETCD_PORTS: &[Port] = &[Port { name: CLIENT, number: 2379 }, Port { name: PEER, number: 2380 }];
+
+const ETCD_FSYNC: DurabilityClass =
+    DurabilityClass { class: Fsync, setting: "WAL synced before acknowledgement", flags: &[] };
+
+/// Of etcd 3.7 and rusd, which takes its flags.
+const ETCD_RESERVED: &[&str] = &[
+    "--name",
+    "--data-dir",
+    "--wal-dir",
+    "--listen-client-urls",
+    "--advertise-client-urls",
+    "--listen-peer-urls",
+    "--initial-advertise-peer-urls",
+    "--initial-cluster",
+    "--initial-cluster-state",
+    "--unsafe-no-fsync",
+    // Makes etcd ignore every other flag, durability included.
+    "--config-file",
+];
+
+const REDIS_PORTS: &[Port] = &[Port { name: CLIENT, number: 6379 }];
+
+/// Snapshots (`save`) are off in all classes: see the plan.
+const REDIS_DURABILITY: &[DurabilityClass] = &[
+    DurabilityClass {
+        class: Fsync,
+        setting: "appendonly yes, appendfsync always",
+        flags: &["--appendonly", "yes", "--appendfsync", "always"],
+    },
+    DurabilityClass {
+        class: Interval,
+        setting: "appendonly yes, appendfsync everysec",
+        flags: &["--appendonly", "yes", "--appendfsync", "everysec"],
+    },
+    DurabilityClass { class: Unsafe, setting: "appendonly no, save off", flags: &["--appendonly", "no"] },
+];
+
+/// Of redis.conf and valkey.conf.
+const REDIS_RESERVED: &[&str] = &[
+    "--port",
+    "--bind",
+    "--dir",
+    "--save",
+    "--appendonly",
+    "--appendfsync",
+    // A file that could hold any of the others.
+    "--include",
+    "--no-appendfsync-on-rewrite",
+    "--daemonize",
+    "--supervised",
+    "--unixsocket",
+    "--replicaof",
+    "--cluster-enabled",
+];

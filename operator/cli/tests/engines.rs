@@ -1,0 +1,44 @@
+//! `storebench engines` says of every engine what the table says.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::process::Command;
+
+use serde_json::Value;
+use storebench_core::engine::{ENGINES, Engine};
+
+fn engines(arguments: &[&str]) -> String {
+    let peers = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
+    let output = command.arg("engines").args(arguments).env("STOREBENCH_PEERS", peers.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn programs_are_told_everything() {
+    let all: Value = serde_json::from_str(&engines(&["-o", "json"])).unwrap();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), ENGINES.len());
+    for (said, engine) in all.iter().zip(ENGINES) {
+        let Engine { name, default_version, image, .. } = engine;
+        assert_eq!((said["name"].as_str(), said["version"].as_str()), (Some(*name), Some(*default_version)));
+        assert_eq!(said["engine"], format!("{:?}", engine.kind));
+        assert_eq!(said["image"], format!("{image}:{default_version}"));
+        assert_eq!(said["install"], engine.install());
+        let durability: Vec<&String> = said["durability"].as_object().unwrap().keys().collect();
+        assert_eq!(durability.len(), engine.durability.len(), "{name}: {durability:?}");
+    }
+}
+
+#[test]
+fn people_are_told_each_engine_and_how_to_install_it() {
+    let table = engines(&[]);
+    for engine in ENGINES {
+        let line = table.lines().find(|line| line.starts_with(&format!("{} ", engine.name)));
+        let line = line.unwrap_or_else(|| panic!("{} is not in\n{table}", engine.name));
+        // Nothing is in the peers directory; a store of our own may be beside storebench, and others on PATH.
+        assert!(line.ends_with(&engine.install()) || line.ends_with(engine.binary()), "{line}");
+    }
+}
