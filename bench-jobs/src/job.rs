@@ -5,9 +5,10 @@ use std::io;
 use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 
 use crate::barrier::Passage;
+use crate::family::{etcd, kubernetes, redis};
 use crate::load::{Ending, Surroundings};
 use crate::share::Share;
-use crate::{etcd, kubernetes, redis, specification};
+use crate::specification;
 
 /// Runs this process's share of the workloads of a checked job. The first that does not complete ends it: its outcome
 /// decides about the whole trial, and what comes after could not be used. Errors are the loader's own.

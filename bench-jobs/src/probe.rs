@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::family::redis::resp::{Token, read, write_command};
 use crate::http_client::{exchange, get};
-use crate::redis::resp::{Token, read, write_command};
 
 /// A store that does not answer within this is asked again.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);

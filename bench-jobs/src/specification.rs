@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use storebench_crds::DurationText;
 use storebench_crds::job::JobSpec;
-use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload};
+use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
 use storebench_crds::workload::{
     EtcdOperation, EtcdWorkload, Load, LoadMode, RangeScope, RedisCommand, RedisWorkload, Workload,
 };

@@ -15,7 +15,6 @@ pub mod control_plane;
 pub mod document;
 pub mod duration;
 pub mod job;
-pub mod kubernetes_workload;
 pub mod schema;
 pub mod status;
 pub mod storage_service;

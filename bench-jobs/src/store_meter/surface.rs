@@ -8,16 +8,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::etcd::grpc::{Channel, StreamReceiver, StreamSender};
-use crate::etcd::messages::{
+use crate::failure::Failure;
+use crate::family::etcd::grpc::{Channel, StreamReceiver, StreamSender};
+use crate::family::etcd::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
 };
-use crate::etcd::store::{Store, revision_of};
-use crate::failure::Failure;
+use crate::family::etcd::store::{Store, revision_of};
+use crate::family::redis::resp::Token;
 use crate::machine;
 use crate::probe::{Protocol, described, redis};
-use crate::redis::resp::Token;
 
 /// What every key begins with.
 const KEY_PREFIX: &str = "storebench-probe/";

@@ -1,8 +1,8 @@
 //! What was asked, in a line: a workload, a run, how to read a report.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload, LatencyOf};
 use storebench_crds::status::Verdict;
+use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload, LatencyOf};
 use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, KeyOrder, Load, LoadMode, RangeScope};
 use storebench_crds::workload::{RedisProtocol, RedisWorkload, Workload};
 

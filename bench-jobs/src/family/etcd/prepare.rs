@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::etcd::Etcd;
-use crate::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
-use crate::etcd::store::{Store, revision_of};
 use crate::failure::Failure;
+use crate::family::etcd::Etcd;
+use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
+use crate::family::etcd::store::{Store, revision_of};
 use crate::session::Session;
 
 /// Keys deleted at once: a store may hold millions from an earlier workload, and a single deletion of all would stall it

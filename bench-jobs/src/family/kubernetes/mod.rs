@@ -47,7 +47,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{Api, Client};
 use storebench_crds::job::{JobOutcome, JobSpec, Phase};
-use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload};
+use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
 
 use crate::failure::Failure;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};

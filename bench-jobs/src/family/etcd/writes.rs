@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use storebench_crds::job::Phase;
 
-use crate::etcd::Etcd;
-use crate::etcd::messages::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op, response_op};
-use crate::etcd::store::{Store, revision_of};
 use crate::failure::Failure;
+use crate::family::etcd::Etcd;
+use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op, response_op};
+use crate::family::etcd::store::{Store, revision_of};
 use crate::keys::KeyPicker;
 use crate::session::Session;
 
@@ -37,7 +37,7 @@ pub async fn transact(etcd: &Etcd, store: &mut Store, session: &Session) -> Resu
         let answer = store.transact(&request).await?;
         session.answered(&mut batch, 1, Instant::now());
         let revision = revision_of(answer.header.as_ref());
-        let is_put = |response: &crate::etcd::messages::ResponseOp| {
+        let is_put = |response: &crate::family::etcd::messages::ResponseOp| {
             matches!(response.response, Some(response_op::Response::Put(_)))
         };
         let complete =

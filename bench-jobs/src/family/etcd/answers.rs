@@ -1,7 +1,7 @@
 //! Whether the answer to a read can be right.
 
-use crate::etcd::messages::{KeyValue, RangeRequest, RangeResponse};
-use crate::etcd::{Etcd, KEY_PREFIX};
+use crate::family::etcd::messages::{KeyValue, RangeRequest, RangeResponse};
+use crate::family::etcd::{Etcd, KEY_PREFIX};
 
 impl Etcd {
     /// Checks the answer to a read of the key in `slot`, which was written before; `floor` was taken before the read was

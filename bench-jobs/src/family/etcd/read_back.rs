@@ -4,12 +4,12 @@
 //! Each thread reads all pages and checks the keys whose versions it knows; the first thread also reports keys that
 //! nobody wrote. A thread with watchers compares what these saw of every key.
 
-use crate::etcd::Etcd;
-use crate::etcd::answers::wrong_counter;
-use crate::etcd::messages::{KeyValue, RangeRequest};
-use crate::etcd::prepare::key_after;
-use crate::etcd::store::Store;
 use crate::failure::Failure;
+use crate::family::etcd::Etcd;
+use crate::family::etcd::answers::wrong_counter;
+use crate::family::etcd::messages::{KeyValue, RangeRequest};
+use crate::family::etcd::prepare::key_after;
+use crate::family::etcd::store::Store;
 use crate::session::Session;
 
 /// The most bytes of values in a page, and the most keys.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::dial::dial;
 use crate::failure::Failure;
-use crate::redis::resp::{self, Token, write_command};
+use crate::family::redis::resp::{self, Token, write_command};
 use crate::session::{Batch, Session};
 
 /// Commands are written when so many bytes have gathered.

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use prost::Message;
 
-use crate::etcd::grpc::{Call, Channel, GrpcError, StreamReceiver, StreamSender};
-use crate::etcd::messages::{
+use crate::failure::Failure;
+use crate::family::etcd::grpc::{Call, Channel, GrpcError, StreamReceiver, StreamSender};
+use crate::family::etcd::messages::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, LeaseGrantRequest,
     LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
     ResponseHeader, TxnRequest, TxnResponse, path,
 };
-use crate::failure::Failure;
 
 /// One client on one connection.
 #[derive(Debug)]

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn encode_writes_what_the_deframer_reads() {
-        let message = crate::etcd::messages::CompactionRequest { revision: 300, physical: true };
+        let message = crate::family::etcd::messages::CompactionRequest { revision: 300, physical: true };
         let bytes = encode(&message);
         assert_eq!(&bytes[..5], &[0, 0, 0, 0, 5]);
         assert_eq!(deframe(&bytes, &[3]).unwrap(), vec![message.encode_to_vec()]);

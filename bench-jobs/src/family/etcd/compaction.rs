@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::etcd::Etcd;
-use crate::etcd::messages::CompactionRequest;
 use crate::failure::Failure;
+use crate::family::etcd::Etcd;
+use crate::family::etcd::messages::CompactionRequest;
 use crate::session::Session;
 
 /// Runs until it fails or is dropped. The revision counted from is the newest that a client of this thread was given.

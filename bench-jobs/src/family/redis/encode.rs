@@ -2,9 +2,9 @@
 
 use storebench_crds::workload::RedisCommand;
 
+use crate::family::redis::plan::{MSET_KEYS, Plan};
+use crate::family::redis::resp::write_command;
 use crate::keys::KeyNames;
-use crate::redis::plan::{MSET_KEYS, Plan};
-use crate::redis::resp::write_command;
 use crate::values::Values;
 
 /// The parts of the commands of one workload. Each pattern is `head`, a key, `middle`, a value and `\r\n`, or a prefix

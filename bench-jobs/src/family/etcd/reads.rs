@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::etcd::messages::{PutRequest, RangeRequest};
-use crate::etcd::store::{Store, revision_of};
-use crate::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
 use crate::failure::Failure;
+use crate::family::etcd::messages::{PutRequest, RangeRequest};
+use crate::family::etcd::store::{Store, revision_of};
+use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
 use crate::session::Session;
 
 /// Reads and puts of single keys: `read_percent` of 100 requests read.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use kube::Client;
 use storebench_crds::api_requests::{AnsweredBy, ApiRequests, RequestBucket, RequestHistogram};
 use storebench_crds::job::JobLine;
-use storebench_crds::kubernetes_workload::KubernetesOperation;
+use storebench_crds::workload::kubernetes::KubernetesOperation;
 use tokio::runtime::Runtime;
 
 use super::connection;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use storebench_crds::kubernetes_workload::KubernetesOperation;
+use storebench_crds::workload::kubernetes::KubernetesOperation;
 
 use super::manifests::{self, DATA, DEPLOYMENT};
 use super::{Kubernetes, aside, follow, outcome};

@@ -11,7 +11,7 @@ use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use storebench_crds::kubernetes_workload::{KubernetesOperation, LatencyOf};
+use storebench_crds::workload::kubernetes::{KubernetesOperation, LatencyOf};
 
 use super::manifests::{self, DEPLOYMENT};
 use super::{Kubernetes, answered, aside, delete, fan_out, follow, heartbeats, mixed, rollout};

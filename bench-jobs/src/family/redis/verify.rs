@@ -20,10 +20,10 @@ use storebench_crds::workload::RedisCommand;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;
-use crate::redis::connection::{Connection, Dialogue, Received, unexpected};
-use crate::redis::measured::{VERSION_MEASURED, VERSION_WARM_UP};
-use crate::redis::plan::{LRANGE_ELEMENTS, Plan};
-use crate::redis::resp::{Token, score, write_command};
+use crate::family::redis::connection::{Connection, Dialogue, Received, unexpected};
+use crate::family::redis::measured::{VERSION_MEASURED, VERSION_WARM_UP};
+use crate::family::redis::plan::{LRANGE_ELEMENTS, Plan};
+use crate::family::redis::resp::{Token, score, write_command};
 use crate::session::Session;
 use crate::values::HEADER_BYTES;
 

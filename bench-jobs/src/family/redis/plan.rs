@@ -41,7 +41,7 @@ pub struct Plan {
     pub fill: u32,
     /// Which of these were taken away in the measured phase.
     pub taken: Taken,
-    /// Requests, over all clients and both load phases, whose effect [`crate::redis::verify`] adds up.
+    /// Requests, over all clients and both load phases, whose effect [`crate::family::redis::verify`] adds up.
     pub totals: Totals,
     /// The seed of keys.
     pub seed: u64,

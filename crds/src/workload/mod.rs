@@ -1,11 +1,13 @@
 //! Workloads: what a trial asks of a store, and how hard.
 
+pub mod kubernetes;
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::kubernetes::KubernetesWorkload;
 use crate::duration::DurationText;
-use crate::kubernetes_workload::KubernetesWorkload;
 
 /// One kind of load. Exactly one family (`etcd`, `redis` or `kubernetes`) must be given.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@
 //! | XADD | an identifier above the last one this client got |
 //!
 //! Replies of another type, and errors, fail the store. Whether the sum of all replies adds up is for
-//! [`crate::redis::verify`].
+//! [`crate::family::redis::verify`].
 
 use std::sync::atomic::Ordering;
 
@@ -24,11 +24,11 @@ use storebench_crds::workload::RedisCommand;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;
+use crate::family::redis::connection::{Dialogue, Received, unexpected};
+use crate::family::redis::encode::Encoder;
+use crate::family::redis::plan::{MSET_KEYS, Plan};
+use crate::family::redis::resp::{Token, score};
 use crate::keys::KeyPicker;
-use crate::redis::connection::{Dialogue, Received, unexpected};
-use crate::redis::encode::Encoder;
-use crate::redis::plan::{MSET_KEYS, Plan};
-use crate::redis::resp::{Token, score};
 use crate::session::Session;
 
 /// The version of elements that commands that take elements away find in the measured phase.

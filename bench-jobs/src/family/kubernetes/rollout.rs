@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use storebench_crds::kubernetes_workload::LatencyOf;
+use storebench_crds::workload::kubernetes::LatencyOf;
 
 use super::follow::Interest;
 use super::{Kubernetes, answered, aside, manifests, opened, outcome};

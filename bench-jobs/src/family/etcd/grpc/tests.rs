@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::etcd::messages::{CompactionRequest, CompactionResponse, ResponseHeader};
+use crate::family::etcd::messages::{CompactionRequest, CompactionResponse, ResponseHeader};
 
 const LIMIT: Duration = Duration::from_millis(500);
 

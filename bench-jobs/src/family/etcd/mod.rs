@@ -40,14 +40,14 @@ use std::time::Duration;
 
 use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
 
-use crate::etcd::deletions::{Deletions, SharedDeletions};
-use crate::etcd::grpc::Channel;
-use crate::etcd::lease::Leases;
-use crate::etcd::revisions::Revisions;
-use crate::etcd::store::Store;
-use crate::etcd::watch::Watch;
 use crate::expect::{Ledger, SharedVersions};
 use crate::failure::Failure;
+use crate::family::etcd::deletions::{Deletions, SharedDeletions};
+use crate::family::etcd::grpc::Channel;
+use crate::family::etcd::lease::Leases;
+use crate::family::etcd::revisions::Revisions;
+use crate::family::etcd::store::Store;
+use crate::family::etcd::watch::Watch;
 use crate::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 use crate::seeds::mix;

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, MicroTime, O
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
-use storebench_crds::kubernetes_workload::KubernetesWorkload;
+use storebench_crds::workload::kubernetes::KubernetesWorkload;
 
 use super::scope::Scope;
 

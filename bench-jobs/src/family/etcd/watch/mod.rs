@@ -23,13 +23,13 @@ use tokio::sync::watch::Sender;
 use storebench_crds::job::Phase;
 use storebench_crds::workload::{EtcdOperation, EtcdWorkload};
 
-use crate::etcd::grpc::StreamReceiver;
-use crate::etcd::messages::{
+use crate::failure::Failure;
+use crate::family::etcd::grpc::StreamReceiver;
+use crate::family::etcd::messages::{
     EVENT_PUT, Event, KeyValue, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, path, watch_request,
 };
-use crate::etcd::store::{Store, revision_of};
-use crate::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END, Plan};
-use crate::failure::Failure;
+use crate::family::etcd::store::{Store, revision_of};
+use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END, Plan};
 use crate::load::{Context, Seat};
 use crate::session::Session;
 

@@ -17,12 +17,12 @@ use storebench_crds::workload::RedisWorkload;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;
+use crate::family::redis::connection::Connection;
+use crate::family::redis::measured::Measured;
+use crate::family::redis::plan::Plan;
+use crate::family::redis::verify::Around;
 use crate::keys::{KeyPicker, ThreadKeys};
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::redis::connection::Connection;
-use crate::redis::measured::Measured;
-use crate::redis::plan::Plan;
-use crate::redis::verify::Around;
 use crate::session::Session;
 
 pub mod connection;

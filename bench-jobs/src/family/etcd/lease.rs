@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use crate::etcd::grpc::{StreamReceiver, StreamSender};
-use crate::etcd::messages::{
+use crate::failure::Failure;
+use crate::family::etcd::grpc::{StreamReceiver, StreamSender};
+use crate::family::etcd::messages::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, path,
 };
-use crate::etcd::store::Store;
-use crate::failure::Failure;
+use crate::family::etcd::store::Store;
 use crate::session::Session;
 
 /// Time to live, seconds: long enough that no lease expires between two requests of a slow open loop.
