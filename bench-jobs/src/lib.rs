@@ -36,7 +36,6 @@ pub mod meter;
 pub mod meters;
 pub mod metrics;
 pub mod pace;
-pub mod probe;
 mod program;
 pub mod record;
 pub mod report;

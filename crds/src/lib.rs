@@ -15,6 +15,7 @@ pub mod control_plane;
 pub mod document;
 pub mod duration;
 pub mod job;
+pub mod rules;
 pub mod schema;
 pub mod status;
 pub mod storage_service;

@@ -1,21 +1,95 @@
 //! Load on a Kubernetes API server: what users of a cluster do, and what its own parts do all day.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::{Api, Facts};
+use crate::rules::{Rule, Rules};
+
+/// What is known of the family.
+pub static FACTS: Facts = Facts {
+    loads: &[Api::Kubernetes],
+    workload_rules: &[
+        Rule {
+            field: ".load.clients",
+            holds: "!has(self.load.clients) || self.load.clients == self.load.connections",
+            otherwise: "load.clients must equal load.connections for kubernetes, where each client has a connection of its own; \
+                set connections",
+        },
+        Rule {
+            field: ".load.total",
+            holds: "self.kubernetes.operation != 'DeleteNamespaces' || has(self.load.total)",
+            otherwise: "operation: DeleteNamespaces needs load.total: they are created before the measurement",
+        },
+        Rule {
+            field: ".load.threads",
+            holds: "self.kubernetes.operation != 'ListAndWatch' || self.load.threads == 1",
+            otherwise: "load.threads must be 1 for operation: ListAndWatch, whose watchers share a thread with those who write",
+        },
+        Rule {
+            field: ".kubernetes.objects",
+            holds: "!(self.kubernetes.operation in ['ListAndWatch', 'NodeHeartbeats', 'MixedChurn']) || \
+                (has(self.kubernetes.objects) ? self.kubernetes.objects : 100) >= self.load.connections",
+            otherwise: "kubernetes.objects must be at least load.connections: each client writes objects of its own",
+        },
+    ],
+    run_rules: &[Rule {
+        field: ".parallelism",
+        holds: "self.parallelism == 1",
+        otherwise: "parallelism must be 1 for kubernetes workloads: use load.connections and load.threads for a stronger \
+            loader",
+    }],
+};
+
+/// Which parameters belong together.
+const RULES: &[Rule] = &[
+    Rule {
+        field: ".replicas",
+        holds: "!has(self.replicas) || self.operation in ['DeployAndScale', 'RollingUpdate']",
+        otherwise: "replicas needs operation: DeployAndScale or RollingUpdate; remove replicas",
+    },
+    Rule {
+        field: "",
+        holds: "!has(self.maxSurge) && !has(self.maxUnavailable) || self.operation == 'RollingUpdate'",
+        otherwise: "maxSurge and maxUnavailable need operation: RollingUpdate; remove them",
+    },
+    Rule {
+        field: "",
+        holds: "!has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%'] && \
+            string(self.maxUnavailable) in ['0', '0%'])",
+        otherwise: "maxSurge and maxUnavailable must not both be 0: no pod could ever be replaced",
+    },
+    Rule {
+        field: ".latencyOf",
+        holds: "self.latencyOf == 'Whole' || self.operation == 'DeployAndScale'",
+        otherwise: "latencyOf: EachPod needs operation: DeployAndScale; remove latencyOf",
+    },
+    Rule {
+        field: ".watchers",
+        holds: "!has(self.watchers) || self.operation == 'ListAndWatch'",
+        otherwise: "watchers needs operation: ListAndWatch; remove watchers",
+    },
+    Rule {
+        field: ".objects",
+        holds: "!has(self.objects) || self.operation in ['DeleteNamespaces', 'ListAndWatch', 'NodeHeartbeats', \
+            'MixedChurn']",
+        otherwise: "objects needs operation: DeleteNamespaces, ListAndWatch, NodeHeartbeats or MixedChurn; use load.total \
+            for how many to create",
+    },
+    Rule {
+        field: ".readPercent",
+        holds: "has(self.readPercent) == (self.operation == 'MixedChurn')",
+        otherwise: "readPercent and operation: MixedChurn belong together: say how many of 100 requests read, or remove \
+            readPercent",
+    },
+];
+
 /// Load on a Kubernetes API server. Needs arms with `controlPlaneRef`. Everything is created in namespaces of this trial's
 /// own, under names that nobody else has, and is removed afterwards.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.replicas) || self.operation in ['DeployAndScale', 'RollingUpdate']").message("replicas needs operation: DeployAndScale or RollingUpdate; remove replicas").field_path(".replicas"))]
-#[x_kube(validation = ("!has(self.maxSurge) && !has(self.maxUnavailable) || self.operation == 'RollingUpdate'", "maxSurge and maxUnavailable need operation: RollingUpdate; remove them"))]
-#[x_kube(validation = ("!has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%'] && string(self.maxUnavailable) in ['0', '0%'])", "maxSurge and maxUnavailable must not both be 0: no pod could ever be replaced"))]
-#[x_kube(validation = Rule::new("self.latencyOf == 'Whole' || self.operation == 'DeployAndScale'").message("latencyOf: EachPod needs operation: DeployAndScale; remove latencyOf").field_path(".latencyOf"))]
-#[x_kube(validation = Rule::new("!has(self.watchers) || self.operation == 'ListAndWatch'").message("watchers needs operation: ListAndWatch; remove watchers").field_path(".watchers"))]
-#[x_kube(validation = Rule::new("!has(self.objects) || self.operation in ['DeleteNamespaces', 'ListAndWatch', 'NodeHeartbeats', 'MixedChurn']").message("objects needs operation: DeleteNamespaces, ListAndWatch, NodeHeartbeats or MixedChurn; use load.total for how many to create").field_path(".objects"))]
-#[x_kube(validation = Rule::new("has(self.readPercent) == (self.operation == 'MixedChurn')").message("readPercent and operation: MixedChurn belong together: say how many of 100 requests read, or remove readPercent").field_path(".readPercent"))]
+#[schemars(transform = Rules(RULES))]
 pub struct KubernetesWorkload {
     /// What to repeat.
     pub operation: KubernetesOperation,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use storebench_crds::workload::EtcdOperation;
+use storebench_crds::workload::etcd::EtcdOperation;
 
 use crate::keys::{KeySpace, ThreadKeys};
 

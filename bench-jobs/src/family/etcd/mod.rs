@@ -24,10 +24,12 @@ pub mod grpc;
 mod lease;
 pub mod messages;
 mod prepare;
+pub(crate) mod probe;
 mod read_back;
 mod reads;
 mod revisions;
-pub(crate) mod store;
+mod store;
+pub(crate) mod surface;
 mod watch;
 mod writes;
 
@@ -38,7 +40,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
+use storebench_crds::DurationText;
+use storebench_crds::workload::etcd::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
 
 use crate::expect::{Ledger, SharedVersions};
 use crate::failure::Failure;
@@ -61,7 +64,7 @@ pub const KEY_PREFIX_END: &str = "storebench0";
 
 /// Runs one workload of the etcd family. Errors are the loader's own; everything about the store is in the [`Ending`].
 pub fn run(context: Context, parameters: &EtcdWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
-    let plan = Plan::new(parameters, &context).map_err(io::Error::other)?;
+    let plan = Plan::new(parameters, &context);
     load::run::<Etcd>(context, plan, around)
 }
 
@@ -81,22 +84,20 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For checked parameters. Errors: an interval that is no duration.
-    fn new(parameters: &EtcdWorkload, context: &Context) -> Result<Self, storebench_crds::duration::DurationError> {
+    fn new(parameters: &EtcdWorkload, context: &Context) -> Self {
         let batch = parameters.operations_per_transaction.unwrap_or(1);
         let slice = context.share.slice(parameters.key_space);
         let space = KeySpace::slice(slice.clone(), context.clients, batch);
-        let interval = parameters.compact_interval.as_ref();
-        Ok(Self {
+        Self {
             parameters: parameters.clone(),
             space,
             borders: borders(parameters, slice),
             versions: SharedVersions::new(space),
             deletions: SharedDeletions::new(space),
             cleared: tokio::sync::watch::Sender::new(0),
-            compact_interval: interval.map(|text| text.parse()).transpose()?,
+            compact_interval: parameters.compact_interval.as_ref().map(DurationText::duration),
             hub: watch::Hub::new(parameters, context),
-        })
+        }
     }
 
     fn operation(&self) -> EtcdOperation {

@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-use storebench_crds::workload::RedisProtocol;
+use storebench_crds::workload::redis::RedisProtocol;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

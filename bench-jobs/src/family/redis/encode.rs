@@ -1,6 +1,6 @@
 //! Writes the measured commands: everything that does not change from one to the next is encoded once.
 
-use storebench_crds::workload::RedisCommand;
+use storebench_crds::workload::redis::RedisCommand;
 
 use crate::family::redis::plan::{MSET_KEYS, Plan};
 use crate::family::redis::resp::write_command;
@@ -169,7 +169,7 @@ fn decimal(number: u32) -> ([u8; 10], usize) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use storebench_crds::workload::RedisWorkload;
+    use storebench_crds::workload::redis::RedisWorkload;
 
     use crate::load::Context;
     use crate::share::Share;

@@ -20,7 +20,7 @@
 use std::sync::atomic::Ordering;
 
 use storebench_crds::job::Phase;
-use storebench_crds::workload::RedisCommand;
+use storebench_crds::workload::redis::RedisCommand;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use storebench_crds::workload::RedisWorkload;
+use storebench_crds::workload::redis::RedisWorkload;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;
@@ -29,6 +29,7 @@ pub mod connection;
 pub mod encode;
 pub mod measured;
 pub mod plan;
+pub(crate) mod probe;
 pub mod resp;
 pub mod verify;
 

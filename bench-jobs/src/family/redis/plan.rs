@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use storebench_crds::workload::{RedisCommand, RedisWorkload};
+use storebench_crds::workload::redis::{RedisCommand, RedisWorkload};
 
 use crate::expect::SharedVersions;
 use crate::keys::{KeyNames, KeySpace};

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use storebench_crds::workload::RedisCommand;
+use storebench_crds::workload::redis::RedisCommand;
 
 use crate::expect::Ledger;
 use crate::failure::Failure;

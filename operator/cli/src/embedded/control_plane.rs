@@ -10,8 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use bench_jobs::control_plane::{create_nodes, nodes_take_pods, serves};
-use bench_jobs::probe;
-use bench_jobs::store_meter::surface;
+use bench_jobs::family::probe;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rcgen::KeyPair;
@@ -150,7 +149,7 @@ impl ControlPlane {
 /// API server would only say that it is not ready.
 fn refusal(store: &[SocketAddr]) -> Option<NeverReady> {
     let lacking =
-        store.iter().flat_map(|address| surface::check(probe::Protocol::Etcd, *address)).find(|check| !check.ok)?;
+        store.iter().flat_map(|address| probe::surface(probe::Protocol::Etcd, *address)).find(|check| !check.ok)?;
     Some(NeverReady(format!("the store cannot hold a Kubernetes cluster: {}: {}", lacking.name, lacking.detail)))
 }
 

@@ -21,7 +21,7 @@ use std::time::Instant;
 use tokio::sync::watch::Sender;
 
 use storebench_crds::job::Phase;
-use storebench_crds::workload::{EtcdOperation, EtcdWorkload};
+use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload};
 
 use crate::failure::Failure;
 use crate::family::etcd::grpc::StreamReceiver;

@@ -1,88 +1,33 @@
-//! Tries out what of the protocol a store serves: each kind of request once, on keys that nobody else has and that are
-//! deleted afterwards.
+//! Tries out what of the etcd v3 API a store serves: each kind of request once.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::failure::Failure;
-use crate::family::etcd::grpc::{Channel, StreamReceiver, StreamSender};
-use crate::family::etcd::messages::{
+use super::grpc::{Channel, StreamReceiver, StreamSender};
+use super::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
 };
-use crate::family::etcd::store::{Store, revision_of};
-use crate::family::redis::resp::Token;
-use crate::machine;
-use crate::probe::{Protocol, described, redis};
+use super::store::{Store, revision_of};
+use crate::failure::Failure;
+use crate::family::probe::Check;
 
-/// What every key begins with.
-const KEY_PREFIX: &str = "storebench-probe/";
 /// For everything together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// What is tried on etcd, in this order.
 const ETCD: [&str; 7] = ["Put", "Range", "Txn", "Watch", "LeaseGrant", "LeaseRevoke", "DeleteRange"];
 
-/// One kind of request, tried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// Its name in the protocol.
-    pub name: String,
-    /// Whether the store answered rightly.
-    pub ok: bool,
-    /// What was answered, or what went wrong, in one line.
-    pub detail: String,
-}
-
-impl Check {
-    fn new(name: &str, outcome: Result<String, Failure>) -> Self {
-        let ok = outcome.is_ok();
-        let detail = outcome.unwrap_or_else(|failure| failure.text().to_owned());
-        Self { name: name.into(), ok, detail }
-    }
-}
-
-/// Tries everything out, within 5 s.
-pub fn check(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
-    let key = format!("{KEY_PREFIX}{}", machine::monotonic_nanos());
-    match protocol {
-        Protocol::Etcd => etcd(store, &key),
-        Protocol::Redis => redis_commands(store, &key),
-    }
-}
-
-/// Five requests of at most half a second each.
-fn redis_commands(store: SocketAddr, key: &str) -> Vec<Check> {
-    let key = key.as_bytes();
-    let is = |expected: Token<'static>, said: &'static str| {
-        move |token: Token<'_>| match token == expected {
-            true => Ok(said.to_owned()),
-            false => Err(described(&token)),
-        }
-    };
-    let info = |token: Token<'_>| match token {
-        Token::Bulk(text) => Ok(format!("{} bytes", text.len())),
-        token => Err(described(&token)),
-    };
-    vec![
-        Check::new("PING", redis(store, &[b"PING"], is(Token::Simple(b"PONG"), "PONG"))),
-        Check::new("SET", redis(store, &[b"SET", key, b"probe"], is(Token::Simple(b"OK"), "OK"))),
-        Check::new("GET", redis(store, &[b"GET", key], is(Token::Bulk(b"probe"), "the value that was set"))),
-        Check::new("DEL", redis(store, &[b"DEL", key], is(Token::Integer(1), "1 key"))),
-        Check::new("INFO", redis(store, &[b"INFO"], info)),
-    ]
-}
-
-fn etcd(store: SocketAddr, key: &str) -> Vec<Check> {
+/// Tries everything out on a key that nobody else has, within 5 s.
+pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return ETCD.map(|name| Check::new(name, Err(Failure::io("start", &error)))).into(),
     };
     let checks = RefCell::new(Vec::with_capacity(ETCD.len()));
-    let ended = runtime.block_on(async { timeout(TIME_LIMIT, try_etcd(store, key, &checks)).await });
+    let ended = runtime.block_on(async { timeout(TIME_LIMIT, try_out(store, key, &checks)).await });
     let why_not = match ended {
         Ok(Err(failure)) => failure,
         Ok(Ok(())) => Failure::new("not tried"),
@@ -95,7 +40,7 @@ fn etcd(store: SocketAddr, key: &str) -> Vec<Check> {
 }
 
 /// Adds one check for each of [`ETCD`], in order. Errors: the store cannot be reached at all.
-async fn try_etcd(address: SocketAddr, key: &str, checks: &RefCell<Vec<Check>>) -> Result<(), Failure> {
+async fn try_out(address: SocketAddr, key: &str, checks: &RefCell<Vec<Check>>) -> Result<(), Failure> {
     let address = address.to_string();
     let channel = Channel::connect(&address, TIME_LIMIT).await.map_err(Failure::new)?;
     let mut store = Store::new(&channel, &address);
