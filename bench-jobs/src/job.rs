@@ -7,7 +7,7 @@ use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 use crate::barrier::Passage;
 use crate::load::{Ending, Surroundings};
 use crate::share::Share;
-use crate::{etcd, kubernetes, redis, specification};
+use crate::{family, specification};
 
 /// Runs this process's share of the workloads of a checked job. The first that does not complete ends it: its outcome
 /// decides about the whole trial, and what comes after could not be used. Errors are the loader's own.
@@ -35,18 +35,7 @@ fn run_workloads(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io:
     Ok(summary)
 }
 
-/// One arm for each family. A family is one line here.
 fn run_workload(spec: &JobSpec, index: usize, share: Share, around: &Surroundings<'_>) -> io::Result<Ending> {
     let context = specification::context(spec, index, share).map_err(io::Error::other)?;
-    let workload = &spec.workloads[index];
-    if let Some(parameters) = &workload.redis {
-        return redis::run(context, parameters, around);
-    }
-    if let Some(parameters) = &workload.etcd {
-        return etcd::run(context, parameters, around);
-    }
-    if let Some(parameters) = &workload.kubernetes {
-        return kubernetes::run(context, spec, parameters, around);
-    }
-    Err(io::Error::other(format!("workloads[{index}]: this build has no such family")))
+    family::run(context, spec, &spec.workloads[index].parameters, around)
 }

@@ -5,7 +5,7 @@
 //! the API server that it loads.
 //!
 //! From the outside in: [`command_line`] is the program, [`specification`] reads the job, [`job`] runs its workloads,
-//! [`load`] runs one of them on its threads, and a family ([`redis`], [`etcd`], [`kubernetes`]) is what a client does. A client sees the
+//! [`load`] runs one of them on its threads, and a family ([`family`]) is what a client does. A client sees the
 //! machinery through its [`session`]. What is written and what must come back is in [`keys`], [`values`] and
 //! [`expect`]; when it is sent in [`pace`]; what is observed in [`record`]; whether the loader can be believed in
 //! [`audit`]. Several load processes divide the load by [`share`] and begin together at a [`barrier`].
@@ -21,26 +21,23 @@ pub mod command_line;
 pub mod control_plane;
 pub mod dial;
 pub mod disk;
-pub mod etcd;
 pub mod expect;
 pub mod exposition;
 pub mod failure;
+pub mod family;
 pub mod fsyncs;
 pub mod http_client;
 pub mod http_server;
 pub mod job;
 pub mod keys;
-pub mod kubernetes;
 pub mod load;
 pub mod machine;
 pub mod meter;
 pub mod meters;
 pub mod metrics;
 pub mod pace;
-pub mod probe;
 mod program;
 pub mod record;
-pub mod redis;
 pub mod report;
 pub mod scrape;
 pub mod seeds;

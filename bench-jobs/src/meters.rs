@@ -17,7 +17,6 @@ use storebench_crds::storage_service::Footprint;
 use crate::http_client::{HttpError, get};
 use crate::meter::accumulator::Accumulator;
 use crate::meter::{Extras, MemberReading, Reading};
-use crate::probe::Protocol;
 use crate::report::Report;
 use crate::{fsyncs, machine};
 
@@ -145,7 +144,7 @@ impl Meters {
     /// How often the store has synced its disk so far, all members together; `None` where one does not say.
     pub fn fsyncs(&self) -> Option<u64> {
         let of_meter = |address: &String| ask::<u64>(address, "/fsyncs").ok();
-        let of_store = |address: &String| fsyncs::so_far(Protocol::Etcd, address).ok();
+        let of_store = |address: &String| fsyncs::so_far(address).ok();
         match self.addresses.is_empty() {
             false => self.addresses.iter().map(of_meter).sum(),
             true if !self.store_metrics.is_empty() => self.store_metrics.iter().map(of_store).sum(),

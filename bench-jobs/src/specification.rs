@@ -5,16 +5,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use storebench_crds::DurationText;
 use storebench_crds::job::JobSpec;
-use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload};
-use storebench_crds::workload::{
-    EtcdOperation, EtcdWorkload, Load, LoadMode, RangeScope, RedisCommand, RedisWorkload, Workload,
-};
+use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload, RangeScope};
+use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
+use storebench_crds::workload::redis::{RedisCommand, RedisWorkload};
+use storebench_crds::workload::{Family, Load, LoadMode, Parameters, Workload};
 
 use crate::failure::one_line;
 use crate::load::Context;
@@ -49,7 +48,6 @@ pub fn parse(text: &str) -> Result<JobSpec, SpecError> {
 /// What the `index`-th workload of a checked job runs with, in the process that has this share of it.
 pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, SpecError> {
     let workload = spec.workloads.get(index).ok_or_else(|| SpecError(format!("workloads[{index}]: there is none")))?;
-    let at = format!("workloads[{index}].load");
     let load = &workload.load;
     let connections = share.of_count(load.connections);
     // Connections of all processes together are spread over the members as those of one would be.
@@ -65,10 +63,10 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
         clients: share.of_count(load.clients()),
         threads: load.threads.min(connections),
         total: load.total,
-        duration: load.duration.as_ref().map(|text| duration(&format!("{at}.duration"), text)).transpose()?,
-        warm_up: duration(&format!("{at}.warmUp"), &load.warm_up)?,
+        duration: load.duration.as_ref().map(DurationText::duration),
+        warm_up: load.warm_up.duration(),
         rate: load.rate,
-        timeout: duration(&format!("{at}.timeout"), &load.timeout)?,
+        timeout: load.timeout.duration(),
     })
 }
 
@@ -143,7 +141,7 @@ fn check(spec: &JobSpec) -> Checked {
         let at = format!("workloads[{index}]");
         check_workload(&at, workload)?;
         check_shares(&at, workload, spec.processes)?;
-        let is_kubernetes = workload.kubernetes.is_some();
+        let is_kubernetes = workload.family() == Family::Kubernetes;
         ensure(!is_kubernetes || spec.kubeconfig.is_some(), "kubeconfig", "kubernetes workloads need it: give a path")?;
         ensure(!is_kubernetes || spec.processes == 1, "processes", "must be 1 for kubernetes workloads")?;
     }
@@ -163,10 +161,10 @@ fn check_shares(at: &str, workload: &Workload, processes: u32) -> Checked {
     };
     enough("load.connections", workload.load.connections.into())?;
     enough("load.total", workload.load.total.unwrap_or(u64::MAX))?;
-    if let Some(redis) = &workload.redis {
+    if let Parameters::Redis(redis) = &workload.parameters {
         enough("redis.keySpace", redis.key_space.into())?;
     }
-    if let Some(etcd) = &workload.etcd {
+    if let Parameters::Etcd(etcd) = &workload.parameters {
         enough("etcd.keySpace", etcd.key_space.into())?;
         let slice_keys = etcd.key_space / processes;
         let rule = format!("must not exceed keySpace / processes, {slice_keys}: each load process has keys of its own");
@@ -188,19 +186,18 @@ fn check_workload(at: &str, workload: &Workload) -> Checked {
     )?;
     check_load(&format!("{at}.load"), &workload.load)?;
     let load = &workload.load;
-    match (&workload.redis, &workload.etcd, &workload.kubernetes) {
-        (Some(redis), None, None) => {
+    match &workload.parameters {
+        Parameters::Redis(redis) => {
             let field = format!("{at}.load.clients");
             ensure(load.clients() == load.connections, &field, "must equal load.connections for redis")?;
             check_redis(&format!("{at}.redis"), redis)
         }
-        (None, Some(etcd), None) => {
+        Parameters::Etcd(etcd) => {
             let field = format!("{at}.load.clients");
             ensure(load.clients() >= load.connections, &field, "must be at least load.connections")?;
             check_etcd(&format!("{at}.etcd"), etcd)
         }
-        (None, None, Some(kubernetes)) => check_kubernetes(at, kubernetes, load),
-        _ => Err(SpecError(format!("{at}: give exactly one workload family: etcd, redis or kubernetes"))),
+        Parameters::Kubernetes(kubernetes) => check_kubernetes(at, kubernetes, load),
     }
 }
 
@@ -215,7 +212,6 @@ fn check_load(at: &str, load: &Load) -> Checked {
         (None, Some(text)) => positive(&field("duration"), text)?,
         _ => return Err(SpecError(format!("{at}: give exactly one of total or duration"))),
     }
-    duration(&field("warmUp"), &load.warm_up)?;
     positive(&field("timeout"), &load.timeout)?;
     match (load.mode, load.rate) {
         (LoadMode::OpenLoop, Some(rate)) => range(&field("rate"), rate, 1, 10_000_000),
@@ -304,19 +300,15 @@ fn range(at: &str, value: impl Into<u64>, least: u64, most: u64) -> Checked {
     }
 }
 
-fn duration(at: &str, text: &DurationText) -> Result<Duration, SpecError> {
-    text.parse().map_err(|error| SpecError(one_line(&format!("{at}: {error}"))))
-}
-
 fn positive(at: &str, text: &DurationText) -> Checked {
-    let duration = duration(at, text)?;
-    ensure(!duration.is_zero(), at, "must be longer than 0")
+    ensure(!text.duration().is_zero(), at, "must be longer than 0")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
     fn job() -> Value {
         json!({

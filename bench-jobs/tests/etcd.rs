@@ -12,7 +12,7 @@ mod support;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::etcd::messages::{RangeRequest, RangeResponse, path};
+use bench_jobs::family::etcd::messages::{RangeRequest, RangeResponse, path};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use storebench_crds::job::{JobOutcome, JobSummary, Phase, WorkloadSummary};

@@ -5,9 +5,76 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::control_plane::SecretRef;
-use crate::duration::DurationText;
+use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
+
+/// What a run as a whole must be; what concerns its workloads is added by [`workload::add_run_rules`].
+const RUN_RULES: &[Rule] = &[
+    Rule {
+        field: ".arms",
+        holds: "self.arms.filter(a, a.baseline).size() <= 1",
+        otherwise: "at most one arm may have baseline: true",
+    },
+    Rule {
+        field: ".arms",
+        holds: "self.arms.all(a, self.arms.exists_one(b, b.name == a.name))",
+        otherwise: "arms must have distinct names",
+    },
+    Rule {
+        field: ".workloads",
+        holds: "self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))",
+        otherwise: "workloads must have distinct names",
+    },
+    Rule {
+        field: ".gates",
+        holds: "!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))",
+        otherwise: "gates: arm must name one of spec.arms",
+    },
+    Rule {
+        field: ".gates",
+        holds: "!has(self.gates) || self.gates.all(g, !has(g.workload) \
+            || self.workloads.exists(w, w.name == g.workload))",
+        otherwise: "gates: workload must name one of spec.workloads",
+    },
+    Rule {
+        field: ".gates",
+        holds: "!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) \
+            || self.arms.exists(a, a.baseline && a.name != g.arm))",
+        otherwise: "gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or \
+            atMost",
+    },
+    Rule {
+        field: ".trials.min",
+        holds: "!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3",
+        otherwise: "gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.workloads.all(w, w.load.connections >= self.parallelism)",
+        otherwise: "parallelism must not exceed load.connections of any workload: a load pod without a connection would stay \
+            idle",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.workloads.all(w, !has(w.load.total) || w.load.total >= self.parallelism)",
+        otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
+            both",
+    },
+    // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
+    Rule {
+        field: "",
+        holds: "self.arms == oldSelf.arms \
+            && self.workloads == oldSelf.workloads \
+            && self.trials == oldSelf.trials \
+            && self.isolation == oldSelf.isolation \
+            && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) \
+            && self.parallelism == oldSelf.parallelism \
+            && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)",
+        otherwise: "spec is immutable except for suspend: create a new run under a new name",
+    },
+];
 
 /// One comparison: load these stores, compare them, judge them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,21 +113,8 @@ use crate::workload::Workload;
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.arms.filter(a, a.baseline).size() <= 1").message("at most one arm may have baseline: true").field_path(".arms"))]
-#[x_kube(validation = Rule::new("self.arms.all(a, self.arms.exists_one(b, b.name == a.name))").message("arms must have distinct names").field_path(".arms"))]
-#[x_kube(validation = Rule::new("self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))").message("workloads must have distinct names").field_path(".workloads"))]
-#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))").message("gates: arm must name one of spec.arms").field_path(".gates"))]
-#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !has(g.workload) || self.workloads.exists(w, w.name == g.workload))").message("gates: workload must name one of spec.workloads").field_path(".gates"))]
-#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) || self.arms.exists(a, a.baseline && a.name != g.arm))").message("gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or atMost").field_path(".gates"))]
-#[x_kube(validation = Rule::new("!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3").message("gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates").field_path(".trials.min"))]
-#[x_kube(validation = Rule::new("[self.workloads.exists(w, has(w.etcd) && !has(w.redis) && !has(w.kubernetes)), self.workloads.exists(w, has(w.redis) && !has(w.etcd) && !has(w.kubernetes)), self.workloads.exists(w, has(w.kubernetes) && !has(w.etcd) && !has(w.redis))].filter(spoken, spoken).size() <= 1").message("workloads of one run must speak one protocol: split the run").field_path(".workloads"))]
-#[x_kube(validation = Rule::new("self.workloads.all(w, w.load.connections >= self.parallelism)").message("parallelism must not exceed load.connections of any workload: a load pod without a connection would stay idle").field_path(".parallelism"))]
-#[x_kube(validation = Rule::new("self.workloads.all(w, (!has(w.load.total) || w.load.total >= self.parallelism) && (!has(w.etcd) || w.etcd.keySpace >= self.parallelism) && (!has(w.redis) || w.redis.keySpace >= self.parallelism))").message("parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of both").field_path(".parallelism"))]
-#[x_kube(validation = Rule::new("self.workloads.all(w, !has(w.etcd) || !has(w.etcd.operationsPerTransaction) || w.etcd.operationsPerTransaction <= w.etcd.keySpace / self.parallelism)").message("parallelism must leave each load pod as many keys, keySpace / parallelism, as operationsPerTransaction").field_path(".parallelism"))]
-#[x_kube(validation = Rule::new("self.parallelism == 1 || self.workloads.all(w, !has(w.etcd) || !(w.etcd.operation in ['WatchLatency', 'WatchThroughput']))").message("parallelism must be 1 where etcd watches are measured: a watcher is told of every put, of which a load pod knows only its own").field_path(".parallelism"))]
-#[x_kube(validation = Rule::new("self.parallelism == 1 || self.workloads.all(w, !has(w.kubernetes))").message("parallelism must be 1 for kubernetes workloads: use load.connections and load.threads for a stronger loader").field_path(".parallelism"))]
-// One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
-#[x_kube(validation = ("self.arms == oldSelf.arms && self.workloads == oldSelf.workloads && self.trials == oldSelf.trials && self.isolation == oldSelf.isolation && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) && self.parallelism == oldSelf.parallelism && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)", "spec is immutable except for suspend: create a new run under a new name"))]
+#[schemars(transform = Rules(RUN_RULES))]
+#[schemars(transform = workload::add_run_rules)]
 pub struct BenchmarkRunSpec {
     /// The stores to load, 1 to 4. Their trials are interleaved.
     #[schemars(length(min = 1, max = 4))]
@@ -102,10 +156,18 @@ fn one() -> u32 {
     1
 }
 
+/// What an arm must be.
+const ARM_RULES: &[Rule] = &[Rule {
+    field: "",
+    holds: "[has(self.serviceRef), has(self.controlPlaneRef), has(self.kubeconfigSecretRef)].filter(given, \
+            given).size() == 1",
+    otherwise: "give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef",
+}];
+
 /// One side of a comparison.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("[has(self.serviceRef), has(self.controlPlaneRef), has(self.kubeconfigSecretRef)].filter(given, given).size() == 1", "give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef"))]
+#[schemars(transform = Rules(ARM_RULES))]
 pub struct Arm {
     /// A name, unique in the run; results and gates refer to it.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$"), length(max = 32), extend("example" = "etcd-fsync"))]
@@ -144,10 +206,14 @@ pub struct ServiceRef {
     pub name: String,
 }
 
+/// What the numbers of trials must be.
+const TRIALS_RULES: &[Rule] =
+    &[Rule { field: ".min", holds: "self.min <= self.max", otherwise: "trials.min must not exceed trials.max" }];
+
 /// How often to repeat, and when to stop.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.min <= self.max").message("trials.min must not exceed trials.max").field_path(".min"))]
+#[schemars(transform = Rules(TRIALS_RULES))]
 pub struct Trials {
     /// Trials of every arm before the run may stop early. An interval needs at least 3; an even number lets every order of
     /// the arms run equally often.
@@ -174,7 +240,7 @@ pub struct Trials {
     pub retries: u32,
     /// How long a trial of one arm may take in all, start-up included.
     #[serde(default = "Trials::default_timeout")]
-    #[x_kube(validation = ("!self.matches('^0+[a-z]')", "must be longer than 0"))]
+    #[x_kube(validation = LONGER_THAN_ZERO)]
     pub timeout: DurationText,
 }
 
@@ -195,7 +261,7 @@ impl Trials {
         2
     }
     fn default_timeout() -> DurationText {
-        crate::workload::text("10m")
+        DurationText::literal("10m")
     }
 }
 
@@ -222,10 +288,18 @@ pub enum Isolation {
     Shared,
 }
 
+/// What a gate must be.
+const GATE_RULES: &[Rule] = &[Rule {
+    field: "",
+    holds: "[has(self.atLeast), has(self.atMost), has(self.ratioAtLeastBasisPoints), \
+            has(self.ratioAtMostBasisPoints)].filter(b, b).size() == 1",
+    otherwise: "give exactly one bound: atLeast, atMost, ratioAtLeastBasisPoints or ratioAtMostBasisPoints",
+}];
+
 /// A condition that a run must meet.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("[has(self.atLeast), has(self.atMost), has(self.ratioAtLeastBasisPoints), has(self.ratioAtMostBasisPoints)].filter(b, b).size() == 1", "give exactly one bound: atLeast, atMost, ratioAtLeastBasisPoints or ratioAtMostBasisPoints"))]
+#[schemars(transform = Rules(GATE_RULES))]
 pub struct Gate {
     /// The arm that is judged.
     #[schemars(length(min = 1, max = 32))]

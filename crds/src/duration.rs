@@ -8,11 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// The pattern a duration must match, as it stands in the schema.
 pub const PATTERN: &str = "^[0-9]{1,6}(ms|s|m|h)$";
+/// The CEL rule of durations that may not be 0, and what is said otherwise.
+pub(crate) const LONGER_THAN_ZERO: (&str, &str) = ("!self.matches('^0+[a-z]')", "must be longer than 0");
 
-/// A duration such as `500ms`, `5s`, `2m` or `1h`.
+/// A duration such as `500ms`, `5s`, `2m` or `1h`, as it was written and as it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DurationText(String);
+#[serde(try_from = "String", into = "String")]
+pub struct DurationText {
+    text: String,
+    duration: Duration,
+}
 
 /// A text that is not a duration.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -22,32 +27,55 @@ pub struct DurationError(String);
 impl DurationText {
     /// Takes a text if it is a duration.
     pub fn new(text: impl Into<String>) -> Result<Self, DurationError> {
-        let text = Self(text.into());
-        text.parse().map(|_| text)
+        let text = text.into();
+        match parse(&text) {
+            Some(duration) => Ok(Self { text, duration }),
+            None => Err(DurationError(text)),
+        }
+    }
+
+    /// A default of this crate. A wrong literal is caught by the test of the schema, which writes every default.
+    pub(crate) fn literal(text: &'static str) -> Self {
+        #[allow(clippy::expect_used)]
+        Self::new(text).expect("a literal duration")
     }
 
     /// The duration that the text means.
-    pub fn parse(&self) -> Result<Duration, DurationError> {
-        let error = || DurationError(self.0.clone());
-        let split = self.0.find(|c: char| !c.is_ascii_digit()).ok_or_else(error)?;
-        let (number, unit) = self.0.split_at(split);
-        if number.len() > 6 {
-            return Err(error());
-        }
-        let number: u64 = number.parse().map_err(|_| error())?;
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(error()),
-        };
-        Ok(Duration::from_millis(number * millis))
+    pub fn duration(&self) -> Duration {
+        self.duration
     }
 
     /// The text as it was written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+
+/// One number of at most six digits, one unit.
+fn parse(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|character: char| !character.is_ascii_digit())?);
+    let number: u64 = if number.len() <= 6 { number.parse().ok()? } else { return None };
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(number * millis))
+}
+
+impl TryFrom<String> for DurationText {
+    type Error = DurationError;
+
+    fn try_from(text: String) -> Result<Self, DurationError> {
+        Self::new(text)
+    }
+}
+
+impl From<DurationText> for String {
+    fn from(duration: DurationText) -> Self {
+        duration.text
     }
 }
 
@@ -73,7 +101,7 @@ mod tests {
     #[test]
     fn units_mean_what_they_say() {
         for (text, millis) in [("500ms", 500), ("5s", 5_000), ("2m", 120_000), ("1h", 3_600_000), ("0s", 0)] {
-            let duration = DurationText::new(text).unwrap().parse().unwrap();
+            let duration = DurationText::new(text).unwrap().duration();
             assert_eq!(duration, Duration::from_millis(millis), "{text}");
         }
     }

@@ -16,7 +16,7 @@ pub mod document;
 pub mod duration;
 pub mod engine;
 pub mod job;
-pub mod kubernetes_workload;
+pub mod rules;
 pub mod schema;
 pub mod status;
 pub mod storage_service;

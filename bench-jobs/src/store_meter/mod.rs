@@ -11,12 +11,11 @@
 //! | `/reading` | a [`Reading`](crate::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
 //! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
-//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`surface::Check`] |
+//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`probe::Check`] |
 //!
-//! [`watch`] finds the store's processes, [`start_up`] measures their start, [`surface`] tries the protocol out.
+//! [`watch`] finds the store's processes, [`start_up`] measures their start.
 
 pub mod start_up;
-pub mod surface;
 pub mod watch;
 
 use std::ffi::OsString;
@@ -30,10 +29,10 @@ use std::thread;
 use clap::Parser;
 
 use crate::failure::one_line;
+use crate::family::probe::{self, Protocol};
 use crate::http_server::{Answer, Request, serve};
 use crate::meter::{MemberReading, Reading};
-use crate::probe::{Protocol, answers};
-use crate::{disk, fsyncs, machine, program};
+use crate::{disk, machine, program};
 
 use start_up::StartUp;
 use watch::{Watch, Whose};
@@ -112,7 +111,7 @@ impl StoreMeter {
     fn answer(&self, request: &Request) -> Answer {
         match request.path.as_str() {
             "/livez" => Answer::content("text/plain; charset=utf-8", "alive\n".into()),
-            "/readyz" => match answers(self.protocol, self.store) {
+            "/readyz" => match probe::answers(self.protocol, self.store) {
                 Ok(()) => Answer::content("text/plain; charset=utf-8", "ready\n".into()),
                 Err(failure) => Answer::unavailable(&failure),
             },
@@ -121,11 +120,11 @@ impl StoreMeter {
                 Err(reason) => Answer::unavailable(&reason),
             },
             "/store" => Answer::json(&self.member()),
-            "/fsyncs" => match fsyncs::so_far(self.protocol, &self.store.to_string()) {
+            "/fsyncs" => match probe::fsyncs(self.protocol, self.store) {
                 Ok(count) => Answer::json(&count),
                 Err(failure) => Answer::unavailable(&failure),
             },
-            "/protocol" => Answer::json(&surface::check(self.protocol, self.store)),
+            "/protocol" => Answer::json(&probe::surface(self.protocol, self.store)),
             _ => Answer::not_found("there are /livez, /readyz, /reading, /store, /fsyncs and /protocol"),
         }
     }

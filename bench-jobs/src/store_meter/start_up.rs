@@ -11,8 +11,9 @@ use storebench_crds::storage_service::Footprint;
 
 use super::watch::Found;
 use super::{StoreMeter, tell};
+use crate::family::probe;
+use crate::machine;
 use crate::meter::Meter;
-use crate::{machine, probe};
 
 /// Between two probes of a starting store. Bounds the error of the start-up time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);

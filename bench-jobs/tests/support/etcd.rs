@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::etcd::grpc::{Channel, GrpcError};
-use bench_jobs::etcd::messages::{
+use bench_jobs::family::etcd::grpc::{Channel, GrpcError};
+use bench_jobs::family::etcd::messages::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
 };
 use prost::Message;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate};
 use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
-use storebench_crds::workload::Family;
-use storebench_crds::{Arm, DurationText, Load};
+use storebench_crds::workload::Api;
+use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::control_plane::ValidatedControlPlane;
 use crate::engine::{Engine, Protocol};
@@ -74,13 +74,13 @@ impl ValidatedArm {
         }
     }
 
-    /// The workloads that it can be loaded with.
-    pub fn family(&self) -> Family {
+    /// What it can be loaded through.
+    pub fn api(&self) -> Api {
         match &self.target {
-            Target::ControlPlane(_) | Target::Cluster(_) => Family::Kubernetes,
+            Target::ControlPlane(_) | Target::Cluster(_) => Api::Kubernetes,
             Target::Service(service) => match service.engine.protocol {
-                Protocol::Etcd => Family::Etcd,
-                Protocol::Redis => Family::Redis,
+                Protocol::Etcd => Api::Etcd,
+                Protocol::Redis => Api::Redis,
             },
         }
     }
@@ -252,35 +252,35 @@ fn resolve(
 
 /// An arm must speak what the workloads do.
 fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'static str, String)> {
-    let Some(workload) = spec.workloads.iter().find(|workload| workload.family() != arm.family()) else {
-        return Ok(());
-    };
-    let (name, speaks) = (&workload.name, workload.family());
-    Err(match (&arm.target, speaks) {
+    let fits = |workload: &&Workload| workload.family().facts().loads.contains(&arm.api());
+    let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else { return Ok(()) };
+    let (name, family) = (&workload.name, workload.family());
+    let needs_cluster = family.facts().loads == [Api::Kubernetes];
+    Err(match (&arm.target, needs_cluster) {
         (Target::Cluster(_), _) => (
             CLUSTER,
             format!(
-                "workload {name} speaks {speaks:?}, but this is a cluster: use kubernetes workloads, or a serviceRef"
+                "workload {name} speaks {family:?}, but this is a cluster: use kubernetes workloads, or a serviceRef"
             ),
         ),
         (Target::ControlPlane(control_plane), _) => (
             CONTROL_PLANE,
             format!(
-                "workload {name} speaks {speaks:?}, but ControlPlane {} speaks Kubernetes: use kubernetes workloads, or a serviceRef",
+                "workload {name} speaks {family:?}, but ControlPlane {} speaks Kubernetes: use kubernetes workloads, or a serviceRef",
                 control_plane.name
             ),
         ),
-        (Target::Service(service), Family::Kubernetes) => (
+        (Target::Service(service), true) => (
             SERVICE,
             format!(
                 "workload {name} speaks Kubernetes, but {} is a store: name a ControlPlane on it in controlPlaneRef",
                 service.name
             ),
         ),
-        (Target::Service(service), _) => (
+        (Target::Service(service), false) => (
             SERVICE,
             format!(
-                "workload {name} speaks {speaks:?}, but {} speaks {:?}: choose another workload or another service",
+                "workload {name} speaks {family:?}, but {} speaks {:?}: choose another workload or another service",
                 service.engine.name, service.engine.protocol
             ),
         ),
@@ -314,8 +314,7 @@ fn check_alike(arm: &ValidatedArm, first: &ValidatedArm) -> Result<(), (&'static
 
 /// A trial that cannot end in time would only show after the first one.
 fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
-    // The schema has seen to it that all of these are durations.
-    let length = |text: &DurationText| text.parse().unwrap_or_default();
+    let length = DurationText::duration;
     let measured = |load: &Load| length(&load.warm_up) + load.duration.as_ref().map(length).unwrap_or_default();
     let needed: Duration = spec.workloads.iter().map(|workload| measured(&workload.load)).sum();
     if length(&spec.trials.timeout) > needed {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
+use storebench_crds::workload::Parameters;
 use storebench_crds::{Durability, Isolation, LoadMode, schema};
 
 const GOOD_INPUT: &str = "tests/good_input";
@@ -50,7 +51,7 @@ fn what_is_left_out_has_the_documented_default() {
     let load = &run.workloads[0].load;
     assert_eq!((load.connections, load.clients(), load.threads, load.mode), (1, 1, 1, LoadMode::ClosedLoop));
     assert_eq!((load.warm_up.as_str(), load.timeout.as_str()), ("1s", "10s"));
-    let etcd = run.workloads[0].etcd.as_ref().unwrap();
+    let Parameters::Etcd(etcd) = &run.workloads[0].parameters else { panic!("not etcd: {:?}", run.workloads[0]) };
     assert_eq!((etcd.key_bytes, etcd.value_bytes, etcd.key_space), (32, 256, 10_000));
 }
 

@@ -20,7 +20,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn wait(run: &str, place: &Place, timeout: &str) -> anyhow::Result<Exit> {
     let name = if run.contains('/') { cluster::run_name(run) } else { Some(run) };
     let name = name.with_context(|| format!("`{run}` cannot be waited for: write benchmarkrun/NAME"))?;
-    let limit = DurationText::new(timeout).and_then(|text| text.parse()).context("--timeout")?;
+    let limit = DurationText::new(timeout).context("--timeout")?.duration();
     let known = RefCell::new("the API server did not answer".to_owned());
     let run = cluster::within(limit, until_complete(name, place, &known))?.with_context(|| {
         let known = known.borrow();

@@ -10,14 +10,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use bench_jobs::control_plane::{create_nodes, nodes_take_pods, serves};
-use bench_jobs::store_meter::surface;
+use bench_jobs::family::probe;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rcgen::KeyPair;
 use storebench_core::control_plane::{
     self as core, ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity,
 };
-use storebench_core::engine::Protocol;
 
 use super::interrupt;
 use super::peers::ControlPlaneBinaries;
@@ -149,7 +148,8 @@ impl ControlPlane {
 /// Why the store cannot hold a cluster: what of the etcd API it does not serve. Asked before anything is started, since an
 /// API server would only say that it is not ready.
 fn refusal(store: &[SocketAddr]) -> Option<NeverReady> {
-    let lacking = store.iter().flat_map(|address| surface::check(Protocol::Etcd, *address)).find(|check| !check.ok)?;
+    let lacking =
+        store.iter().flat_map(|address| probe::surface(probe::Protocol::Etcd, *address)).find(|check| !check.ok)?;
     Some(NeverReady(format!("the store cannot hold a Kubernetes cluster: {}: {}", lacking.name, lacking.detail)))
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bench_jobs::{disk, probe};
+use bench_jobs::disk;
+use bench_jobs::family::probe;
 use storebench_core::engine::{self, CLIENT, Engine, Member, Placement, ServicePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;

@@ -33,8 +33,7 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(super) fn new(run: &'a ValidatedRun, directory: &Path, run_started: Instant) -> Self {
-        // The schema admits only durations that parse; ten minutes is the schema's own default.
-        let timeout = run.spec.trials.timeout.parse().unwrap_or(Duration::from_secs(600));
+        let timeout = run.spec.trials.timeout.duration();
         Self { run, directory: directory.to_path_buf(), run_started, timeout, shared: BTreeMap::new() }
     }
 

@@ -225,7 +225,7 @@ pub fn expiry(ttl: Option<&TimeToLive>, status: &BenchmarkRunStatus) -> Option<T
     let text = if status.verdict == Some(Verdict::Passed) { ttl.success.as_ref()? } else { ttl.failure.as_ref()? };
     let complete =
         status.conditions.iter().find(|condition| condition.type_ == "Complete" && condition.status == "True")?;
-    complete.last_transition_time.0.checked_add(text.parse().ok()?).ok()
+    complete.last_transition_time.0.checked_add(text.duration()).ok()
 }
 
 /// Writes a status if it says anything new.

@@ -108,7 +108,7 @@ pub async fn load(
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
     spec.meters = addresses(&members.store, existing, METER_PORT);
     spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
-    let timeout = references.run.spec.trials.timeout.parse().map_or(600, |timeout| timeout.as_secs());
+    let timeout = references.run.spec.trials.timeout.duration().as_secs();
     let request = LoadRequest {
         spec,
         name: &trial.name,

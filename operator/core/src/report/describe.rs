@@ -1,128 +1,11 @@
-//! What was asked, in a line: a workload, a run, how to read a report.
+//! What was asked, in a line: how hard a workload loads, a run, how to read a report. The request itself is [`super::family`]'s.
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use storebench_crds::kubernetes_workload::{KubernetesOperation, KubernetesWorkload, LatencyOf};
 use storebench_crds::status::Verdict;
-use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, KeyOrder, Load, LoadMode, RangeScope};
-use storebench_crds::workload::{RedisProtocol, RedisWorkload, Workload};
+use storebench_crds::workload::{Load, LoadMode};
 
 use super::Report;
-use super::lookup::api_word;
 use super::units;
 use super::wording;
-
-/// A workload's request and parameters, as `etcd Put, 32 B keys, 256 B values over 10.0k keys`.
-pub(super) fn request(workload: &Workload) -> String {
-    match (&workload.etcd, &workload.redis, &workload.kubernetes) {
-        (Some(etcd), ..) => etcd_request(etcd),
-        (_, Some(redis), _) => redis_request(redis),
-        (.., Some(kubernetes)) => kubernetes_request(kubernetes),
-        (None, None, None) => "no request".to_owned(),
-    }
-}
-
-fn etcd_request(etcd: &EtcdWorkload) -> String {
-    let mut parts = vec![format!("etcd {}", api_word(&etcd.operation))];
-    if let Some(percent) = etcd.read_percent {
-        parts.push(format!("{percent} % reads"));
-    }
-    if matches!(etcd.operation, EtcdOperation::Range | EtcdOperation::Mixed) {
-        parts.push(match etcd.consistency {
-            Consistency::Linearizable => "linearizable".to_owned(),
-            Consistency::Serializable => "serializable".to_owned(),
-        });
-    }
-    if etcd.scope == RangeScope::Prefix {
-        let limit = etcd.limit.map_or_else(String::new, |limit| format!(" limited to {}", units::count(limit.into())));
-        parts.push(format!("prefix{limit}"));
-    }
-    if etcd.count_only {
-        parts.push("count only".to_owned());
-    }
-    if etcd.keys_only {
-        parts.push("keys only".to_owned());
-    }
-    if let Some(operations) = etcd.operations_per_transaction {
-        parts.push(format!("{operations} puts in each transaction"));
-    }
-    if let Some(watchers) = etcd.watchers {
-        let streams = etcd.streams.unwrap_or(1);
-        parts.push(format!("{} on {}", things(watchers, "watcher"), things(streams, "stream")));
-    }
-    if etcd.previous_value {
-        parts.push("with previous values".to_owned());
-    }
-    if etcd.operation != EtcdOperation::LeaseKeepAlive {
-        parts.push(format!("{} keys", units::bytes(etcd.key_bytes.into())));
-        parts.push(value_sizes(etcd.value_bytes, etcd.key_space, etcd.key_order));
-    }
-    if let Some(every) = &etcd.compact_interval {
-        parts.push(format!("compacted every {}", every.as_str()));
-    }
-    parts.join(", ")
-}
-
-fn redis_request(redis: &RedisWorkload) -> String {
-    let mut parts = vec![format!("Redis {}", api_word(&redis.command))];
-    if let Some(percent) = redis.read_percent {
-        parts.push(format!("{percent} % reads"));
-    }
-    parts.push(value_sizes(redis.value_bytes, redis.key_space, redis.key_order));
-    if redis.pipeline > 1 {
-        parts.push(format!("pipelines of {}", redis.pipeline));
-    }
-    if redis.protocol == RedisProtocol::Resp3 {
-        parts.push("RESP3".to_owned());
-    }
-    parts.join(", ")
-}
-
-fn kubernetes_request(kubernetes: &KubernetesWorkload) -> String {
-    use KubernetesOperation::{
-        CreateConfigMaps, CustomResourceChurn, DeleteNamespaces, DeployAndScale, ListAndWatch, MixedChurn,
-        NodeHeartbeats, RollingUpdate,
-    };
-    let operation = kubernetes.operation;
-    let mut parts = vec![format!("Kubernetes {}", api_word(&operation))];
-    if matches!(operation, DeployAndScale | RollingUpdate) {
-        parts.push(things(kubernetes.replicas(), "pod"));
-    }
-    if kubernetes.latency_of == LatencyOf::EachPod {
-        parts.push("each pod's latency".to_owned());
-    }
-    for (what, limit) in [("surge", &kubernetes.max_surge), ("unavailable", &kubernetes.max_unavailable)] {
-        if let Some(limit) = limit {
-            let limit = match limit {
-                IntOrString::Int(number) => number.to_string(),
-                IntOrString::String(percent) => percent.clone(),
-            };
-            parts.push(format!("at most {limit} {what}"));
-        }
-    }
-    match operation {
-        ListAndWatch => parts.push(things(kubernetes.watchers(), "watcher")),
-        MixedChurn => parts.push(format!("{} % reads", kubernetes.read_percent.unwrap_or_default())),
-        _ => {}
-    }
-    match operation {
-        NodeHeartbeats => parts.push(things(kubernetes.objects(), "node")),
-        ListAndWatch | MixedChurn => parts.push(things(kubernetes.objects(), "object")),
-        DeleteNamespaces => parts.push(format!("{} in each", things(kubernetes.objects(), "ConfigMap"))),
-        _ => {}
-    }
-    if matches!(operation, CreateConfigMaps | CustomResourceChurn | ListAndWatch | MixedChurn) {
-        parts.push(format!("{} each", units::bytes(kubernetes.object_bytes.into())));
-    }
-    parts.join(", ")
-}
-
-fn value_sizes(value_bytes: u32, key_space: u32, order: KeyOrder) -> String {
-    let order = match order {
-        KeyOrder::Random => "",
-        KeyOrder::Sequential => " in sequence",
-    };
-    format!("{} values over {}{order}", units::bytes(value_bytes.into()), things(key_space, "key"))
-}
 
 /// How hard and how long, as `closed loop, 64 clients on 8 connections, 10s after 1s of warm-up`.
 pub(super) fn load(load: &Load) -> String {
@@ -131,8 +14,10 @@ pub(super) fn load(load: &Load) -> String {
         (LoadMode::OpenLoop, None) => "open loop".to_owned(),
         (LoadMode::ClosedLoop, _) => "closed loop".to_owned(),
     };
-    let mut parts =
-        vec![mode, format!("{} on {}", things(load.clients(), "client"), things(load.connections, "connection"))];
+    let mut parts = vec![
+        mode,
+        format!("{} on {}", units::things(load.clients(), "client"), units::things(load.connections, "connection")),
+    ];
     if load.threads > 1 {
         parts.push(format!("{} threads", load.threads));
     }
@@ -143,10 +28,6 @@ pub(super) fn load(load: &Load) -> String {
     };
     parts.push(format!("{amount} after {} of warm-up", load.warm_up.as_str()));
     parts.join(", ")
-}
-
-fn things(number: u32, thing: &str) -> String {
-    format!("{} {thing}{}", units::count(number.into()), if number == 1 { "" } else { "s" })
 }
 
 /// The judgement's message, or what the verdict means if there is none. What an invalid run is worth is said in any case.

@@ -6,7 +6,8 @@
 
 use storebench_crds::benchmark_run::Metric;
 use storebench_crds::status::{Comparison, Verdict, WorkloadResult};
-use storebench_crds::workload::{EtcdOperation, Workload};
+use storebench_crds::workload::etcd::EtcdOperation;
+use storebench_crds::workload::{Family, Parameters, Workload};
 
 use super::document::{Document, Section};
 use super::lookup::{self, api_word, comparison, result};
@@ -62,8 +63,9 @@ impl<'a> TwoLevels<'a> {
     /// # Errors
     /// [`LevelsError`] where they are not two levels of the same comparison.
     pub fn of(first: &'a Report, second: &'a Report) -> Result<Self, LevelsError> {
-        let is_kubernetes = |report: &Report| report.record.spec.workloads.iter().all(|one| one.kubernetes.is_some());
-        let is_store = |report: &Report| report.record.spec.workloads.iter().all(|one| one.etcd.is_some());
+        let all_of = |report: &Report, family| report.record.spec.workloads.iter().all(|one| one.family() == family);
+        let is_kubernetes = |report: &Report| all_of(report, Family::Kubernetes);
+        let is_store = |report: &Report| all_of(report, Family::Etcd);
         let levels = match (is_store(first), is_kubernetes(second)) {
             (true, true) => Self { store: first, kubernetes: second },
             _ if is_store(second) && is_kubernetes(first) => Self { store: second, kubernetes: first },
@@ -112,8 +114,7 @@ impl<'a> TwoLevels<'a> {
     /// or else a put, or else the first.
     fn counterpart(&self) -> Option<&'a Workload> {
         let workloads = &self.store.record.spec.workloads;
-        let of =
-            |operation| workloads.iter().find(|one| one.etcd.as_ref().is_some_and(|etcd| etcd.operation == operation));
+        let of = |operation| workloads.iter().find(|one| etcd_operation(one) == Some(operation));
         of(EtcdOperation::TxnPut).or_else(|| of(EtcdOperation::Put)).or(workloads.first())
     }
 
@@ -299,8 +300,8 @@ fn table(report: &Report, columns: Vec<Column>, row: impl Fn(&WorkloadResult) ->
     for workload in &report.record.spec.workloads {
         for (position, arm) in lookup::started_arms(report) {
             let Some(result) = result(report, &workload.name, &arm.name) else { continue };
-            let name = match &workload.etcd {
-                Some(etcd) => format!("{} ({})", workload.name, api_word(&etcd.operation)),
+            let name = match etcd_operation(workload) {
+                Some(operation) => format!("{} ({})", workload.name, api_word(&operation)),
                 None => workload.name.clone(),
             };
             let mut cells = vec![Cell::plain(name), Cell::arm(&arm.name, position)];
@@ -309,6 +310,11 @@ fn table(report: &Report, columns: Vec<Column>, row: impl Fn(&WorkloadResult) ->
         }
     }
     (!rows.is_empty()).then_some(Table { columns, rows })
+}
+
+/// The request to a store; `None` on Kubernetes.
+fn etcd_operation(workload: &Workload) -> Option<EtcdOperation> {
+    if let Parameters::Etcd(etcd) = &workload.parameters { Some(etcd.operation) } else { None }
 }
 
 /// What is left of a difference between stores for who uses a cluster on them.

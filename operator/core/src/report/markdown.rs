@@ -3,6 +3,7 @@
 use super::Report;
 use super::describe;
 use super::document::{Document, Section};
+use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
 use super::measures;
@@ -128,7 +129,7 @@ impl Page {
     fn workloads(&mut self, report: &Report) {
         for workload in &report.record.spec.workloads {
             self.heading(3, &workload.name);
-            let asked = format!("{} · {}", describe::request(workload), describe::load(&workload.load));
+            let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
             self.paragraph(&escape(&asked));
             self.table(&measures::results(report, workload));
             if let Some(table) = measures::comparisons(report, workload) {

@@ -6,6 +6,7 @@
 
 mod describe;
 mod document;
+mod family;
 mod html;
 mod json;
 mod ledger;

@@ -44,6 +44,11 @@ pub(super) fn count(count: u64) -> String {
     text
 }
 
+/// A number of things by their name, as `1 key`, `10,000 keys`.
+pub(super) fn things(number: u32, thing: &str) -> String {
+    format!("{} {thing}{}", count(number.into()), if number == 1 { "" } else { "s" })
+}
+
 /// Bytes as `842 B`, `1.84 KiB`, `12.3 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     if bytes < 1000 {

@@ -21,7 +21,7 @@ use storebench_crds::workload::Workload;
 use super::Report;
 use super::document::{Document, Section};
 use super::levels::TwoLevels;
-use super::{describe, ledger, lookup, measures, requests, resources, wording};
+use super::{describe, family, ledger, lookup, measures, requests, resources, wording};
 use escape::{escape, escape_block};
 use parts::{compact_table, details, figure, list, section, table, wrapping_table};
 
@@ -203,7 +203,7 @@ fn caveats(report: &Report) -> String {
 }
 
 fn workload_section(report: &Report, number: usize, workload: &Workload) -> Result<String, RenderError> {
-    let asked = format!("{} · {}", describe::request(workload), describe::load(&workload.load));
+    let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
     let mut body = format!("<p class=\"asked\">{}</p>\n", escape(&asked));
     let latency = if lookup::is_open_loop(workload) {
         "solid: intended, from the instant a request was due; dashed: service, from its send"

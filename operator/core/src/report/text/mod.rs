@@ -6,6 +6,7 @@ mod paint;
 use super::Report;
 use super::describe;
 use super::document::{Document, Section};
+use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
 use super::measures;
@@ -134,7 +135,7 @@ impl Page {
     fn workloads(&mut self, report: &Report) {
         for workload in &report.record.spec.workloads {
             self.section(&workload.name);
-            let asked = format!("{} · {}", describe::request(workload), describe::load(&workload.load));
+            let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
             self.prose(INDENT, &asked, Tone::Dim);
             self.blank();
             self.lines.extend(lay_out(&measures::results(report, workload), self.width));

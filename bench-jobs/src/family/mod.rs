@@ -1,0 +1,23 @@
+//! Workload families: what a client of each does, and how its answers are checked. A family is one module here and one line
+//! in [`run`].
+
+pub mod etcd;
+pub mod kubernetes;
+pub mod probe;
+pub mod redis;
+
+use std::io;
+
+use storebench_crds::job::JobSpec;
+use storebench_crds::workload::Parameters;
+
+use crate::load::{Context, Ending, Surroundings};
+
+/// Runs one workload of a job. Errors are the loader's own; everything about the store is in the [`Ending`].
+pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Surroundings<'_>) -> io::Result<Ending> {
+    match parameters {
+        Parameters::Etcd(parameters) => etcd::run(context, parameters, around),
+        Parameters::Redis(parameters) => redis::run(context, parameters, around),
+        Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
+    }
+}

@@ -1,0 +1,128 @@
+//! The redis family: load on the Redis protocol.
+//!
+//! One connection for each client, `pipeline` commands in flight on it: they are written together and their replies
+//! read before the next are written, as redis-benchmark does. Commands and names are those of redis-benchmark. The store
+//! is taken to be the benchmark's own: keys of these names are overwritten and deleted.
+//!
+//! - [`resp`]: the protocol; [`connection`]: a socket that speaks it
+//! - [`plan`]: what threads share; [`encode`]: the commands
+//! - [`measured`]: the load and its checks; [`verify`]: what is written before and read back after
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use storebench_crds::workload::redis::RedisWorkload;
+
+use crate::expect::Ledger;
+use crate::failure::Failure;
+use crate::family::redis::connection::Connection;
+use crate::family::redis::measured::Measured;
+use crate::family::redis::plan::Plan;
+use crate::family::redis::verify::Around;
+use crate::keys::{KeyPicker, ThreadKeys};
+use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
+use crate::session::Session;
+
+pub mod connection;
+pub mod encode;
+pub mod measured;
+pub mod plan;
+pub(crate) mod probe;
+pub mod resp;
+pub mod verify;
+
+/// Runs one workload.
+pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
+    let plan = Plan::new(&context, parameters);
+    load::run::<Redis>(context, plan, around)
+}
+
+/// One thread of a redis workload.
+struct Redis {
+    plan: Arc<Plan>,
+    seat: Rc<Seat>,
+    ledger: Ledger,
+    /// By place. A client is taken out while its task works with it.
+    clients: Vec<RefCell<Option<Client>>>,
+}
+
+/// What a client keeps from phase to phase.
+struct Client {
+    connection: Connection,
+    picker: KeyPicker,
+    /// Values that it has pushed.
+    pushes: u32,
+}
+
+impl Redis {
+    fn take(&self, session: &Session) -> Result<Client, Failure> {
+        let client = self.clients.get(session.place() as usize).and_then(RefCell::take);
+        client.ok_or_else(|| Failure::new("a client is missing after an earlier failure"))
+    }
+
+    fn put_back(&self, session: &Session, client: Client) {
+        if let Some(place) = self.clients.get(session.place() as usize) {
+            place.replace(Some(client));
+        }
+    }
+
+    fn around<'a>(&'a self, session: &'a Session, connection: &'a mut Connection) -> Around<'a> {
+        Around {
+            plan: &self.plan,
+            ledger: &self.ledger,
+            session,
+            connection,
+            has_warm_up: !self.seat.context.warm_up.is_zero(),
+        }
+    }
+}
+
+impl Family for Redis {
+    type Plan = Plan;
+
+    async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
+        let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
+        let mut clients = Vec::with_capacity(seat.clients.len());
+        // Clients and connections are as many, so that the place of one is the place of the other.
+        for (place, &number) in seat.connections.iter().enumerate() {
+            let protocol = plan.parameters.protocol;
+            let connection = Connection::open(seat.endpoint(number), protocol, seat.context.timeout).await?;
+            clients.push(RefCell::new(Some(Client {
+                connection,
+                picker: KeyPicker::new(&keys, place as u32, plan.parameters.key_order, plan.seed),
+                pushes: 0,
+            })));
+        }
+        Ok(Self { ledger: Ledger::new(keys, Arc::clone(&plan.shared_versions)), plan, seat, clients })
+    }
+
+    async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        let mut client = self.take(&session)?;
+        let slots = self.ledger.keys().owned_slots(session.place());
+        self.around(&session, &mut client.connection).prepare(slots).await?;
+        self.put_back(&session, client);
+        Ok(())
+    }
+
+    async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        let Client { mut connection, picker, mut pushes } = self.take(&session)?;
+        let mut measured = Measured::new(&self.plan, &self.ledger, &session, picker, &mut pushes);
+        while let Some(batch) = session.next_batch(self.plan.parameters.pipeline).await {
+            connection.exchange(&mut measured, &session, batch).await?;
+        }
+        let picker = measured.finish();
+        let client = Client { connection, picker, pushes };
+        self.put_back(&session, client);
+        Ok(())
+    }
+
+    async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        let mut client = self.take(&session)?;
+        let slots = self.ledger.keys().owned_slots(session.place());
+        self.around(&session, &mut client.connection).verify(slots).await?;
+        self.put_back(&session, client);
+        Ok(())
+    }
+}

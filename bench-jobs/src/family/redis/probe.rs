@@ -1,0 +1,100 @@
+//! Asks a store that speaks Redis for answers, one command on a connection of its own at a time.
+
+use std::net::SocketAddr;
+
+use super::resp::{Token, read, write_command};
+use crate::failure::Failure;
+use crate::family::probe::{ANSWER_TIMEOUT, Check};
+use crate::http_client::exchange;
+
+/// `PING`, refused while the store loads its data.
+pub fn answers(address: SocketAddr) -> Result<(), Failure> {
+    command(address, &[b"PING"], |token| match token {
+        Token::Simple(b"PONG") => Ok(()),
+        token => Err(described(&token)),
+    })
+}
+
+/// The version in `INFO`.
+pub fn version(address: SocketAddr) -> Result<String, Failure> {
+    command(address, &[b"INFO", b"server"], |token| match token {
+        Token::Bulk(text) => {
+            let text = String::from_utf8_lossy(text);
+            let version = version_in(&text).map(str::to_owned);
+            version.ok_or_else(|| Failure::new("the answer has no redis_version"))
+        }
+        token => Err(described(&token)),
+    })
+}
+
+/// Five requests of at most half a second each, on a key that nobody else has.
+pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
+    let key = key.as_bytes();
+    let is = |expected: Token<'static>, said: &'static str| {
+        move |token: Token<'_>| match token == expected {
+            true => Ok(said.to_owned()),
+            false => Err(described(&token)),
+        }
+    };
+    let info = |token: Token<'_>| match token {
+        Token::Bulk(text) => Ok(format!("{} bytes", text.len())),
+        token => Err(described(&token)),
+    };
+    vec![
+        Check::new("PING", command(store, &[b"PING"], is(Token::Simple(b"PONG"), "PONG"))),
+        Check::new("SET", command(store, &[b"SET", key, b"probe"], is(Token::Simple(b"OK"), "OK"))),
+        Check::new("GET", command(store, &[b"GET", key], is(Token::Bulk(b"probe"), "the value that was set"))),
+        Check::new("DEL", command(store, &[b"DEL", key], is(Token::Integer(1), "1 key"))),
+        Check::new("INFO", command(store, &[b"INFO"], info)),
+    ]
+}
+
+/// What is wrong with the answer to a command, if it was something else than it can be.
+fn described(token: &Token<'_>) -> Failure {
+    match token {
+        Token::Error(text) => Failure::new(String::from_utf8_lossy(text)),
+        token => Failure::new(format_args!("answered with {}", token.kind())),
+    }
+}
+
+/// One command; `take` judges the first token of the reply. A failure begins with the
+/// command's name.
+fn command<T>(
+    address: SocketAddr,
+    command: &[&[u8]],
+    take: impl FnOnce(Token<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let name = String::from_utf8_lossy(command.first().copied().unwrap_or_default());
+    let mut request = Vec::new();
+    write_command(command, &mut request);
+    let complete = |answer: &[u8]| !matches!(read(answer), Ok(None));
+    let taken = match exchange(address, &request, ANSWER_TIMEOUT, complete) {
+        Ok(answer) => match read(&answer) {
+            Ok(Some((token, _))) => take(token),
+            Ok(None) => Err(Failure::new("the store closed the connection")),
+            Err(malformed) => Err(Failure::new(malformed)),
+        },
+        Err(error) => return Err(Failure::io(name, &error)),
+    };
+    taken.map_err(|failure| Failure::new(format_args!("{name}: {failure}")))
+}
+
+/// Valkey says both: the version of redis that it is compatible with, and its own.
+fn version_in(info: &str) -> Option<&str> {
+    let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+    value("valkey_version").or_else(|| value("redis_version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_servers_own() {
+        let redis = "# Server\r\nredis_version:7.0.15\r\nredis_git_sha1:00000000\r\n";
+        let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
+        assert_eq!(version_in(redis), Some("7.0.15"));
+        assert_eq!(version_in(valkey), Some("9.1.2"));
+        assert_eq!(version_in("# Server\r\n"), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Workloads: what a trial asks of a store, and how hard.
+//!
+//! A family of workloads is one row of the table below and one module beside this one: its parameters with their rules, and
+//! its [`Facts`]. Everything else in this crate that knows families reads that table; the schema and its CEL rules are
+//! generated from it. Crates that do something for a family match on [`Parameters`] or [`Family`] without a last arm for
+//! the rest, so that a family that was forgotten somewhere does not compile.
+
+pub mod etcd;
+mod keys;
+pub mod kubernetes;
+mod load;
+pub mod redis;
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+pub use keys::KeyOrder;
+pub use load::{Load, LoadMode};
+
+use crate::rules::{self, Rule};
+
+/// The families. `field "fieldInYaml": Name(Parameters)`; the module of that name has the family's `FACTS`.
+macro_rules! families {
+    ($($(#[$doc:meta])+ $field:ident $name:literal: $Family:ident($Parameters:ty),)+) => {
+        /// What a workload asks for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Family {
+            $($(#[$doc])+ $Family,)+
+        }
+
+        /// What a workload asks for, and its parameters.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Parameters {
+            $($(#[$doc])+ $Family($Parameters),)+
+        }
+
+        impl Family {
+            /// Every family, in the order in which they are documented.
+            pub const ALL: &'static [Self] = &[$(Self::$Family),+];
+
+            /// The field of a workload that has the parameters.
+            pub fn field(self) -> &'static str {
+                match self {
+                    $(Self::$Family => $name,)+
+                }
+            }
+
+            /// What is known of it besides its parameters.
+            pub fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$Family => &$field::FACTS,)+
+                }
+            }
+        }
+
+        impl Parameters {
+            /// Whose parameters they are.
+            pub fn family(&self) -> Family {
+                match self {
+                    $(Self::$Family(_) => Family::$Family,)+
+                }
+            }
+        }
+
+        /// A workload as it is written.
+        #[derive(JsonSchema, Clone, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        #[schemars(transform = add_rules)]
+        struct Written {
+            /// A name, unique in the run; results and gates refer to it.
+            #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"), length(max = 40), extend("example" = "put-256-bytes"))]
+            name: String,
+            $(
+                $(#[$doc])+
+                #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")]
+                $field: Option<$Parameters>,
+            )+
+            /// How much, for how long, how fast.
+            load: Load,
+        }
+
+        impl TryFrom<Written> for Workload {
+            type Error = String;
+
+            fn try_from(written: Written) -> Result<Self, String> {
+                let Written { name, $($field,)+ load } = written;
+                let mut given: Vec<Parameters> = Vec::new();
+                $(given.extend($field.map(Parameters::$Family));)+
+                match (given.pop(), given.is_empty()) {
+                    (Some(parameters), true) => Ok(Self { name, parameters, load }),
+                    _ => Err(give_one_family()),
+                }
+            }
+        }
+
+        impl From<Workload> for Written {
+            fn from(Workload { name, parameters, load }: Workload) -> Self {
+                let mut written = Self { name, $($field: None,)+ load };
+                match parameters {
+                    $(Parameters::$Family(parameters) => written.$field = Some(parameters),)+
+                }
+                written
+            }
+        }
+    };
+}
+
+families! {
+    /// Load on the etcd v3 API.
+    etcd "etcd": Etcd(etcd::EtcdWorkload),
+    /// Load on the Redis protocol.
+    redis "redis": Redis(redis::RedisWorkload),
+    /// Load on a Kubernetes API server.
+    kubernetes "kubernetes": Kubernetes(kubernetes::KubernetesWorkload),
+}
+
+/// One kind of load. Exactly one family must be given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Workload {
+    /// A name, unique in the run; results and gates refer to it.
+    pub name: String,
+    /// What is asked for.
+    pub parameters: Parameters,
+    /// How much, for how long, how fast.
+    pub load: Load,
+}
+
+impl Workload {
+    /// What is asked for, parameters aside.
+    pub fn family(&self) -> Family {
+        self.parameters.family()
+    }
+}
+
+/// An API that can be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// The etcd v3 API.
+    Etcd,
+    /// The Redis protocol.
+    Redis,
+    /// The Kubernetes API.
+    Kubernetes,
+}
+
+impl Api {
+    /// Every API.
+    pub const ALL: &'static [Self] = &[Self::Etcd, Self::Redis, Self::Kubernetes];
+}
+
+/// What is known of a family besides its parameters. Each module has its own as `FACTS`.
+#[derive(Debug)]
+pub struct Facts {
+    /// What it can load.
+    pub loads: &'static [Api],
+    /// Rules for workloads of this family, of which each is `self`. What concerns the parameters alone is a rule of theirs.
+    pub workload_rules: &'static [Rule],
+    /// Rules for each such workload `w` in a run, of whose spec they are rules: `self` is the spec.
+    pub run_rules: &'static [Rule],
+}
+
+impl JsonSchema for Workload {
+    fn schema_name() -> Cow<'static, str> {
+        "Workload".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Written::json_schema(generator);
+        let description = format!("One kind of load. Exactly one family ({}) must be given.", names());
+        schema.insert("description".into(), description.into());
+        schema
+    }
+}
+
+/// Names of all families, as `etcd, redis or kubernetes`.
+fn names() -> String {
+    let names: Vec<&str> = Family::ALL.iter().map(|family| family.field()).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn give_one_family() -> String {
+    format!("give exactly one workload family: {}", names())
+}
+
+/// `has(OBJECT.etcd), has(OBJECT.redis), …`
+fn given(object: &str, families: impl Iterator<Item = Family>) -> String {
+    let terms: Vec<String> = families.map(|family| format!("has({object}.{})", family.field())).collect();
+    terms.join(", ")
+}
+
+fn all() -> impl Iterator<Item = Family> {
+    Family::ALL.iter().copied()
+}
+
+/// Rules about one workload.
+fn add_rules(schema: &mut Schema) {
+    let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()));
+    rules::add(schema, "", &one_family, &give_one_family());
+    for family in all() {
+        for rule in family.facts().workload_rules {
+            let holds = format!("!has(self.{}) || ({})", family.field(), rule.holds);
+            rules::add(schema, rule.field, &holds, rule.otherwise);
+        }
+    }
+}
+
+/// Rules about the workloads of a run, for the schema of its spec.
+pub(crate) fn add_run_rules(schema: &mut Schema) {
+    // For some API, every workload loads it, or is refused anyway because it has no family.
+    let of_one_api = |api: &Api| {
+        let able = given("w", all().filter(|family| family.facts().loads.contains(api)));
+        let every = given("w", all());
+        format!("self.workloads.all(w, [{able}].exists(is, is) || ![{every}].exists(is, is))")
+    };
+    let one_api: Vec<String> = Api::ALL.iter().map(of_one_api).collect();
+    rules::add(
+        schema,
+        ".workloads",
+        &one_api.join(" || "),
+        "workloads of one run must speak one protocol: split the run",
+    );
+    for family in all() {
+        for rule in family.facts().run_rules {
+            let holds = format!("self.workloads.all(w, !has(w.{}) || ({}))", family.field(), rule.holds);
+            rules::add(schema, rule.field, &holds, rule.otherwise);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn workload(families: Value) -> Result<Workload, serde_json::Error> {
+        let mut workload = json!({ "name": "w", "load": { "duration": "1s" } });
+        workload.as_object_mut().unwrap().extend(families.as_object().unwrap().clone());
+        serde_json::from_value(workload)
+    }
+
+    #[test]
+    fn a_workload_has_one_family_or_is_none() {
+        let put = workload(json!({ "etcd": { "operation": "Put" } })).unwrap();
+        assert_eq!(put.family(), Family::Etcd);
+        let back = serde_json::to_value(&put).unwrap();
+        assert_eq!((back["etcd"]["operation"].as_str(), back.get("redis")), (Some("Put"), None));
+        for families in [json!({}), json!({ "etcd": { "operation": "Put" }, "redis": { "command": "Get" } })] {
+            let said = workload(families).unwrap_err().to_string();
+            assert_eq!(said, "give exactly one workload family: etcd, redis or kubernetes");
+        }
+    }
+
+    #[test]
+    fn every_family_loads_something_and_every_api_can_be_loaded() {
+        for family in all() {
+            assert!(!family.facts().loads.is_empty(), "{family:?}");
+        }
+        for api in Api::ALL {
+            assert!(all().any(|family| family.facts().loads.contains(api)), "{api:?}");
+        }
+    }
+}
