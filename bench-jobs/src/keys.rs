@@ -221,7 +221,12 @@ pub struct KeyNames {
 impl KeyNames {
     /// Names of `key_bytes` bytes; longer if the prefix and ten digits need more.
     pub fn new(prefix: &str, key_bytes: usize) -> Self {
-        let key_bytes = key_bytes.max(prefix.len() + DIGITS_MAX);
+        Self::with_digits(prefix, key_bytes, DIGITS_MAX)
+    }
+
+    /// The same where no key has more than `digits` digits, of which there are at most ten.
+    pub fn with_digits(prefix: &str, key_bytes: usize, digits: usize) -> Self {
+        let key_bytes = key_bytes.max(prefix.len() + digits.min(DIGITS_MAX));
         let mut template = prefix.as_bytes().to_vec();
         template.resize(key_bytes, b'0');
         Self { template, prefix_bytes: prefix.len() }

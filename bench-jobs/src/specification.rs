@@ -11,6 +11,7 @@ use serde_json::Value;
 use storebench_crds::DurationText;
 use storebench_crds::job::JobSpec;
 use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload, RangeScope};
+use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload};
 use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
 use storebench_crds::workload::redis::{RedisCommand, RedisWorkload};
 use storebench_crds::workload::{Family, Load, LoadMode, Parameters, Workload};
@@ -197,6 +198,11 @@ fn check_workload(at: &str, workload: &Workload) -> Checked {
             ensure(load.clients() >= load.connections, &field, "must be at least load.connections")?;
             check_etcd(&format!("{at}.etcd"), etcd)
         }
+        Parameters::KeyValue(key_value) => {
+            let field = format!("{at}.load.clients");
+            ensure(load.clients() >= load.connections, &field, "must be at least load.connections")?;
+            check_key_value(&format!("{at}.keyValue"), key_value)
+        }
         Parameters::Kubernetes(kubernetes) => check_kubernetes(at, kubernetes, load),
     }
 }
@@ -250,6 +256,15 @@ fn check_etcd(at: &str, etcd: &EtcdWorkload) -> Checked {
     ensure(is_range || !is_prefix, &field("scope"), "Prefix needs operation: Range")?;
     let is_mixed = etcd.operation == EtcdOperation::Mixed;
     check_read_percent(&field("readPercent"), etcd.read_percent, is_mixed, "operation: Mixed")
+}
+
+fn check_key_value(at: &str, key_value: &KeyValueWorkload) -> Checked {
+    let field = |name: &str| format!("{at}.{name}");
+    range(&field("keyBytes"), key_value.key_bytes, 8, 1_024)?;
+    range(&field("valueBytes"), key_value.value_bytes, 8, 1_048_576)?;
+    range(&field("keySpace"), key_value.key_space, 1, 10_000_000)?;
+    let is_mixed = key_value.operation == KeyValueOperation::Mixed;
+    check_read_percent(&field("readPercent"), key_value.read_percent, is_mixed, "operation: Mixed")
 }
 
 fn check_kubernetes(at: &str, kubernetes: &KubernetesWorkload, load: &Load) -> Checked {

@@ -2,6 +2,7 @@
 //! in [`run`].
 
 pub mod etcd;
+pub mod key_value;
 pub mod kubernetes;
 pub mod probe;
 pub mod redis;
@@ -17,6 +18,7 @@ use crate::load::{Context, Ending, Surroundings};
 pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Surroundings<'_>) -> io::Result<Ending> {
     match parameters {
         Parameters::Etcd(parameters) => etcd::run(context, parameters, around),
+        Parameters::KeyValue(parameters) => key_value::run(context, parameters, around),
         Parameters::Redis(parameters) => redis::run(context, parameters, around),
         Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
     }

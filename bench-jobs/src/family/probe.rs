@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
-use crate::family::{etcd, redis};
+use crate::family::{etcd, key_value, redis};
 use crate::{fsyncs, machine};
 
 /// A store that does not answer within this is asked again.
@@ -39,6 +39,7 @@ impl Check {
 pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
     match protocol {
         Protocol::Etcd => etcd::probe::answers(address),
+        Protocol::DEngine => key_value::probe::answers(address),
         Protocol::Redis => redis::probe::answers(address),
     }
 }
@@ -47,6 +48,7 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
 pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failure> {
     match protocol {
         Protocol::Etcd => etcd::probe::version(address),
+        Protocol::DEngine => key_value::probe::version(address),
         Protocol::Redis => redis::probe::version(address),
     }
 }
@@ -57,6 +59,7 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
     let key = format!("{KEY_PREFIX}{}", machine::monotonic_nanos());
     match protocol {
         Protocol::Etcd => etcd::surface::surface(store, &key),
+        Protocol::DEngine => key_value::probe::surface(store),
         Protocol::Redis => redis::probe::surface(store, &key),
     }
 }
@@ -65,6 +68,7 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
 pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd => fsyncs::so_far(&address.to_string()),
+        Protocol::DEngine => key_value::probe::fsyncs(address),
         Protocol::Redis => Err(Failure::new("a store that speaks Redis does not count its syncs")),
     }
 }

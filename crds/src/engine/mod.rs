@@ -62,6 +62,8 @@ pub struct Engine {
 pub enum Protocol {
     /// The etcd v3 API: gRPC and, on the same port, HTTP for health and version.
     Etcd,
+    /// The protocol of d-engine 0.2.4: gRPC and, on the same port, HTTP for health and metrics.
+    DEngine,
     /// The Redis protocol.
     Redis,
 }
@@ -71,6 +73,8 @@ pub enum Protocol {
 pub enum Dialect {
     /// etcd's flags.
     Etcd,
+    /// The flags of our own d-engine.
+    DEngine,
     /// The directives of redis.conf, as flags.
     Redis,
 }
@@ -203,12 +207,13 @@ impl Engine {
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 2] = [Self::Etcd, Self::Redis];
+    pub const ALL: [Self; 3] = [Self::Etcd, Self::DEngine, Self::Redis];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::DEngine => "d-engine",
             Self::Redis => "redis",
         }
     }
@@ -296,7 +301,7 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, redis");
+        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis");
     }
 
     #[test]

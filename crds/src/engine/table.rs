@@ -66,6 +66,46 @@ engines! {
         environment_prefix: Some("ETCD_"),
     }
 
+    /// d-engine: storebench's own replicated key-value store with three read levels.
+    DEngine {
+        name: "d-engine",
+        protocol: Protocol::DEngine,
+        dialect: Dialect::DEngine,
+        source: Source::Crate("d-engine"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["d-engine"],
+        image: "storebench/d-engine",
+        ports: &[Port { name: CLIENT, number: 9081 }, Port { name: PEER, number: 9082 }],
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
+        replicas: &[1, 3, 5],
+        durability: &[
+            DurabilityClass {
+                class: Fsync,
+                setting: "log synced by a majority before acknowledgement",
+                flags: &["--durability", "fsync"],
+            },
+            DurabilityClass {
+                class: Unsafe,
+                setting: "log handed to the operating systems of a majority, not synced",
+                flags: &["--durability", "none"],
+            },
+        ],
+        version_probe: VersionProbe { argument: "--version", marker: "d-engine " },
+        reserved_flags: &[
+            "--node-id",
+            "--member",
+            "--listen-address",
+            "--listen-peer-address",
+            "--db-root-dir",
+            "--data-dir",
+            "--durability",
+            // A file that could hold any of the others.
+            "--config",
+        ],
+        environment_prefix: Some("D_ENGINE_"),
+    }
+
     /// Redis: in-memory data structures with an append-only log.
     Redis {
         name: "redis",

@@ -6,6 +6,7 @@
 //! the rest, so that a family that was forgotten somewhere does not compile.
 
 pub mod etcd;
+pub mod key_value;
 mod keys;
 pub mod kubernetes;
 mod load;
@@ -110,6 +111,8 @@ macro_rules! families {
 families! {
     /// Load on the etcd v3 API.
     etcd "etcd": Etcd(etcd::EtcdWorkload),
+    /// Load on any replicated key-value store, over its own protocol.
+    key_value "keyValue": KeyValue(key_value::KeyValueWorkload),
     /// Load on the Redis protocol.
     redis "redis": Redis(redis::RedisWorkload),
     /// Load on a Kubernetes API server.
@@ -140,6 +143,8 @@ impl Workload {
 pub enum Api {
     /// The etcd v3 API.
     Etcd,
+    /// The protocol of d-engine 0.2.4.
+    DEngine,
     /// The Redis protocol.
     Redis,
     /// The Kubernetes API.
@@ -148,7 +153,7 @@ pub enum Api {
 
 impl Api {
     /// Every API.
-    pub const ALL: &'static [Self] = &[Self::Etcd, Self::Redis, Self::Kubernetes];
+    pub const ALL: &'static [Self] = &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes];
 }
 
 /// What is known of a family besides its parameters. Each module has its own as `FACTS`.
@@ -256,7 +261,7 @@ mod tests {
         assert_eq!((back["etcd"]["operation"].as_str(), back.get("redis")), (Some("Put"), None));
         for families in [json!({}), json!({ "etcd": { "operation": "Put" }, "redis": { "command": "Get" } })] {
             let said = workload(families).unwrap_err().to_string();
-            assert_eq!(said, "give exactly one workload family: etcd, redis or kubernetes");
+            assert_eq!(said, give_one_family());
         }
     }
 

@@ -80,6 +80,7 @@ impl ValidatedArm {
             Target::ControlPlane(_) | Target::Cluster(_) => Api::Kubernetes,
             Target::Service(service) => match service.engine.protocol {
                 Protocol::Etcd => Api::Etcd,
+                Protocol::DEngine => Api::DEngine,
                 Protocol::Redis => Api::Redis,
             },
         }

@@ -5,6 +5,7 @@
 //! the operator with StatefulSets (where a member's own name and host are Kubernetes' `$(VARIABLE)` references), the
 //! embedded run with child processes on loopback.
 
+mod d_engine;
 mod etcd;
 mod redis;
 
@@ -70,6 +71,7 @@ pub fn plan(service: &ValidatedService, placement: &Placement) -> ServicePlan {
     debug_assert_eq!(placement.members.len(), service.replicas as usize);
     let members = match service.engine.dialect {
         Dialect::Etcd => etcd::members(service, placement),
+        Dialect::DEngine => d_engine::members(service, placement),
         Dialect::Redis => redis::members(service, placement),
     };
     ServicePlan { protocol: service.engine.protocol, members }

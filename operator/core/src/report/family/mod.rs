@@ -1,6 +1,7 @@
 //! What a workload asks for, in words: one module for each family.
 
 mod etcd;
+mod key_value;
 mod kubernetes;
 mod redis;
 
@@ -12,6 +13,7 @@ use super::units;
 pub(super) fn request(workload: &Workload) -> String {
     let parts = match &workload.parameters {
         Parameters::Etcd(etcd) => etcd::request(etcd),
+        Parameters::KeyValue(key_value) => key_value::request(key_value),
         Parameters::Redis(redis) => redis::request(redis),
         Parameters::Kubernetes(kubernetes) => kubernetes::request(kubernetes),
     };

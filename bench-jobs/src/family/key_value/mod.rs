@@ -1,0 +1,249 @@
+//! The key-value family: the same requests to stores that speak different protocols, every answer checked.
+//!
+//! From the outside in: [`run`] makes a [`Plan`] that all threads share; each thread has a [`KeyValue`] with its connections and the
+//! versions that its keys must have ([`crate::expect`]); a client sends through a `store::Store`, which knows what each protocol calls
+//! a put and the levels of reads. `d_engine` has the messages of d-engine; those of etcd's API are the etcd family's.
+//!
+//! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Only
+//! eventual reads without writes go to all members.
+
+mod d_engine;
+pub(crate) mod probe;
+mod store;
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel};
+use tokio::sync::OnceCell;
+
+use crate::expect::{Ledger, SharedVersions};
+use crate::failure::Failure;
+use crate::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
+use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
+use crate::seeds::mix;
+use crate::session::Session;
+use crate::values::Values;
+
+use store::{Connection, Store};
+
+/// What every key begins with: one byte, so that keys may be as short as those of published reports, 8 bytes.
+const KEY_PREFIX: &str = "k";
+/// Digits of the largest key space.
+const KEY_DIGITS: usize = 7;
+/// How long a member may take to apply what was acknowledged before the load, where its own state is read.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client waits before it looks again whether a member has caught up.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs one workload of the family. Errors are the loader's own; everything about the store is in the [`Ending`].
+pub fn run(context: Context, parameters: &KeyValueWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
+    let slice = context.share.slice(parameters.key_space);
+    let space = KeySpace::slice(slice, context.clients, 1);
+    let plan = Plan { parameters: parameters.clone(), space, versions: SharedVersions::new(space) };
+    load::run::<KeyValue>(context, plan, around)
+}
+
+/// What all threads of one workload share.
+#[derive(Debug)]
+pub struct Plan {
+    parameters: KeyValueWorkload,
+    space: KeySpace,
+    versions: Arc<SharedVersions>,
+}
+
+impl Plan {
+    fn reads(&self) -> bool {
+        matches!(self.parameters.operation, KeyValueOperation::Get | KeyValueOperation::Mixed)
+    }
+
+    /// How many of 100 requests read.
+    fn read_percent(&self) -> u32 {
+        match self.parameters.operation {
+            KeyValueOperation::Put => 0,
+            KeyValueOperation::Get => 100,
+            KeyValueOperation::Mixed => self.parameters.read_percent.unwrap_or_default(),
+        }
+    }
+}
+
+/// One thread's connections, and what it knows about the store.
+#[derive(Debug)]
+pub struct KeyValue {
+    plan: Arc<Plan>,
+    seat: Rc<Seat>,
+    /// By index into the seat's connections: where the load goes, and where writes go.
+    connections: Vec<(Connection, Connection)>,
+    /// By the same index: whether the member has applied what was written before the load.
+    caught_up: Vec<OnceCell<()>>,
+    names: KeyNames,
+    values: Values,
+    keys: Rc<ThreadKeys>,
+    ledger: Ledger,
+}
+
+impl KeyValue {
+    fn store(&self, session: &Session) -> Store {
+        self.connections[session.connection() as usize].0.store()
+    }
+
+    fn writer(&self, session: &Session) -> Store {
+        self.connections[session.connection() as usize].1.store()
+    }
+
+    /// Draws a client's keys; the phase goes into the seed, or the measured phase would repeat the warm-up.
+    fn picker(&self, session: &Session) -> KeyPicker {
+        let context = &self.seat.context;
+        let seed = mix(context.share.seed(context.seed), session.phase() as u64);
+        KeyPicker::new(&self.keys, session.place(), self.plan.parameters.key_order, seed)
+    }
+
+    fn name(&self, slot: u32, into: &mut Vec<u8>) {
+        into.clear();
+        self.names.write(self.keys.key(slot), into);
+    }
+
+    /// Makes the next version of the key in `slot`; that version's number.
+    fn next_version(&self, slot: u32, key: &mut Vec<u8>, value: &mut Vec<u8>) -> u32 {
+        let version = self.ledger.issue(slot);
+        self.name(slot, key);
+        value.clear();
+        self.values.write(self.keys.key(slot), version, value);
+        version
+    }
+
+    /// Compares what was found with what may be there, and tells the session.
+    fn check(&self, session: &Session, slot: u32, floor: u32, found: Option<&[u8]>) {
+        match self.ledger.check(&self.values, slot, floor, found) {
+            Ok(()) => session.verified(1),
+            Err(mismatch) => session.wrong(self.names.text(mismatch.key), mismatch.detail),
+        }
+    }
+
+    /// Waits until the member behind a client's connection has, in its own state, the last key that each client of this thread
+    /// wrote before the load: logs are applied in order, so it then has all keys that this thread may read.
+    async fn catch_up(&self, session: &Session) -> Result<(), Failure> {
+        let mut store = self.store(session);
+        let deadline = Instant::now() + CATCH_UP_TIMEOUT;
+        let mut key = Vec::new();
+        for place in 0..self.seat.clients.len() as u32 {
+            let Some(slot) = self.keys.owned_slots(place).last() else { continue };
+            self.name(slot, &mut key);
+            loop {
+                let mut batch = session.begin(1);
+                let found = store.get(&key, ReadLevel::Eventual).await?;
+                session.answered_uncounted(&mut batch, 1);
+                if self.ledger.check(&self.values, slot, 1, found.as_deref()).is_ok() {
+                    break;
+                }
+                if session.is_stopped() {
+                    return Ok(());
+                }
+                if Instant::now() > deadline {
+                    let name = self.names.text(self.keys.key(slot));
+                    let text = format!("{}: has not applied {name} after {CATCH_UP_TIMEOUT:?}", store.endpoint());
+                    return Err(Failure::new(text));
+                }
+                tokio::time::sleep(CATCH_UP_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Family for KeyValue {
+    type Plan = Plan;
+
+    async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
+        let context = &seat.context;
+        let writers = store::writers(&context.endpoints, context.timeout).await?;
+        let only_reads = plan.read_percent() == 100 && plan.parameters.read_level == ReadLevel::Eventual;
+        let mut connections = Vec::with_capacity(seat.connections.len());
+        for &number in &seat.connections {
+            let (protocol, endpoints) = &writers;
+            let to_write = &endpoints[number as usize % endpoints.len()];
+            let writer = Connection::open(*protocol, to_write, context.timeout).await?;
+            let reader = match only_reads && seat.endpoint(number) != to_write {
+                true => Connection::open(*protocol, seat.endpoint(number), context.timeout).await?,
+                false => writer.clone(),
+            };
+            connections.push((reader, writer));
+        }
+        let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
+        let parameters = &plan.parameters;
+        Ok(Self {
+            caught_up: connections.iter().map(|_| OnceCell::new()).collect(),
+            connections,
+            names: KeyNames::with_digits(KEY_PREFIX, parameters.key_bytes as usize, KEY_DIGITS),
+            values: Values::new(context.seed, parameters.value_bytes),
+            ledger: Ledger::new(Rc::clone(&keys), Arc::clone(&plan.versions)),
+            keys,
+            seat,
+            plan,
+        })
+    }
+
+    async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        if !self.plan.reads() {
+            return Ok(());
+        }
+        let mut store = self.writer(&session);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for slot in self.keys.owned_slots(session.place()) {
+            let mut batch = session.begin(1);
+            let version = self.next_version(slot, &mut key, &mut value);
+            store.put(&key, &value).await?;
+            session.answered(&mut batch, 1, Instant::now());
+            self.ledger.acknowledge(slot, version);
+        }
+        Ok(())
+    }
+
+    async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        let level = self.plan.parameters.read_level;
+        if self.plan.reads() && level == ReadLevel::Eventual {
+            self.caught_up[session.connection() as usize].get_or_try_init(|| self.catch_up(&session)).await?;
+        }
+        let read_percent = self.plan.read_percent();
+        let mut store = self.store(&session);
+        let mut picker = self.picker(&session);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while let Some(mut batch) = session.next().await {
+            if read_percent == 100 || (read_percent > 0 && picker.is_read(read_percent)) {
+                let slot = picker.slot_to_read();
+                self.name(slot, &mut key);
+                // A stale answer may be any version that was ever acknowledged; the first was before the load.
+                let floor = if level == ReadLevel::Eventual { 1 } else { self.ledger.floor(slot) };
+                let found = store.get(&key, level).await?;
+                session.answered(&mut batch, 1, Instant::now());
+                self.check(&session, slot, floor, found.as_deref());
+            } else {
+                let slot = picker.slot_to_write();
+                let version = self.next_version(slot, &mut key, &mut value);
+                store.put(&key, &value).await?;
+                session.answered(&mut batch, 1, Instant::now());
+                self.ledger.acknowledge(slot, version);
+            }
+        }
+        Ok(())
+    }
+
+    async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        let mut store = self.writer(&session);
+        let mut key = Vec::new();
+        for slot in self.keys.owned_slots(session.place()) {
+            if self.ledger.sent(slot) == 0 {
+                continue;
+            }
+            let floor = self.ledger.floor(slot);
+            self.name(slot, &mut key);
+            let mut batch = session.begin(1);
+            let found = store.get(&key, ReadLevel::Linearizable).await?;
+            session.answered_uncounted(&mut batch, 1);
+            self.check(&session, slot, floor, found.as_deref());
+        }
+        Ok(())
+    }
+}
