@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control_plane::SecretRef;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::metric::Metric;
 use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
 use crate::workload::{self, Workload};
@@ -341,35 +342,6 @@ pub enum OnInconclusive {
     Warn,
     /// The gate counts as met.
     Pass,
-}
-
-/// What can be compared and gated. The unit is the end of the name.
-#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Metric {
-    /// Requests answered per second (WatchThroughput: events delivered per second).
-    ThroughputPerSecond,
-    /// Mean latency, microseconds. In an open loop, latencies are from the instant a request was due.
-    LatencyMeanMicros,
-    /// Median latency, microseconds.
-    LatencyP50Micros,
-    /// 90th percentile of latency, microseconds.
-    LatencyP90Micros,
-    /// 95th percentile of latency, microseconds.
-    LatencyP95Micros,
-    /// 99th percentile of latency, microseconds.
-    LatencyP99Micros,
-    /// 99.9th percentile of latency, microseconds.
-    LatencyP999Micros,
-    /// Largest latency, microseconds.
-    LatencyMaxMicros,
-    /// Processor time of the store per request, nanoseconds.
-    CpuNanosPerOperation,
-    /// Largest resident memory of the store during the workload, bytes.
-    MemoryPeakBytes,
-    /// What was written to the store's disk per request, bytes, by whomever.
-    WriteBytesPerOperation,
-    /// Syncs of the store's disk per thousand requests.
-    FsyncsPerThousandOperations,
 }
 
 /// When a finished run is deleted.

@@ -13,6 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
+use crate::measure::Reading;
 use crate::status::LatencySummary;
 use crate::storage_service::Footprint;
 use crate::workload::Workload;
@@ -297,12 +298,15 @@ pub enum JobLine {
         #[serde(flatten)]
         usage: ControlPlaneUsage,
     },
-    /// How often the store synced its disk during the measured phase, all members together. Not written where it is not known.
-    Fsyncs {
+    /// A measure of the measured phase. Written once for each measure, by each load process that has it.
+    Measure {
         /// The workload's name.
         workload: String,
-        /// How often.
-        fsyncs: u64,
+        /// The measure's name.
+        measure: String,
+        /// What was read.
+        #[serde(flatten)]
+        reading: Reading,
     },
     /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
     ApiRequests {
@@ -350,6 +354,13 @@ pub enum LatencyKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ContractError(String);
+
+impl ContractError {
+    /// With this to say, in one line.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
 
 impl JobLine {
     /// The line as written to standard output, without the line end.
@@ -453,6 +464,14 @@ mod tests {
             panic!("another line came back");
         };
         assert_eq!(decode_histogram(&data).unwrap(), histogram);
+    }
+
+    #[test]
+    fn a_measure_is_one_flat_line() {
+        let line = JobLine::Measure { workload: "put".into(), measure: "fsyncs".into(), reading: Reading::Total(7) };
+        let text = line.encode();
+        assert_eq!(text, r#"@storebench {"line":"measure","workload":"put","measure":"fsyncs","total":7}"#);
+        assert_eq!(JobLine::decode(&text).unwrap().unwrap(), line);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use keys::KeyOrder;
 pub use load::{Load, LoadMode};
 
+use crate::metric::Descriptor;
 use crate::rules::{self, Rule};
 
 /// The families. `field "fieldInYaml": Name(Parameters)`; the module of that name has the family's `FACTS`.
@@ -160,6 +161,8 @@ pub struct Facts {
     pub workload_rules: &'static [Rule],
     /// Rules for each such workload `w` in a run, of whose spec they are rules: `self` is the spec.
     pub run_rules: &'static [Rule],
+    /// What its load measures beyond requests and latencies.
+    pub metrics: &'static [&'static Descriptor],
 }
 
 impl JsonSchema for Workload {
@@ -192,10 +195,9 @@ fn give_one_family() -> String {
     format!("give exactly one workload family: {}", names())
 }
 
-/// `has(OBJECT.etcd), has(OBJECT.redis), …`
-fn given(object: &str, families: impl Iterator<Item = Family>) -> String {
-    let terms: Vec<String> = families.map(|family| format!("has({object}.{})", family.field())).collect();
-    terms.join(", ")
+/// `has(OBJECT.etcd)`, `has(OBJECT.redis)`, …
+fn given(object: &str, families: impl Iterator<Item = Family>) -> Vec<String> {
+    families.map(|family| format!("has({object}.{})", family.field())).collect()
 }
 
 fn all() -> impl Iterator<Item = Family> {
@@ -204,7 +206,7 @@ fn all() -> impl Iterator<Item = Family> {
 
 /// Rules about one workload.
 fn add_rules(schema: &mut Schema) {
-    let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()));
+    let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()).join(", "));
     rules::add(schema, "", &one_family, &give_one_family());
     for family in all() {
         for rule in family.facts().workload_rules {
@@ -218,9 +220,9 @@ fn add_rules(schema: &mut Schema) {
 pub(crate) fn add_run_rules(schema: &mut Schema) {
     // For some API, every workload loads it, or is refused anyway because it has no family.
     let of_one_api = |api: &Api| {
-        let able = given("w", all().filter(|family| family.facts().loads.contains(api)));
-        let every = given("w", all());
-        format!("self.workloads.all(w, [{able}].exists(is, is) || ![{every}].exists(is, is))")
+        let able = given("w", all().filter(|family| family.facts().loads.contains(api))).join(" || ");
+        let some = given("w", all()).join(" || ");
+        format!("self.workloads.all(w, {able} || !({some}))")
     };
     let one_api: Vec<String> = Api::ALL.iter().map(of_one_api).collect();
     rules::add(

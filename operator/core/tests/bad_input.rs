@@ -169,7 +169,8 @@ const CASES: &str = "\
 153-load-pods-of-kubernetes | BenchmarkRun/demo spec.parallelism | parallelism must be 1 for kubernetes
 154-etcd-on-a-cluster | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | use kubernetes workloads
 155-a-cluster-beside-a-control-plane | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | give all arms a kubeconfigSecretRef, or none
-156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd";
+156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd
+157-gate-on-a-measure-of-another-family | BenchmarkRun/demo spec.gates[0].metric | is measured by etcd workloads only";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
