@@ -24,11 +24,6 @@ const RUN_RULES: &[Rule] = &[
         otherwise: "arms must have distinct names",
     },
     Rule {
-        field: ".workloads",
-        holds: "self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))",
-        otherwise: "workloads must have distinct names",
-    },
-    Rule {
         field: ".gates",
         holds: "!has(self.gates) || self.gates.all(g, self.arms.exists(a, a.name == g.arm))",
         otherwise: "gates: arm must name one of spec.arms",
@@ -50,18 +45,6 @@ const RUN_RULES: &[Rule] = &[
         field: ".trials.min",
         holds: "!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3",
         otherwise: "gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates",
-    },
-    Rule {
-        field: ".parallelism",
-        holds: "self.workloads.all(w, w.load.connections >= self.parallelism)",
-        otherwise: "parallelism must not exceed load.connections of any workload: a load pod without a connection would stay \
-            idle",
-    },
-    Rule {
-        field: ".parallelism",
-        holds: "self.workloads.all(w, !has(w.load.total) || w.load.total >= self.parallelism)",
-        otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
-            both",
     },
     // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
     Rule {

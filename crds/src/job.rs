@@ -10,22 +10,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
 use crate::measure::Reading;
+use crate::rules::{Rule, Rules};
 use crate::status::LatencySummary;
 use crate::storage_service::Footprint;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 
 /// Kubernetes keeps this much of a container's termination message.
 pub const SUMMARY_BYTES_MAX: usize = 4096;
 /// Marks a line of standard output that is for the driver.
 pub const LINE_MARK: &str = "@storebench ";
 
-/// What a load process is to do: every workload, in order, against one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a job must be besides what is said of its workloads.
+const RULES: &[Rule] = &[Rule {
+    field: ".barrier",
+    holds: "has(self.barrier) || self.parallelism == 1",
+    otherwise: "several load processes need it: give host:port of the first",
+}];
+
+/// An address: a name or number, and a port.
+const ADDRESS: &str = "^.{1,253}:[0-9]{1,5}$";
+
+/// What a load process is to do: every workload, in order, against one arm. Read by [`crate::document::job`], which holds it to the
+/// rules of a run.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = workload::add_run_rules, transform = Rules(RULES))]
 pub struct JobSpec {
     /// The run's name, for messages.
     pub run: String,
@@ -36,6 +50,7 @@ pub struct JobSpec {
     /// Seeds keys and values.
     pub seed: u64,
     /// Client addresses of the store, `host:port`; connections are spread over them.
+    #[schemars(length(min = 1), inner(regex(pattern = ADDRESS)))]
     pub endpoints: Vec<String>,
     /// Where and as whom the Kubernetes API is reached: the path of a kubeconfig. For `kubernetes` workloads, which take the
     /// address from it; `endpoints` then only names the arm in messages.
@@ -44,21 +59,27 @@ pub struct JobSpec {
     /// Addresses of the meters beside the members, `host:port` (program `store-meter`). Empty: whoever started the job
     /// measures the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
     pub meters: Vec<String>,
     /// Where the members serve metrics in Prometheus's format, `host:port`, for who has no meters: their syncs are counted there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
     pub store_metrics: Vec<String>,
     /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
     pub control_plane_meter: Option<String>,
-    /// Load processes of this trial. The load is shared out among them: connections, clients, total, rate and key space.
+    /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
-    #[serde(default = "one_process")]
+    #[serde(rename = "parallelism", default = "one_process")]
+    #[schemars(range(min = 1, max = 64))]
     pub processes: u32,
     /// Where the first of several load processes lets the others wait for a common start, `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
     pub barrier: Option<String>,
     /// What to do, in order.
+    #[schemars(length(min = 1, max = 8))]
     pub workloads: Vec<Workload>,
 }
 

@@ -80,8 +80,8 @@ const CASES: &str = "\
 064-no-workloads | BenchmarkRun/demo spec.workloads | give at least 1
 065-nine-workloads | BenchmarkRun/demo spec.workloads | give at most 8
 066-two-workloads-of-one-name | BenchmarkRun/demo spec.workloads | workloads must have distinct names
-067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
-068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
+067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis
+068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis
 069-two-protocols | BenchmarkRun/demo spec.workloads | split the run
 070-unknown-operation | BenchmarkRun/demo spec.workloads[0].etcd.operation | use one of Put, Range, Delete
 071-misspelt-parameter | BenchmarkRun/demo spec.workloads[0].etcd.valueByte | did you mean valueBytes?

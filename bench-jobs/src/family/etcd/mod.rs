@@ -28,7 +28,7 @@ pub(crate) mod probe;
 mod read_back;
 mod reads;
 mod revisions;
-mod store;
+pub(crate) mod store;
 pub(crate) mod surface;
 mod watch;
 mod writes;
