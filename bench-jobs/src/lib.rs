@@ -32,6 +32,7 @@ pub mod job;
 pub mod keys;
 pub mod load;
 pub mod machine;
+pub mod measures;
 pub mod meter;
 pub mod meters;
 pub mod metrics;

@@ -31,12 +31,14 @@ use hdrhistogram::Histogram;
 use storebench_crds::job::{
     ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram,
 };
+use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::audit::{self, Auditor, Figures, Snapshot};
 use crate::barrier::{Barrier, Passage};
 use crate::failure::Failure;
+use crate::measures::Measures;
 use crate::meters::{Meters, Sampler, Samplers};
 use crate::metrics::{Board, Live};
 use crate::pace::Timetable;
@@ -245,6 +247,7 @@ impl Coordinator<'_> {
         let mut first_wrong = None;
         let mut measured = None;
         let mut fsyncs_before = None;
+        let mut measures = Measures::default();
         for phase in [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify] {
             if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
                 continue;
@@ -280,6 +283,7 @@ impl Coordinator<'_> {
             first_wrong = first_wrong.or_else(|| record.first_wrong.clone());
             if matches!(phase, Phase::Measure | Phase::Verify) {
                 verified += record.verified;
+                measures.merge(record.measures.clone());
             }
             if let Some(Samplers { store, api_server, others }) = sampler {
                 measured = Some(Measured {
@@ -293,6 +297,7 @@ impl Coordinator<'_> {
                 });
             }
         }
+        self.report_measures(&measures)?;
         let measured = measured.ok_or_else(|| io::Error::other("nothing was measured"))?;
         let summary = self.summary(&measured, verified);
         let outcome = match first_wrong {
@@ -335,12 +340,23 @@ impl Coordinator<'_> {
         if let (Some(before), Some(now)) = (fsyncs_before, fsyncs_now)
             && let Some(fsyncs) = now.checked_sub(before)
         {
-            self.around.report.line(&JobLine::Fsyncs { workload: self.context.workload.clone(), fsyncs })?;
+            self.report_measure(FSYNCS.0, Reading::Total(fsyncs))?;
         }
         match self.around.onlooker.and_then(Onlooker::after) {
             Some(line) => self.around.report.line(&line),
             None => Ok(()),
         }
+    }
+
+    /// Tells what the family measured.
+    fn report_measures(&self, measures: &Measures) -> io::Result<()> {
+        let readings = measures.readings().map_err(io::Error::other)?;
+        readings.into_iter().try_for_each(|(measure, reading)| self.report_measure(measure, reading))
+    }
+
+    fn report_measure(&self, measure: &str, reading: Reading) -> io::Result<()> {
+        let (workload, measure) = (self.context.workload.clone(), measure.to_owned());
+        self.around.report.line(&JobLine::Measure { workload, measure, reading })
     }
 
     fn announce(&self, phase: Phase) -> io::Result<()> {

@@ -6,6 +6,8 @@
 use hdrhistogram::Histogram;
 use storebench_crds::job::latency_histogram;
 
+use crate::measures::Measures;
+
 /// Upper bounds of the live histogram that `/metrics` shows, nanoseconds: powers of two from 16 µs to 17 s.
 pub const BUCKET_BOUNDS_NANOS: [u64; 21] = {
     let mut bounds = [0; 21];
@@ -46,6 +48,8 @@ pub struct Record {
     pub last_answer_nanos: u64,
     /// Sum of service latencies, nanoseconds.
     pub service_sum_nanos: u64,
+    /// What the family measures besides.
+    pub measures: Measures,
     /// Service latencies by [`BUCKET_BOUNDS_NANOS`], the last for anything longer; not cumulative.
     pub buckets: [u64; BUCKET_BOUNDS_NANOS.len() + 1],
 }
@@ -66,6 +70,7 @@ impl Default for Record {
             unsent: 0,
             last_answer_nanos: 0,
             service_sum_nanos: 0,
+            measures: Measures::default(),
             buckets: [0; BUCKET_BOUNDS_NANOS.len() + 1],
         }
     }
@@ -116,6 +121,7 @@ impl Record {
         self.unsent += other.unsent;
         self.last_answer_nanos = self.last_answer_nanos.max(other.last_answer_nanos);
         self.service_sum_nanos = self.service_sum_nanos.saturating_add(other.service_sum_nanos);
+        self.measures.merge(other.measures);
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
             *mine += theirs;
         }

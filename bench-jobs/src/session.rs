@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use storebench_crds::job::Phase;
+use storebench_crds::measure::{Durations, Largest, Total};
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
@@ -282,6 +283,21 @@ impl Session {
         let mut record = self.shared.record.borrow_mut();
         record.verified += 1;
         record.wrong(key.into(), detail.into());
+    }
+
+    /// Adds to a total that the family measures. Counts in Measure and Verify.
+    pub fn count(&self, total: Total, count: u64) {
+        self.shared.record.borrow_mut().measures.count(total, count);
+    }
+
+    /// Notes a value of which the family measures the largest. Counts in Measure and Verify.
+    pub fn largest(&self, largest: Largest, value: u64) {
+        self.shared.record.borrow_mut().measures.largest(largest, value);
+    }
+
+    /// Notes one of the durations that the family measures. Counts in Measure and Verify.
+    pub fn took(&self, durations: Durations, duration: Duration) {
+        self.shared.record.borrow_mut().measures.took(durations, duration.as_nanos() as u64);
     }
 
     /// A request failed: the phase stops on all threads. A client's own method does the same when it returns an error;

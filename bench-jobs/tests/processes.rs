@@ -24,7 +24,7 @@ const PROCESSES: u32 = 3;
 fn spec(endpoint: &str, workloads: Value) -> Value {
     json!({
         "run": "test", "arm": "a", "trial": 0, "seed": 42, "endpoints": [endpoint],
-        "processes": PROCESSES, "barrier": format!("localhost:{}", free_port()), "workloads": workloads,
+        "parallelism": PROCESSES, "barrier": format!("localhost:{}", free_port()), "workloads": workloads,
     })
 }
 
@@ -193,7 +193,7 @@ fn a_job_may_come_without_a_file_and_its_number_from_the_environment() {
     let redis = Redis::start(&[]);
     let load = json!({ "connections": 1, "total": 10, "warmUp": "0s" });
     let mut alone = spec(&redis.endpoint(), json!([{ "name": "w", "redis": { "command": "Set" }, "load": load }]));
-    alone["processes"] = json!(1);
+    alone["parallelism"] = json!(1);
     let bench_job = |arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bench-job"));
         let output = command.args(arguments).envs(environment.iter().copied()).output().unwrap();

@@ -384,7 +384,7 @@ fn a_bad_job_is_refused_in_one_line() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "bench-job: workloads[0].redis.pipeline: must be 1 to 1000, not 0\n");
+    assert_eq!(said, "bench-job: workloads[0].redis.pipeline: is 0: give a number from 1 to 1000\n");
     assert_eq!(bench_job(&["--nonsense"]).status.code(), Some(1));
     let help = bench_job(&["--help"]);
     assert_eq!(help.status.code(), Some(0));

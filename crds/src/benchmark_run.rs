@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control_plane::SecretRef;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::metric::Metric;
 use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
 use crate::workload::{self, Workload};
@@ -21,11 +22,6 @@ const RUN_RULES: &[Rule] = &[
         field: ".arms",
         holds: "self.arms.all(a, self.arms.exists_one(b, b.name == a.name))",
         otherwise: "arms must have distinct names",
-    },
-    Rule {
-        field: ".workloads",
-        holds: "self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))",
-        otherwise: "workloads must have distinct names",
     },
     Rule {
         field: ".gates",
@@ -49,18 +45,6 @@ const RUN_RULES: &[Rule] = &[
         field: ".trials.min",
         holds: "!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3",
         otherwise: "gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates",
-    },
-    Rule {
-        field: ".parallelism",
-        holds: "self.workloads.all(w, w.load.connections >= self.parallelism)",
-        otherwise: "parallelism must not exceed load.connections of any workload: a load pod without a connection would stay \
-            idle",
-    },
-    Rule {
-        field: ".parallelism",
-        holds: "self.workloads.all(w, !has(w.load.total) || w.load.total >= self.parallelism)",
-        otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
-            both",
     },
     // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
     Rule {
@@ -341,35 +325,6 @@ pub enum OnInconclusive {
     Warn,
     /// The gate counts as met.
     Pass,
-}
-
-/// What can be compared and gated. The unit is the end of the name.
-#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Metric {
-    /// Requests answered per second (WatchThroughput: events delivered per second).
-    ThroughputPerSecond,
-    /// Mean latency, microseconds. In an open loop, latencies are from the instant a request was due.
-    LatencyMeanMicros,
-    /// Median latency, microseconds.
-    LatencyP50Micros,
-    /// 90th percentile of latency, microseconds.
-    LatencyP90Micros,
-    /// 95th percentile of latency, microseconds.
-    LatencyP95Micros,
-    /// 99th percentile of latency, microseconds.
-    LatencyP99Micros,
-    /// 99.9th percentile of latency, microseconds.
-    LatencyP999Micros,
-    /// Largest latency, microseconds.
-    LatencyMaxMicros,
-    /// Processor time of the store per request, nanoseconds.
-    CpuNanosPerOperation,
-    /// Largest resident memory of the store during the workload, bytes.
-    MemoryPeakBytes,
-    /// What was written to the store's disk per request, bytes, by whomever.
-    WriteBytesPerOperation,
-    /// Syncs of the store's disk per thousand requests.
-    FsyncsPerThousandOperations,
 }
 
 /// When a finished run is deleted.

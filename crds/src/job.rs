@@ -10,21 +10,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
+use crate::measure::Reading;
+use crate::rules::{Rule, Rules};
 use crate::status::LatencySummary;
 use crate::storage_service::Footprint;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 
 /// Kubernetes keeps this much of a container's termination message.
 pub const SUMMARY_BYTES_MAX: usize = 4096;
 /// Marks a line of standard output that is for the driver.
 pub const LINE_MARK: &str = "@storebench ";
 
-/// What a load process is to do: every workload, in order, against one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a job must be besides what is said of its workloads.
+const RULES: &[Rule] = &[Rule {
+    field: ".barrier",
+    holds: "has(self.barrier) || self.parallelism == 1",
+    otherwise: "several load processes need it: give host:port of the first",
+}];
+
+/// An address: a name or number, and a port.
+const ADDRESS: &str = "^.{1,253}:[0-9]{1,5}$";
+
+/// What a load process is to do: every workload, in order, against one arm. Read by [`crate::document::job`], which holds it to the
+/// rules of a run.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = workload::add_run_rules, transform = Rules(RULES))]
 pub struct JobSpec {
     /// The run's name, for messages.
     pub run: String,
@@ -35,6 +50,7 @@ pub struct JobSpec {
     /// Seeds keys and values.
     pub seed: u64,
     /// Client addresses of the store, `host:port`; connections are spread over them.
+    #[schemars(length(min = 1), inner(regex(pattern = ADDRESS)))]
     pub endpoints: Vec<String>,
     /// Where and as whom the Kubernetes API is reached: the path of a kubeconfig. For `kubernetes` workloads, which take the
     /// address from it; `endpoints` then only names the arm in messages.
@@ -43,21 +59,27 @@ pub struct JobSpec {
     /// Addresses of the meters beside the members, `host:port` (program `store-meter`). Empty: whoever started the job
     /// measures the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
     pub meters: Vec<String>,
     /// Where the members serve metrics in Prometheus's format, `host:port`, for who has no meters: their syncs are counted there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
     pub store_metrics: Vec<String>,
     /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
     pub control_plane_meter: Option<String>,
-    /// Load processes of this trial. The load is shared out among them: connections, clients, total, rate and key space.
+    /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
-    #[serde(default = "one_process")]
+    #[serde(rename = "parallelism", default = "one_process")]
+    #[schemars(range(min = 1, max = 64))]
     pub processes: u32,
     /// Where the first of several load processes lets the others wait for a common start, `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
     pub barrier: Option<String>,
     /// What to do, in order.
+    #[schemars(length(min = 1, max = 8))]
     pub workloads: Vec<Workload>,
 }
 
@@ -297,12 +319,15 @@ pub enum JobLine {
         #[serde(flatten)]
         usage: ControlPlaneUsage,
     },
-    /// How often the store synced its disk during the measured phase, all members together. Not written where it is not known.
-    Fsyncs {
+    /// A measure of the measured phase. Written once for each measure, by each load process that has it.
+    Measure {
         /// The workload's name.
         workload: String,
-        /// How often.
-        fsyncs: u64,
+        /// The measure's name.
+        measure: String,
+        /// What was read.
+        #[serde(flatten)]
+        reading: Reading,
     },
     /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
     ApiRequests {
@@ -350,6 +375,13 @@ pub enum LatencyKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ContractError(String);
+
+impl ContractError {
+    /// With this to say, in one line.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
 
 impl JobLine {
     /// The line as written to standard output, without the line end.
@@ -453,6 +485,14 @@ mod tests {
             panic!("another line came back");
         };
         assert_eq!(decode_histogram(&data).unwrap(), histogram);
+    }
+
+    #[test]
+    fn a_measure_is_one_flat_line() {
+        let line = JobLine::Measure { workload: "put".into(), measure: "fsyncs".into(), reading: Reading::Total(7) };
+        let text = line.encode();
+        assert_eq!(text, r#"@storebench {"line":"measure","workload":"put","measure":"fsyncs","total":7}"#);
+        assert_eq!(JobLine::decode(&text).unwrap().unwrap(), line);
     }
 
     #[test]

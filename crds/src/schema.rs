@@ -4,10 +4,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
+use kube::core::schema::StructuralSchemaRewriter;
+use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::engine::rules;
+use crate::job::JobSpec;
 use crate::{BenchmarkRun, ControlPlane, StorageService};
 
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
@@ -64,6 +67,13 @@ pub fn of_kind(kind: &str) -> Option<Value> {
     let definition = definitions().into_iter().find(|definition| definition.spec.names.kind == kind)?;
     let schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
     serde_json::to_value(schema).ok()
+}
+
+/// The schema of a job as JSON, of the same form as that of a kind.
+pub fn of_job() -> Value {
+    let inline = |settings: &mut SchemaSettings| settings.inline_subschemas = true;
+    let generator = SchemaSettings::openapi3().with(inline).with_transform(StructuralSchemaRewriter).into_generator();
+    generator.into_root_schema_for::<JobSpec>().to_value()
 }
 
 /// metav1 conditions as a map by type, which server-side apply can merge.

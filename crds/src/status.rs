@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark_run::Metric;
+use crate::metric::Metric;
 
 pub(crate) fn never_observed() -> i64 {
     -1
@@ -177,6 +177,20 @@ pub struct WorkloadResult {
     /// What the API server above the store says of its requests. Absent: there is none, or it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server: Option<ApiServerLatency>,
+    /// What else was measured, such as what only workloads of this family measure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub measures: Vec<MeasuredValue>,
+}
+
+/// The value of a metric over all valid trials.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredValue {
+    /// What was measured. The unit is the end of its name.
+    pub metric: Metric,
+    /// How much, in thousandths of that unit.
+    pub value_milli: u64,
 }
 
 /// Latencies as an API server itself measured them, of the requests that the workload makes or causes; watches are left out.

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::text::{one_line, shorten};
+use crate::job::JobSpec;
 use crate::{BenchmarkRun, ControlPlane, GROUP, StorageService, VERSION, schema};
 
 /// Files above this size are refused, bytes. The API server's own limit for an object is 1.5 MiB.
@@ -155,6 +156,24 @@ fn only_known_fields(value: &Value) -> Result<(), Problem> {
     }
 }
 
+/// Reads a job, and holds it to the rules of a run: it can come from anywhere, and nothing that runs it may stumble over a value.
+///
+/// # Errors
+/// One line that names the field, and the remedy.
+pub fn job(text: &str) -> Result<JobSpec, JobError> {
+    static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new("job", schema::of_job()));
+    let refused = |Problem { field, text }: Problem| JobError(format!("{}: {text}", field.trim_start_matches('.')));
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| JobError(one_line(&format!("the job is not JSON: {error}"))))?;
+    structure::check_whole(&RULES.schema, &value).and_then(|()| RULES.check(&value)).map_err(refused)?;
+    serde_json::from_value(value).map_err(|error| JobError(one_line(&format!("the job does not fit: {error}"))))
+}
+
+/// Why a job is refused: one line that begins with the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct JobError(String);
+
 fn typed<T: DeserializeOwned>(kind: &str, mut value: Value) -> Result<T, Problem> {
     // As on the API server, status is not the user's to write.
     if let Some(fields) = value.as_object_mut() {
@@ -165,11 +184,7 @@ fn typed<T: DeserializeOwned>(kind: &str, mut value: Value) -> Result<T, Problem
         text: format!("{kind} has no schema: this is a defect of storebench"),
     })?;
     structure::check(&rules.schema, &value)?;
-    if let Err(errors) = Validator::new().validate_compiled(&rules.compiled, &value, None)
-        && let Some(error) = errors.into_iter().next()
-    {
-        return Err(Problem { field: error.field_path.trim_start_matches('.').into(), text: one_line(&error.message) });
-    }
+    rules.check(&value)?;
     // What the schema leaves open in the types of Kubernetes itself.
     serde_json::from_value(value).map_err(|error| Problem {
         field: "spec".into(),
@@ -185,12 +200,27 @@ struct Rules {
 }
 
 impl Rules {
+    fn new(kind: &'static str, schema: Value) -> Self {
+        Self { kind, compiled: compile_schema(&schema), schema }
+    }
+
+    /// Whether the rules in CEL hold.
+    fn check(&self, value: &Value) -> Result<(), Problem> {
+        match Validator::new().validate_compiled(&self.compiled, value, None) {
+            Ok(()) => Ok(()),
+            Err(errors) => Err(errors.into_iter().next().map_or_else(
+                || Problem { field: String::new(), text: "a rule is broken, and nobody says which".into() },
+                |error| Problem {
+                    field: error.field_path.trim_start_matches('.').into(),
+                    text: one_line(&error.message),
+                },
+            )),
+        }
+    }
+
     fn of(kind: &str) -> Option<&'static Self> {
         static ALL: LazyLock<Vec<Rules>> = LazyLock::new(|| {
-            let rules = |kind| {
-                let schema = schema::of_kind(kind)?;
-                Some(Rules { kind, compiled: compile_schema(&schema), schema })
-            };
+            let rules = |kind| Some(Rules::new(kind, schema::of_kind(kind)?));
             ["StorageService", "ControlPlane", "BenchmarkRun"].into_iter().filter_map(rules).collect()
         });
         ALL.iter().find(|rules| rules.kind == kind)

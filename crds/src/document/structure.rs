@@ -17,6 +17,11 @@ pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
     }
 }
 
+/// The same of a value that the schema describes as a whole.
+pub(crate) fn check_whole(schema: &Value, value: &Value) -> Result<(), Problem> {
+    check_at("", schema, value)
+}
+
 fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
     let problem = |text: String| Err(Problem { field: path.into(), text });
     if value.is_null() {

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts, KeyOrder};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::measure::Durations;
+use crate::metric::{Column, Descriptor, Direction, OverTrials, Place, Source, Statistic, Unit, column};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.
@@ -16,6 +18,7 @@ pub static FACTS: Facts = Facts {
         holds: "!has(self.load.clients) || self.load.clients >= self.load.connections",
         otherwise: "load.clients must be at least load.connections: a connection without a client would stay idle",
     }],
+    metrics: &[&PUT_LATENCY_P50, &PUT_LATENCY_P99, &PUT_LATENCY_MAX],
     run_rules: &[
         Rule {
             field: ".parallelism",
@@ -37,6 +40,53 @@ pub static FACTS: Facts = Facts {
         },
     ],
 };
+
+/// WatchLatency, WatchThroughput: each put, from its send to its answer. What an operation's latency is of is the event.
+pub const PUT_LATENCY: Durations = Durations("putLatency");
+
+const fn put_latency(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    statistic: Statistic,
+    column: Option<Column>,
+) -> Descriptor {
+    Descriptor {
+        name,
+        about,
+        words,
+        unit: Unit::Micros,
+        direction: Direction::Delay,
+        source: Source::Durations(PUT_LATENCY, statistic),
+        over_trials: OverTrials::Pooled,
+        is_headline: false,
+        place: Place::Measures,
+        column,
+        gauge: None,
+    }
+}
+
+static PUT_LATENCY_P50: Descriptor = put_latency(
+    "PutLatencyP50Micros",
+    "p50 latency of puts",
+    "Median latency of the puts whose events are watched, from send to answer",
+    Statistic::P50,
+    column("put p50", 2),
+);
+static PUT_LATENCY_P99: Descriptor = put_latency(
+    "PutLatencyP99Micros",
+    "p99 latency of puts",
+    "99th percentile of the latency of the puts whose events are watched, from send to answer",
+    Statistic::P99,
+    column("put p99", 1),
+);
+static PUT_LATENCY_MAX: Descriptor = put_latency(
+    "PutLatencyMaxMicros",
+    "largest latency of puts",
+    "Largest latency of the puts whose events are watched, from send to answer",
+    Statistic::Max,
+    column("put max", 3),
+);
 
 /// Which parameters belong together.
 const RULES: &[Rule] = &[

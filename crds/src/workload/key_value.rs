@@ -14,6 +14,7 @@ pub static FACTS: Facts = Facts {
         holds: "!has(self.load.clients) || self.load.clients >= self.load.connections",
         otherwise: "load.clients must be at least load.connections: a connection without a client would stay idle",
     }],
+    metrics: &[],
     run_rules: &[Rule {
         field: ".parallelism",
         holds: "w.keyValue.keySpace >= self.parallelism",

@@ -34,6 +34,7 @@ pub static FACTS: Facts = Facts {
             otherwise: "kubernetes.objects must be at least load.connections: each client writes objects of its own",
         },
     ],
+    metrics: &[],
     run_rules: &[Rule {
         field: ".parallelism",
         holds: "self.parallelism == 1",

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use keys::KeyOrder;
 pub use load::{Load, LoadMode};
 
+use crate::metric::Descriptor;
 use crate::rules::{self, Rule};
 
 /// The families. `field "fieldInYaml": Name(Parameters)`; the module of that name has the family's `FACTS`.
@@ -165,6 +166,8 @@ pub struct Facts {
     pub workload_rules: &'static [Rule],
     /// Rules for each such workload `w` in a run, of whose spec they are rules: `self` is the spec.
     pub run_rules: &'static [Rule],
+    /// What its load measures beyond requests and latencies.
+    pub metrics: &'static [&'static Descriptor],
 }
 
 impl JsonSchema for Workload {
@@ -197,10 +200,9 @@ fn give_one_family() -> String {
     format!("give exactly one workload family: {}", names())
 }
 
-/// `has(OBJECT.etcd), has(OBJECT.redis), …`
-fn given(object: &str, families: impl Iterator<Item = Family>) -> String {
-    let terms: Vec<String> = families.map(|family| format!("has({object}.{})", family.field())).collect();
-    terms.join(", ")
+/// `has(OBJECT.etcd)`, `has(OBJECT.redis)`, …
+fn given(object: &str, families: impl Iterator<Item = Family>) -> Vec<String> {
+    families.map(|family| format!("has({object}.{})", family.field())).collect()
 }
 
 fn all() -> impl Iterator<Item = Family> {
@@ -209,7 +211,7 @@ fn all() -> impl Iterator<Item = Family> {
 
 /// Rules about one workload.
 fn add_rules(schema: &mut Schema) {
-    let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()));
+    let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()).join(", "));
     rules::add(schema, "", &one_family, &give_one_family());
     for family in all() {
         for rule in family.facts().workload_rules {
@@ -219,13 +221,35 @@ fn add_rules(schema: &mut Schema) {
     }
 }
 
-/// Rules about the workloads of a run, for the schema of its spec.
+/// What the workloads of a run must be, whatever their families.
+const RUN_RULES: &[Rule] = &[
+    Rule {
+        field: ".workloads",
+        holds: "self.workloads.all(w, self.workloads.exists_one(v, v.name == w.name))",
+        otherwise: "workloads must have distinct names",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.workloads.all(w, w.load.connections >= self.parallelism)",
+        otherwise: "parallelism must not exceed load.connections of any workload: a load pod without a connection would stay \
+            idle",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.workloads.all(w, !has(w.load.total) || w.load.total >= self.parallelism)",
+        otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
+            both",
+    },
+];
+
+/// Rules about the workloads of a run, for the schema of its spec, and of a job, which has the same `workloads` and `parallelism`.
 pub(crate) fn add_run_rules(schema: &mut Schema) {
+    RUN_RULES.iter().for_each(|rule| rules::add(schema, rule.field, rule.holds, rule.otherwise));
     // For some API, every workload loads it, or is refused anyway because it has no family.
     let of_one_api = |api: &Api| {
-        let able = given("w", all().filter(|family| family.facts().loads.contains(api)));
-        let every = given("w", all());
-        format!("self.workloads.all(w, [{able}].exists(is, is) || ![{every}].exists(is, is))")
+        let able = given("w", all().filter(|family| family.facts().loads.contains(api))).join(" || ");
+        let some = given("w", all()).join(" || ");
+        format!("self.workloads.all(w, {able} || !({some}))")
     };
     let one_api: Vec<String> = Api::ALL.iter().map(of_one_api).collect();
     rules::add(
@@ -261,7 +285,7 @@ mod tests {
         assert_eq!((back["etcd"]["operation"].as_str(), back.get("redis")), (Some("Put"), None));
         for families in [json!({}), json!({ "etcd": { "operation": "Put" }, "redis": { "command": "Get" } })] {
             let said = workload(families).unwrap_err().to_string();
-            assert_eq!(said, give_one_family());
+            assert!(said.starts_with("give exactly one workload family: etcd, redis"), "{said}");
         }
     }
 

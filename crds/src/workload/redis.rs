@@ -15,6 +15,7 @@ pub static FACTS: Facts = Facts {
         otherwise: "load.clients must equal load.connections for redis, where a connection serves one client; use \
             redis.pipeline for requests in flight",
     }],
+    metrics: &[],
     run_rules: &[Rule {
         field: ".parallelism",
         holds: "w.redis.keySpace >= self.parallelism",

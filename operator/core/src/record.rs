@@ -4,10 +4,9 @@
 //! result.
 
 use serde::{Deserialize, Serialize};
-use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
 pub use storebench_crds::job::{ControlPlaneUsage, Usage};
-use storebench_crds::job::{LatencyKind, LoaderAudit, WorkloadSummary};
+pub use storebench_crds::measurement::{EncodedHistogram, WorkloadMeasurement};
 use storebench_crds::status::{Fingerprint, TrialState};
 use storebench_crds::storage_service::{Durability, EngineKind, Footprint};
 
@@ -173,54 +172,4 @@ impl FailureCause {
     pub fn rank(self) -> usize {
         Self::BY_GRAVITY.iter().position(|cause| *cause == self).unwrap_or_default()
     }
-}
-
-/// What one workload of one trial measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkloadMeasurement {
-    /// What the loader measured.
-    pub summary: WorkloadSummary,
-    /// The loader's account of itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub audit: Option<LoaderAudit>,
-    /// What the store used during the measured phase, all members together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// What the control plane used during the measured phase. Absent: there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub control_plane: Option<ControlPlaneUsage>,
-    /// How often the store synced its disk during the measured phase, all members together. Absent: it does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fsyncs: Option<u64>,
-    /// What the API server says of its requests during the measured phase. Absent: there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_requests: Option<ApiRequests>,
-    /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_skew_nanos: Option<u64>,
-    /// Latency histograms, encoded as in [`storebench_crds::job::JobLine::Histogram`].
-    pub histograms: Vec<EncodedHistogram>,
-}
-
-impl WorkloadMeasurement {
-    /// What processes other than store, control plane and loader used of the machine, thousandths of a core; `None` where the driver
-    /// does not know.
-    pub fn foreign_millicores(&self) -> Option<u64> {
-        let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
-        let control_plane = self.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);
-        let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos + control_plane.unwrap_or_default();
-        let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
-        Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
-    }
-}
-
-/// A latency histogram, HDR V2, deflated, base64; nanoseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EncodedHistogram {
-    /// What it is a histogram of.
-    pub latency: LatencyKind,
-    /// The encoded histogram.
-    pub data: String,
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Metric};
+use storebench_crds::Metric;
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec};
 use storebench_crds::status::{
     BenchmarkRunStatus, Columns, Comparison, LatencySummary, Schedule, TrialEntry, TrialState, Verdict, WorkloadResult,
 };
@@ -84,8 +85,8 @@ fn columns(report: &Report) -> Columns {
     let complete = complete_indexes(&available(record), &record.trials).len();
     Columns {
         arms: arms.join(" / "),
-        throughput_ratio: ratio(Metric::ThroughputPerSecond),
-        p99_ratio: ratio(Metric::LatencyP99Micros),
+        throughput_ratio: ratio(Metric::THROUGHPUT),
+        p99_ratio: ratio(Metric::LATENCY_P99),
         trials: format!("{complete}/{}", record.spec.trials.max),
     }
 }
@@ -100,7 +101,7 @@ fn in_column(comparison: &Comparison) -> String {
 type Omit = fn(&mut BenchmarkRunStatus);
 
 /// What may be left out of a status that is too large, in this order, and how `status.omitted` calls it.
-const OMISSIONS: [(&str, Omit); 12] = [
+const OMISSIONS: [(&str, Omit); 13] = [
     ("comparisons of metrics other than throughput and p99", |status| {
         status.comparisons.retain(|comparison| is_leading(comparison.metric));
     }),
@@ -119,6 +120,7 @@ const OMISSIONS: [(&str, Omit); 12] = [
             result.intended_latency.iter_mut().for_each(thin_out);
         }
     }),
+    ("results' measures", |status| status.results.iter_mut().for_each(|result| result.measures.clear())),
     ("fingerprint.facts", |status| {
         if let Some(fingerprint) = &mut status.fingerprint {
             fingerprint.facts.clear();
@@ -130,7 +132,7 @@ const OMISSIONS: [(&str, Omit); 12] = [
         }
     }),
     ("comparisons of p99", |status| {
-        status.comparisons.retain(|comparison| comparison.metric == Metric::ThroughputPerSecond);
+        status.comparisons.retain(|comparison| comparison.metric == Metric::THROUGHPUT);
     }),
     ("results' intended latency", |status| status.results.iter_mut().for_each(|result| result.intended_latency = None)),
     ("resources", |status| status.resources.clear()),
@@ -142,7 +144,7 @@ const OMISSIONS: [(&str, Omit); 12] = [
 ];
 
 fn is_leading(metric: Metric) -> bool {
-    matches!(metric, Metric::ThroughputPerSecond | Metric::LatencyP99Micros)
+    metric == Metric::THROUGHPUT || metric == Metric::LATENCY_P99
 }
 
 fn thin_out(latency: &mut LatencySummary) {
@@ -202,24 +204,10 @@ pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: Strin
 mod tests {
     use super::*;
     use crate::report::fixture;
+    use storebench_crds::metric::Place;
     use storebench_crds::status::{
-        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, RequestLatency,
+        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, MeasuredValue, RequestLatency,
     };
-
-    const METRICS: [Metric; 12] = [
-        Metric::ThroughputPerSecond,
-        Metric::LatencyMeanMicros,
-        Metric::LatencyP50Micros,
-        Metric::LatencyP90Micros,
-        Metric::LatencyP95Micros,
-        Metric::LatencyP99Micros,
-        Metric::LatencyP999Micros,
-        Metric::LatencyMaxMicros,
-        Metric::CpuNanosPerOperation,
-        Metric::MemoryPeakBytes,
-        Metric::WriteBytesPerOperation,
-        Metric::FsyncsPerThousandOperations,
-    ];
 
     /// A run of this size, every number as long as numbers get, names as long as asked.
     fn large(arms: u32, workloads: u32, trials: u32, arm_name: usize, workload_name: usize) -> BenchmarkRunStatus {
@@ -276,10 +264,14 @@ mod tests {
                         store_writes: Some(requests),
                         store_reads: Some(requests),
                     }),
+                    measures: Metric::all()
+                        .filter(|metric| matches!(metric.place, Place::Measures))
+                        .map(|metric| MeasuredValue { metric, value_milli: 123_456_789 })
+                        .collect(),
                 });
             }
             for position in 1..arms {
-                status.comparisons.extend(METRICS.map(|metric| Comparison {
+                status.comparisons.extend(Metric::all().map(|metric| Comparison {
                     workload: workload(index),
                     arm: arm(position),
                     baseline: arm(0),

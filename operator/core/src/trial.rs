@@ -3,11 +3,13 @@
 //! A driver feeds every line of a process's standard output to a [`Gathering`] and finishes it with the process's summary.
 //! What several processes measured is merged by [`merge`]: histograms are added, percentiles never averaged.
 
+use storebench_crds::Metric;
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
     ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, StoreReading,
     WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
 };
+use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
 
 use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
@@ -64,7 +66,7 @@ struct Gathered {
     audit: Option<LoaderAudit>,
     usage: Option<Usage>,
     control_plane: Option<ControlPlaneUsage>,
-    fsyncs: Option<u64>,
+    measures: Readings,
     api_requests: Option<ApiRequests>,
 }
 
@@ -82,7 +84,16 @@ impl Gathering {
             JobLine::Audit { workload, audit } => self.of(workload).audit = Some(audit.clone()),
             JobLine::Usage { workload, usage } => self.of(workload).usage = Some(*usage),
             JobLine::ControlPlaneUsage { workload, usage } => self.of(workload).control_plane = Some(*usage),
-            JobLine::Fsyncs { workload, fsyncs } => self.of(workload).fsyncs = Some(*fsyncs),
+            JobLine::Measure { workload, measure, reading } => {
+                if !Metric::reads(measure) {
+                    let text = format!("no metric reads the measure `{measure}`: declare one where its family is");
+                    return Err(ContractError::new(text));
+                }
+                if let Reading::Durations(distribution) = reading {
+                    distribution.decode()?;
+                }
+                self.of(workload).measures.insert(measure.clone(), reading.clone());
+            }
             JobLine::ApiRequests { workload, requests } => self.of(workload).api_requests = Some(requests.clone()),
             JobLine::Store { reading } => self.store = Some(reading.clone()),
         }
@@ -119,7 +130,8 @@ impl Gathering {
                 audit: gathered.audit,
                 usage: gathered.usage,
                 control_plane: gathered.control_plane,
-                fsyncs: gathered.fsyncs,
+                fsyncs: None,
+                measures: gathered.measures,
                 api_requests: gathered.api_requests,
                 start_skew_nanos: None,
                 histograms: gathered.histograms,
@@ -212,7 +224,8 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         audit: all.iter().filter_map(|one| one.audit.clone()).reduce(both),
         usage: all.iter().find_map(|one| one.usage),
         control_plane: all.iter().find_map(|one| one.control_plane),
-        fsyncs: all.iter().find_map(|one| one.fsyncs),
+        fsyncs: None,
+        measures: Reading::all_together(&all.iter().map(|one| &one.measures).collect::<Vec<_>>())?,
         api_requests: all.iter().find_map(|one| one.api_requests.clone()),
         start_skew_nanos: starts().max().map(|last| last - first_start),
         histograms,
@@ -282,6 +295,25 @@ mod tests {
         assert_eq!(put.start_skew_nanos, Some(250));
         assert_eq!(put.summary.elapsed_nanos, 1_250, "from the first start to the last end");
         assert_eq!(put.audit.as_ref().unwrap().cpu_nanos, 10);
+    }
+
+    #[test]
+    fn a_measure_flows_to_the_record_and_one_that_nobody_reads_is_refused() {
+        let line = |measure: &str| {
+            let reading = Reading::Total(7);
+            JobLine::Measure { workload: "put".into(), measure: measure.into(), reading }.encode()
+        };
+        let mut gathering = Gathering::default();
+        gathering.line(&line("fsyncs")).unwrap();
+        let said = gathering.line(&line("beauty")).unwrap_err().to_string();
+        assert!(said.contains("no metric reads the measure `beauty`"), "{said}");
+        let one = |total| {
+            let mut loaded = measured(&[1_000], 0);
+            loaded.workloads[0].measures.insert("fsyncs".into(), Reading::Total(total));
+            loaded
+        };
+        let merged = merge(vec![one(3), one(4)]).unwrap();
+        assert_eq!(merged.workloads[0].measures["fsyncs"], Reading::Total(7));
     }
 
     #[test]

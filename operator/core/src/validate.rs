@@ -221,6 +221,7 @@ pub fn run(
         arms.push(arm);
     }
     for (index, gate) in spec.gates.iter().enumerate() {
+        check_gate_metric(spec, gate).map_err(|text| problem(format!("spec.gates[{index}].metric"), text))?;
         check_gate(&arms, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
     }
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
@@ -323,6 +324,21 @@ fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
     }
     let (timeout, seconds) = (spec.trials.timeout.as_str(), needed.as_secs());
     Err(format!("is {timeout}, but the workloads alone take {seconds} s: set it above that, with room for start-up"))
+}
+
+/// What only one family measures cannot be asked of another.
+fn check_gate_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
+    let Some(family) = gate.metric.family() else { return Ok(()) };
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
+        Some(workload) => Err(format!(
+            "{:?} is measured by {} workloads only, which {} is not: name another workload or another metric",
+            gate.metric,
+            family.field(),
+            workload.name
+        )),
+        None => Ok(()),
+    }
 }
 
 fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {

@@ -80,8 +80,8 @@ const CASES: &str = "\
 064-no-workloads | BenchmarkRun/demo spec.workloads | give at least 1
 065-nine-workloads | BenchmarkRun/demo spec.workloads | give at most 8
 066-two-workloads-of-one-name | BenchmarkRun/demo spec.workloads | workloads must have distinct names
-067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
-068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis or kubernetes
+067-no-family | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis
+068-two-families | BenchmarkRun/demo spec.workloads[0] | give exactly one workload family: etcd, redis
 069-two-protocols | BenchmarkRun/demo spec.workloads | split the run
 070-unknown-operation | BenchmarkRun/demo spec.workloads[0].etcd.operation | use one of Put, Range, Delete
 071-misspelt-parameter | BenchmarkRun/demo spec.workloads[0].etcd.valueByte | did you mean valueBytes?
@@ -171,7 +171,8 @@ const CASES: &str = "\
 155-a-cluster-beside-a-control-plane | BenchmarkRun/demo spec.arms[1].controlPlaneRef.name | give all arms a kubeconfigSecretRef, or none
 156-bad-secret-name | BenchmarkRun/demo spec.arms[0].kubeconfigSecretRef.name | write it like pair-etcd
 157-rusd-none | StorageService/rusd spec.durability | use Fsync
-158-reserved-variable-of-rusd | StorageService/rusd spec.env[0].name | remove it";
+158-reserved-variable-of-rusd | StorageService/rusd spec.env[0].name | remove it
+159-gate-on-a-measure-of-another-family | BenchmarkRun/demo spec.gates[0].metric | is measured by etcd workloads only";
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

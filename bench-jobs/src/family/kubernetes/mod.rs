@@ -66,7 +66,10 @@ pub fn run(
     parameters: &KubernetesWorkload,
     around: &Surroundings<'_>,
 ) -> io::Result<Ending> {
-    let kubeconfig = job.kubeconfig.clone().ok_or_else(|| io::Error::other("the job has no kubeconfig"))?;
+    let kubeconfig = job
+        .kubeconfig
+        .clone()
+        .ok_or_else(|| io::Error::other("kubeconfig: kubernetes workloads need it: give a path"))?;
     let (workload, timeout) = (context.workload.clone(), context.timeout);
     let scope = Scope::new(job, &workload);
     let clean_up = || clean_up::run(&kubeconfig, &scope, timeout);

@@ -1,81 +1,39 @@
-//! The results of finished runs as metrics, so that a dashboard shows them without asking Kubernetes.
+//! The results of finished runs as metrics, so that a dashboard shows them without asking Kubernetes. What is shown of a status is
+//! said once, in [`read`]; metrics that have a descriptor come from there.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use storebench_crds::Metric;
 use storebench_crds::status::{ApiServerLatency, ArmResources, BenchmarkRunStatus, LatencySummary, RequestLatency};
 
 use super::RUNS_MAX;
 use crate::context::lock;
 
-type Real = Gauge<f64, AtomicU64>;
+/// Names and values, always in the same order for one metric.
+type Labels = Vec<(&'static str, String)>;
+type Real = Family<Labels, Gauge<f64, AtomicU64>>;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfArm {
-    namespace: String,
-    run: String,
-    arm: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfWorkload {
-    namespace: String,
-    run: String,
-    workload: String,
-    arm: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfQuantile {
-    namespace: String,
-    run: String,
-    workload: String,
-    arm: String,
-    quantile: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRequests {
-    namespace: String,
-    run: String,
-    workload: String,
-    arm: String,
-    /// `api writes`, `api reads`, `store writes`, `store reads`.
-    requests: &'static str,
-    /// `mean`, `p50`, `p99`.
-    statistic: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPart {
-    namespace: String,
-    run: String,
-    arm: String,
-    /// `store`, `api server`, `controllers`.
-    part: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfComparison {
-    namespace: String,
-    run: String,
-    workload: String,
-    arm: String,
-    baseline: String,
-    metric: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfVerdict {
-    namespace: String,
-    run: String,
-    verdict: String,
-}
+/// Metrics whose values are read from statuses, with what they are. Those with a descriptor say so themselves.
+const SHOWN: [(&str, &str); 10] = [
+    ("result_latency_seconds", "Latency percentiles over all trials; quantile 1 is the largest"),
+    ("result_errors", "Requests that failed in the measured phases"),
+    ("result_measure", "What else was measured, in the unit that the metric's name ends in"),
+    (
+        "result_request_seconds",
+        "Latency as the API server above the store has it, of the requests that it answered and of those to the store",
+    ),
+    ("result_cpu_cores", "Processor use under load"),
+    ("result_memory_peak_bytes", "Largest resident memory of the store"),
+    ("comparison_ratio", "The arm's metric divided by the baseline's"),
+    ("comparison_ratio_low", "Lower end of the 95 % interval of the ratio"),
+    ("comparison_ratio_high", "Upper end of the 95 % interval of the ratio"),
+    ("run_verdict", "1 for the verdict of a finished run"),
+];
 
 /// A finished run.
 struct Shown {
@@ -85,81 +43,21 @@ struct Shown {
 }
 
 /// Results by run. Rebuilt from the runs that are shown whenever that changes, so that nothing of a forgotten run stays.
-#[derive(Default)]
 pub(super) struct Results {
     shown: Mutex<VecDeque<Shown>>,
-    throughput: Family<OfWorkload, Real>,
-    latency: Family<OfQuantile, Real>,
-    errors: Family<OfWorkload, Real>,
-    cpu: Family<OfWorkload, Real>,
-    written: Family<OfWorkload, Real>,
-    fsyncs: Family<OfWorkload, Real>,
-    requests: Family<OfRequests, Real>,
-    cores: Family<OfPart, Real>,
-    memory: Family<OfArm, Real>,
-    ratio: Family<OfComparison, Real>,
-    low: Family<OfComparison, Real>,
-    high: Family<OfComparison, Real>,
-    verdict: Family<OfVerdict, Gauge>,
+    gauges: BTreeMap<&'static str, Real>,
 }
 
 impl Results {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let results = Self::default();
-        let Self {
-            shown: _,
-            throughput,
-            latency,
-            errors,
-            cpu,
-            written,
-            fsyncs,
-            requests,
-            cores,
-            memory,
-            ratio,
-            low,
-            high,
-            verdict,
-        } = &results;
-        registry.register(
-            "result_throughput_per_second",
-            "Median over trials of requests per second",
-            throughput.clone(),
-        );
-        registry.register(
-            "result_latency_seconds",
-            "Latency percentiles over all trials; quantile 1 is the largest",
-            latency.clone(),
-        );
-        registry.register("result_errors", "Requests that failed in the measured phases", errors.clone());
-        registry.register(
-            "result_cpu_seconds_per_operation",
-            "Processor time of the store for each request",
-            cpu.clone(),
-        );
-        registry.register(
-            "result_written_bytes_per_operation",
-            "Written to the disk under the store, by whomever, for each request",
-            written.clone(),
-        );
-        registry.register(
-            "result_fsyncs_per_operation",
-            "Syncs of the store's disk for each request, as the store counts them",
-            fsyncs.clone(),
-        );
-        registry.register(
-            "result_request_seconds",
-            "Latency as the API server above the store has it, of the requests that it answered and of those to the store",
-            requests.clone(),
-        );
-        registry.register("result_cpu_cores", "Processor use under load", cores.clone());
-        registry.register("result_memory_peak_bytes", "Largest resident memory of the store", memory.clone());
-        registry.register("comparison_ratio", "The arm's metric divided by the baseline's", ratio.clone());
-        registry.register("comparison_ratio_low", "Lower end of the 95 % interval of the ratio", low.clone());
-        registry.register("comparison_ratio_high", "Upper end of the 95 % interval of the ratio", high.clone());
-        registry.register("run_verdict", "1 for the verdict of a finished run", verdict.clone());
-        results
+        let described = Metric::all().filter_map(|metric| Some((metric.gauge?.name, metric.about)));
+        let mut gauges = BTreeMap::new();
+        for (name, help) in described.chain(SHOWN) {
+            let gauge = Real::default();
+            registry.register(name, help, gauge.clone());
+            gauges.insert(name, gauge);
+        }
+        Self { shown: Mutex::default(), gauges }
     }
 
     /// Shows a finished run, unless it is shown already.
@@ -185,97 +83,79 @@ impl Results {
     }
 
     fn rebuild(&self, shown: &VecDeque<Shown>) {
-        let Self {
-            shown: _,
-            throughput,
-            latency,
-            errors,
-            cpu,
-            written,
-            fsyncs,
-            requests,
-            cores,
-            memory,
-            ratio,
-            low,
-            high,
-            verdict,
-        } = self;
-        throughput.clear();
-        latency.clear();
-        errors.clear();
-        cpu.clear();
-        written.clear();
-        fsyncs.clear();
-        requests.clear();
-        cores.clear();
-        memory.clear();
-        ratio.clear();
-        low.clear();
-        high.clear();
-        verdict.clear();
-        for run in shown {
-            self.add(run);
+        self.gauges.values().for_each(Family::clear);
+        for Shown { namespace, run, status } in shown {
+            read(status, |name, labels, value| {
+                let gauge = self.gauges.get(name);
+                debug_assert!(gauge.is_some(), "{name} is not registered");
+                let of_run = [("namespace", namespace.clone()), ("run", run.clone())];
+                let labels = of_run.into_iter().chain(labels).collect();
+                if let Some(gauge) = gauge {
+                    gauge.get_or_create(&labels).set(value);
+                }
+            });
         }
     }
+}
 
-    fn add(&self, Shown { namespace, run, status }: &Shown) {
-        let (namespace, run) = (|| namespace.clone(), || run.clone());
-        for result in &status.results {
-            let (workload, arm) = (|| result.workload.clone(), || result.arm.clone());
-            let labels = OfWorkload { namespace: namespace(), run: run(), workload: workload(), arm: arm() };
-            self.throughput.get_or_create(&labels).set(result.throughput_milli as f64 / 1e3);
-            self.errors.get_or_create(&labels).set(result.errors as f64);
-            if let Some(nanos) = result.cpu_nanos_per_operation {
-                self.cpu.get_or_create(&labels).set(nanos as f64 / 1e9);
-            }
-            if let Some(bytes) = result.write_bytes_per_operation {
-                self.written.get_or_create(&labels).set(bytes as f64);
-            }
-            if let Some(milli) = result.fsyncs_per_thousand_operations {
-                self.fsyncs.get_or_create(&labels).set(milli as f64 / 1e3);
-            }
-            for (requests, latency) in result.api_server.iter().flat_map(by_requests) {
-                for (statistic, nanos) in statistics(&latency) {
-                    let (namespace, run, workload, arm) = (namespace(), run(), workload(), arm());
-                    let labels = OfRequests { namespace, run, workload, arm, requests, statistic };
-                    self.requests.get_or_create(&labels).set(nanos as f64 / 1e9);
-                }
-            }
-            // What a user of the store would have seen: from the due instant where there was one.
-            let latency = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
-            for (quantile, nanos) in quantiles(latency) {
-                let labels =
-                    OfQuantile { namespace: namespace(), run: run(), workload: workload(), arm: arm(), quantile };
-                self.latency.get_or_create(&labels).set(nanos as f64 / 1e9);
-            }
-        }
-        for resources in &status.resources {
-            let labels = OfArm { namespace: namespace(), run: run(), arm: resources.arm.clone() };
-            self.memory.get_or_create(&labels).set(resources.rss_peak_bytes as f64);
-            for (part, millicores) in by_part(resources) {
-                let labels = OfPart { namespace: namespace(), run: run(), arm: resources.arm.clone(), part };
-                self.cores.get_or_create(&labels).set(millicores as f64 / 1e3);
-            }
-        }
-        for comparison in &status.comparisons {
-            let labels = OfComparison {
-                namespace: namespace(),
-                run: run(),
-                workload: comparison.workload.clone(),
-                arm: comparison.arm.clone(),
-                baseline: comparison.baseline.clone(),
-                metric: format!("{:?}", comparison.metric),
+/// Shows everything that a status has: the metric's name, labels besides those of the run, and the value.
+fn read(status: &BenchmarkRunStatus, mut show: impl FnMut(&'static str, Labels, f64)) {
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    for result in &status.results {
+        let of_workload = |more: Labels| {
+            let labels = [("workload", result.workload.clone()), ("arm", result.arm.clone())];
+            labels.into_iter().chain(more).collect::<Labels>()
+        };
+        show("result_errors", of_workload(vec![]), result.errors as f64);
+        for metric in Metric::all() {
+            let value = if metric == Metric::THROUGHPUT {
+                Some(result.throughput_milli as f64 / 1e3)
+            } else {
+                metric.in_result(result)
             };
-            let ratio = |basis_points: u64| basis_points as f64 / 1e4;
-            self.ratio.get_or_create(&labels).set(ratio(comparison.ratio_basis_points));
-            self.low.get_or_create(&labels).set(ratio(comparison.low_basis_points));
-            self.high.get_or_create(&labels).set(ratio(comparison.high_basis_points));
+            match (value, metric.gauge) {
+                (Some(value), Some(gauge)) => show(gauge.name, of_workload(vec![]), value * gauge.scale),
+                (Some(value), None) => show("result_measure", of_workload(vec![("metric", metric.name.into())]), value),
+                (None, _) => {}
+            }
         }
-        if let Some(verdict) = status.verdict {
-            let labels = OfVerdict { namespace: namespace(), run: run(), verdict: format!("{verdict:?}") };
-            self.verdict.get_or_create(&labels).set(1);
+        for (requests, latency) in result.api_server.iter().flat_map(by_requests) {
+            for (statistic, nanos) in statistics(&latency) {
+                let labels = vec![("requests", requests.into()), ("statistic", statistic.into())];
+                show("result_request_seconds", of_workload(labels), seconds(nanos));
+            }
         }
+        // What a user of the store would have seen: from the due instant where there was one.
+        let latency = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
+        for (quantile, nanos) in quantiles(latency) {
+            show("result_latency_seconds", of_workload(vec![("quantile", quantile.into())]), seconds(nanos));
+        }
+    }
+    for resources in &status.resources {
+        let arm = ("arm", resources.arm.clone());
+        show("result_memory_peak_bytes", vec![arm.clone()], resources.rss_peak_bytes as f64);
+        for (part, millicores) in by_part(resources) {
+            show("result_cpu_cores", vec![arm.clone(), ("part", part.into())], millicores as f64 / 1e3);
+        }
+    }
+    for comparison in &status.comparisons {
+        let labels = vec![
+            ("workload", comparison.workload.clone()),
+            ("arm", comparison.arm.clone()),
+            ("baseline", comparison.baseline.clone()),
+            ("metric", comparison.metric.name.into()),
+        ];
+        let ratios = [
+            ("comparison_ratio", comparison.ratio_basis_points),
+            ("comparison_ratio_low", comparison.low_basis_points),
+            ("comparison_ratio_high", comparison.high_basis_points),
+        ];
+        for (name, basis_points) in ratios {
+            show(name, labels.clone(), basis_points as f64 / 1e4);
+        }
+    }
+    if let Some(verdict) = status.verdict {
+        show("run_verdict", vec![("verdict", format!("{verdict:?}"))], 1.0);
     }
 }
 
@@ -307,4 +187,62 @@ fn quantiles(latency: &LatencySummary) -> [(&'static str, u64); 6] {
         ("0.999", latency.p999_nanos),
         ("1", latency.max_nanos),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+    use serde_json::json;
+
+    fn status() -> BenchmarkRunStatus {
+        let latency = json!({ "p50Nanos": 1, "p99Nanos": 2_000_000_000u64, "maxNanos": 3 });
+        serde_json::from_value(json!({
+            "verdict": "Passed",
+            "results": [{
+                "workload": "put", "arm": "etcd", "trials": 3, "operations": 10, "errors": 0, "throughputMilli": 2_500,
+                "serviceLatency": latency, "cpuNanosPerOperation": 4_000, "fsyncsPerThousandOperations": 1_500,
+                "measures": [{ "metric": "PutLatencyP99Micros", "valueMilli": 640_500 }],
+            }],
+            "resources": [serde_json::to_value(ArmResources {
+                arm: "etcd".into(), rss_peak_bytes: 7, cpu_average_millicores: 500, ..ArmResources::default()
+            }).unwrap()],
+            "comparisons": [{
+                "workload": "put", "arm": "rusd", "baseline": "etcd", "metric": "ThroughputPerSecond", "trials": 3,
+                "ratioBasisPoints": 12_000, "lowBasisPoints": 11_000, "highBasisPoints": 13_000, "detectableBasisPoints": 1,
+            }],
+        }))
+        .unwrap()
+    }
+
+    fn text(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn everything_in_a_status_is_shown_by_its_name_and_forgotten_with_its_run() {
+        let mut registry = Registry::default();
+        let results = Results::new(&mut registry);
+        results.show("team", "run", &status());
+        let shown = text(&registry);
+        let of_workload = r#"namespace="team",run="run",workload="put",arm="etcd""#;
+        let of_comparison = r#"workload="put",arm="rusd",baseline="etcd",metric="ThroughputPerSecond""#;
+        for line in [
+            format!("result_throughput_per_second{{{of_workload}}} 2.5"),
+            format!("result_cpu_seconds_per_operation{{{of_workload}}} 0.000004"),
+            format!("result_fsyncs_per_operation{{{of_workload}}} 1.5"),
+            format!(r#"result_measure{{{of_workload},metric="PutLatencyP99Micros"}} 640.5"#),
+            format!(r#"result_latency_seconds{{{of_workload},quantile="0.99"}} 2.0"#),
+            r#"result_memory_peak_bytes{namespace="team",run="run",arm="etcd"} 7.0"#.into(),
+            r#"result_cpu_cores{namespace="team",run="run",arm="etcd",part="store"} 0.5"#.into(),
+            format!(r#"comparison_ratio_low{{namespace="team",run="run",{of_comparison}}} 1.1"#),
+            r#"run_verdict{namespace="team",run="run",verdict="Passed"} 1"#.into(),
+        ] {
+            assert!(shown.lines().any(|found| found.starts_with(&line)), "{line} is not in\n{shown}");
+        }
+        results.forget("team", "run");
+        assert!(!text(&registry).contains("team"), "{}", text(&registry));
+    }
 }

@@ -1,9 +1,9 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
 use storebench_crds::status::Comparison;
 
-use super::metric::{self, value};
+use super::metric::value;
 use super::{ThroughputInterval, Valid};
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
@@ -21,7 +21,7 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for workload in &record.spec.workloads {
         for arm in candidates(record, baseline) {
-            for metric in metric::ALL {
+            for metric in Metric::all() {
                 let Some(paired) = paired(valid, arm, baseline, &workload.name, metric) else { continue };
                 comparisons.push(Comparison {
                     workload: workload.name.clone(),
@@ -80,7 +80,7 @@ pub(super) fn throughput_intervals(valid: &Valid) -> Vec<ThroughputInterval> {
     let mut intervals = Vec::new();
     for workload in &valid.record.spec.workloads {
         for arm in super::available(valid.record) {
-            if let Some(interval) = own_interval(valid, arm, &workload.name, Metric::ThroughputPerSecond) {
+            if let Some(interval) = own_interval(valid, arm, &workload.name, Metric::THROUGHPUT) {
                 intervals.push(ThroughputInterval {
                     workload: workload.name.clone(),
                     arm: arm.into(),
@@ -124,9 +124,7 @@ fn watched(record: &RunRecord) -> Vec<(&ArmRecord, &str, Metric)> {
         .filter(|gate| gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some())
         .collect();
     if ratio_gates.is_empty() || baseline_name.is_none() {
-        return arms()
-            .flat_map(|arm| workloads().map(move |workload| (arm, workload, Metric::ThroughputPerSecond)))
-            .collect();
+        return arms().flat_map(|arm| workloads().map(move |workload| (arm, workload, Metric::THROUGHPUT))).collect();
     }
     let mut watched = Vec::new();
     for gate in ratio_gates {

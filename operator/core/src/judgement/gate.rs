@@ -1,7 +1,8 @@
 //! Decides gates: an interval on the right side of the bound meets it, one on the wrong side misses it, one that contains
 //! the bound decides nothing.
 
-use storebench_crds::benchmark_run::{Gate, Metric, OnInconclusive};
+use storebench_crds::benchmark_run::{Gate, OnInconclusive};
+use storebench_crds::metric::Unit;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult};
 
 use super::Valid;
@@ -81,8 +82,7 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bou
         Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
         Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
     };
-    let is_whole = matches!(gate.metric, Metric::MemoryPeakBytes | Metric::WriteBytesPerOperation);
-    let digits = if is_whole { 0 } else { 1 };
+    let digits = if gate.metric.unit == Unit::Bytes { 0 } else { 1 };
     match own_interval(valid, &gate.arm, workload, gate.metric) {
         Some(interval) => GateResult {
             gate: text,

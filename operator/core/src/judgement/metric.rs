@@ -1,60 +1,84 @@
-//! One number from one workload of one trial.
+//! One number from one workload of one trial, or of all trials together. What a metric is, its descriptor says.
 
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
+use storebench_crds::job::{LatencyKind, Usage, WorkloadSummary, decode_histogram, latency_histogram};
+use storebench_crds::measure::Reading;
+use storebench_crds::metric::OverTrials;
 use storebench_crds::status::LatencySummary;
 
 use crate::record::{TrialRecord, WorkloadMeasurement};
 
-/// Every metric that is compared.
-pub(super) const ALL: [Metric; 12] = [
-    Metric::ThroughputPerSecond,
-    Metric::LatencyMeanMicros,
-    Metric::LatencyP50Micros,
-    Metric::LatencyP90Micros,
-    Metric::LatencyP95Micros,
-    Metric::LatencyP99Micros,
-    Metric::LatencyP999Micros,
-    Metric::LatencyMaxMicros,
-    Metric::CpuNanosPerOperation,
-    Metric::MemoryPeakBytes,
-    Metric::WriteBytesPerOperation,
-    Metric::FsyncsPerThousandOperations,
-];
-
-/// The metric's value, in the metric's unit; `None` where it was not measured or is zero, which has no ratio.
+/// The metric's value in one trial, in the metric's unit; `None` where it was not measured or is zero, which has no ratio.
 pub(super) fn value(trial: &TrialRecord, workload: &str, metric: Metric) -> Option<f64> {
     let measurement = trial.workloads.iter().find(|measurement| measurement.summary.name == workload)?;
-    let latency = latency(measurement);
-    let micros = |nanos: u64| nanos as f64 / 1_000.0;
-    let per_operation = |all: u64| all as f64 / measurement.summary.operations.max(1) as f64;
-    let value = match metric {
-        Metric::ThroughputPerSecond => throughput_per_second(measurement),
-        Metric::LatencyMeanMicros => micros(latency.mean_nanos),
-        Metric::LatencyP50Micros => micros(latency.p50_nanos),
-        Metric::LatencyP90Micros => micros(latency.p90_nanos),
-        Metric::LatencyP95Micros => micros(latency.p95_nanos),
-        Metric::LatencyP99Micros => micros(latency.p99_nanos),
-        Metric::LatencyP999Micros => micros(latency.p999_nanos),
-        Metric::LatencyMaxMicros => micros(latency.max_nanos),
-        Metric::CpuNanosPerOperation => per_operation(measurement.usage?.cpu_nanos),
-        Metric::MemoryPeakBytes => measurement.usage?.rss_peak_bytes as f64,
-        Metric::WriteBytesPerOperation => per_operation(measurement.usage?.written_bytes?),
-        Metric::FsyncsPerThousandOperations => per_operation(measurement.fsyncs?) * 1_000.0,
-    };
-    (value.is_finite() && value > 0.0).then_some(value)
+    metric.value(measurement).filter(|value| value.is_finite() && *value > 0.0)
 }
 
-/// The latency that users would feel: from the due instant in an open loop, from the send in a closed one.
-pub(super) fn latency(measurement: &WorkloadMeasurement) -> LatencySummary {
-    measurement.summary.intended.unwrap_or(measurement.summary.service)
+/// The metric's value over trials, in the metric's unit. What one trial does not know, all of them together do not know.
+pub(super) fn over_trials(
+    metric: Metric,
+    trials: &[&WorkloadMeasurement],
+    pooled: &WorkloadMeasurement,
+) -> Option<f64> {
+    let values: Vec<f64> = trials.iter().map(|trial| metric.value(trial)).collect::<Option<_>>()?;
+    match metric.over_trials {
+        OverTrials::Median => median(values),
+        OverTrials::Largest => values.into_iter().max_by(f64::total_cmp),
+        OverTrials::Pooled => metric.value(pooled),
+    }
 }
 
-/// Requests answered per second of the measured phase.
-pub(super) fn throughput_per_second(measurement: &WorkloadMeasurement) -> f64 {
-    measurement.summary.operations as f64 * 1e9 / measurement.summary.elapsed_nanos.max(1) as f64
+/// The lower median; `None` of nothing.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-/// Whether more of it is better.
-pub(super) fn more_is_better(metric: Metric) -> bool {
-    metric == Metric::ThroughputPerSecond
+/// All trials of a workload as if they were one: totals and histograms are added up.
+pub(super) fn pooled(trials: &[&WorkloadMeasurement]) -> WorkloadMeasurement {
+    let sum = |field: fn(&WorkloadSummary) -> u64| trials.iter().map(|one| field(&one.summary)).sum();
+    WorkloadMeasurement {
+        summary: WorkloadSummary {
+            name: trials.first().map(|one| one.summary.name.clone()).unwrap_or_default(),
+            operations: sum(|summary| summary.operations),
+            errors: sum(|summary| summary.errors),
+            elapsed_nanos: sum(|summary| summary.elapsed_nanos),
+            verified: sum(|summary| summary.verified),
+            service: merged(trials, LatencyKind::Service).unwrap_or_default(),
+            intended: merged(trials, LatencyKind::Intended),
+        },
+        audit: None,
+        usage: used(trials),
+        control_plane: None,
+        fsyncs: trials.iter().map(|one| one.fsyncs).sum(),
+        // A reading that cannot be decoded was already refused by the driver that read it from the log.
+        measures: Reading::all_together(&trials.iter().map(|one| &one.measures).collect::<Vec<_>>())
+            .unwrap_or_default(),
+        api_requests: None,
+        start_skew_nanos: None,
+        histograms: Vec::new(),
+    }
+}
+
+/// What all trials used; `None` where one does not know.
+fn used(trials: &[&WorkloadMeasurement]) -> Option<Usage> {
+    let usages: Vec<Usage> = trials.iter().map(|one| one.usage).collect::<Option<_>>()?;
+    let sum = |field: fn(&Usage) -> u64| usages.iter().map(field).sum();
+    Some(Usage {
+        elapsed_nanos: sum(|usage| usage.elapsed_nanos),
+        cpu_nanos: sum(|usage| usage.cpu_nanos),
+        rss_peak_bytes: usages.iter().map(|usage| usage.rss_peak_bytes).max().unwrap_or_default(),
+        written_bytes: usages.iter().map(|usage| usage.written_bytes).sum(),
+        ..Usage::default()
+    })
+}
+
+fn merged(trials: &[&WorkloadMeasurement], kind: LatencyKind) -> Option<LatencySummary> {
+    let mut merged = latency_histogram();
+    let encoded = trials.iter().flat_map(|one| &one.histograms).filter(|one| one.latency == kind);
+    for histogram in encoded {
+        // A histogram that cannot be decoded was already refused by the driver that read it from the log.
+        merged.add(decode_histogram(&histogram.data).ok()?).ok()?;
+    }
+    (!merged.is_empty()).then(|| LatencySummary::of(&merged))
 }

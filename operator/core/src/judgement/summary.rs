@@ -1,12 +1,10 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
+use storebench_crds::Metric;
 use storebench_crds::benchmark_run::Isolation;
-use storebench_crds::job::{LatencyKind, decode_histogram, latency_histogram};
-use storebench_crds::status::{
-    ApiServerResources, ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult,
-};
+use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
 
-use super::metric::{latency, throughput_per_second};
+use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, requests};
 use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
 
@@ -28,32 +26,32 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
             if measurements.is_empty() {
                 continue;
             }
-            let sum = |field: fn(&WorkloadMeasurement) -> u64| measurements.iter().map(|one| field(one)).sum::<u64>();
-            let operations = sum(|one| one.summary.operations);
-            let throughputs = measurements.iter().map(|one| milli(throughput_per_second(one))).collect();
-            // What one trial does not know, all of them together do not know.
-            let all = |field: fn(&WorkloadMeasurement) -> Option<u64>| -> Option<u64> {
-                measurements.iter().map(|one| field(one)).sum()
-            };
-            let per_operation = |total: u64| total / operations.max(1);
-            let fsyncs = all(|one| one.fsyncs.map(|fsyncs| fsyncs * 1_000));
-            results.push(WorkloadResult {
+            let pooled = pooled(&measurements);
+            let throughput_per_second = over_trials(Metric::THROUGHPUT, &measurements, &pooled).unwrap_or_default();
+            let mut result = WorkloadResult {
                 workload: workload.name.clone(),
                 arm: arm.into(),
                 trials: measurements.len() as u32,
-                operations,
-                errors: sum(|one| one.summary.errors),
-                throughput_milli: median(throughputs),
+                operations: pooled.summary.operations,
+                errors: pooled.summary.errors,
+                throughput_milli: milli(throughput_per_second),
                 // The judgement has them beside the results; a status has them here.
                 throughput_low_milli: None,
                 throughput_high_milli: None,
-                service_latency: merged(&measurements, LatencyKind::Service).unwrap_or_default(),
-                intended_latency: merged(&measurements, LatencyKind::Intended),
-                cpu_nanos_per_operation: all(|one| Some(one.usage?.cpu_nanos)).map(per_operation),
-                write_bytes_per_operation: all(|one| one.usage?.written_bytes).map(per_operation),
-                fsyncs_per_thousand_operations: fsyncs.map(per_operation),
+                service_latency: pooled.summary.service,
+                intended_latency: pooled.summary.intended,
+                cpu_nanos_per_operation: None,
+                write_bytes_per_operation: None,
+                fsyncs_per_thousand_operations: None,
                 api_server: requests::summary(&measurements),
-            });
+                measures: Vec::new(),
+            };
+            for metric in Metric::all() {
+                if let Some(value) = over_trials(metric, &measurements, &pooled) {
+                    metric.put(&mut result, value);
+                }
+            }
+            results.push(result);
         }
     }
     results
@@ -62,16 +60,6 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
 pub(super) fn measurements<'a>(valid: &Valid<'a>, arm: &str, workload: &str) -> Vec<&'a WorkloadMeasurement> {
     let of_trial = |trial: &'a TrialRecord| trial.workloads.iter().find(|one| one.summary.name == workload);
     valid.trials(arm).into_iter().filter_map(of_trial).collect()
-}
-
-fn merged(measurements: &[&WorkloadMeasurement], kind: LatencyKind) -> Option<LatencySummary> {
-    let mut merged = latency_histogram();
-    let encoded = measurements.iter().flat_map(|one| &one.histograms).filter(|one| one.latency == kind);
-    for histogram in encoded {
-        // A histogram that cannot be decoded was already refused by the driver that read it from the log.
-        merged.add(decode_histogram(&histogram.data).ok()?).ok()?;
-    }
-    (!merged.is_empty()).then(|| LatencySummary::of(&merged))
 }
 
 pub(super) fn points(valid: &Valid) -> Vec<TrialPoint> {
@@ -85,8 +73,8 @@ pub(super) fn points(valid: &Valid) -> Vec<TrialPoint> {
             arm: trial.arm.clone(),
             index: trial.index,
             started_millis: trial.started_millis,
-            throughput_milli: milli(throughput_per_second(measurement)),
-            p99_nanos: latency(measurement).p99_nanos,
+            throughput_milli: milli(measurement.per_second(measurement.summary.operations)),
+            p99_nanos: measurement.latency().p99_nanos,
         }));
     }
     points

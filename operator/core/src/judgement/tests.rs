@@ -1,12 +1,16 @@
 //! Worked examples of every verdict, from records that a driver could have made.
 
 use proptest::prelude::*;
+use storebench_crds::Metric;
 use storebench_crds::job::{LatencyKind, WorkloadSummary, encode_histogram, latency_histogram};
+use storebench_crds::measure::{Distribution, Reading};
 use storebench_crds::status::{GateOutcome, LatencySummary, TrialState, Verdict};
 use storebench_crds::storage_service::{Durability, EngineKind};
+use storebench_crds::workload::etcd::PUT_LATENCY;
 
 use super::judge;
 use crate::record::*;
+use crate::report::{Report, from_json, html, json, markdown, text};
 
 /// Nine runs' noise, as factors: a fixed sample of a 2 % standard deviation.
 const NOISE: [f64; 10] = [1.012, 0.985, 1.003, 0.991, 1.022, 0.978, 1.009, 0.996, 1.017, 0.988];
@@ -50,6 +54,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
         }),
         control_plane: None,
         fsyncs: None,
+        measures: Default::default(),
         api_requests: None,
         start_skew_nanos: None,
         histograms: vec![EncodedHistogram {
@@ -142,6 +147,55 @@ fn an_arm_whose_cost_nobody_measured_has_no_operations_for_each_cpu_second() {
         of_disks.iter().map(|cost| (cost.disk_bytes, cost.operations_per_cpu_second)).collect::<Vec<_>>(),
         [(1 << 20, 0); 2]
     );
+}
+
+/// What only workloads of one family measure goes all the way, and nobody on the way knows it by name.
+#[test]
+fn a_measure_of_a_family_is_judged_gated_and_reported_like_any_metric() {
+    let mut record = record(1.0, serde_json::json!([{ "arm": "new", "metric": "PutLatencyP99Micros", "atMost": 900 }]));
+    let workload = serde_json::json!([
+        { "name": "put", "etcd": { "operation": "WatchLatency" }, "load": { "duration": "2s" } },
+    ]);
+    record.spec.workloads = serde_json::from_value(workload).unwrap();
+    for (position, trial) in record.trials.iter_mut().enumerate() {
+        let micros = if trial.arm == "new" { 500 } else { 1_000 };
+        let mut histogram = latency_histogram();
+        histogram.record_n(micros * 1_000 + position as u64, 100).unwrap();
+        let reading = Reading::Durations(Distribution::of(&histogram).unwrap());
+        trial.workloads[0].measures.insert(PUT_LATENCY.0.into(), reading);
+    }
+    let judgement = judge(&record);
+    let p99 = Metric::named("PutLatencyP99Micros").unwrap();
+    let compared = judgement.comparisons.iter().find(|compared| compared.metric == p99).unwrap();
+    assert!(compared.ratio_basis_points.abs_diff(5_000) <= 10, "{compared:?}");
+    assert_eq!(judgement.gates[0].outcome, GateOutcome::Met, "{:?}", judgement.gates[0]);
+    let value = p99.in_result(&judgement.results[1]).unwrap();
+    assert!((value - 500.0).abs() < 1.0, "{value}");
+    let report = Report { record, judgement };
+    let status = serde_json::to_value(crate::status::status(&report)).unwrap();
+    assert_eq!(status["results"][1]["measures"][1]["metric"], "PutLatencyP99Micros");
+    for text in [text(&report, 160, false), markdown(&report).replace('\u{A0}', " "), html(&report).unwrap()] {
+        assert!(text.contains("put p99") && text.contains("500 µs"), "{text}");
+        assert!(text.contains("put p99: 99th percentile of the latency of the puts"), "{text}");
+    }
+    assert_eq!(from_json(&json(&report).unwrap()).unwrap(), report);
+}
+
+/// Records from before there were measures have syncs in a field of their own.
+#[test]
+fn syncs_of_an_old_record_are_read_as_before() {
+    let mut old = serde_json::to_value(record(1.0, serde_json::json!([]))).unwrap();
+    for trial in old["trials"].as_array_mut().unwrap() {
+        let measured = trial["workloads"][0].as_object_mut().unwrap();
+        assert!(!measured.contains_key("measures"), "nothing was measured besides");
+        measured.insert("fsyncs".into(), 3_000.into());
+    }
+    let old: RunRecord = serde_json::from_value(old).unwrap();
+    let judgement = judge(&old);
+    let fsyncs = Metric::named("FsyncsPerThousandOperations").unwrap();
+    let result = &judgement.results[0];
+    assert_eq!(result.fsyncs_per_thousand_operations, Some(3_000 * 10 * 1_000 / result.operations));
+    assert!(judgement.comparisons.iter().any(|compared| compared.metric == fsyncs));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Decides a run: first whether its numbers can be trusted at all, then whether there was anything to compare with, then
 //! what the gates say.
 
-use storebench_crds::benchmark_run::{Metric, OnInconclusive};
+use storebench_crds::Metric;
+use storebench_crds::benchmark_run::OnInconclusive;
 use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 
 use super::compare::baseline;
 use super::gate::Decided;
-use super::metric::more_is_better;
 use super::{Valid, available};
 use crate::record::{FailureCause, TrialRecord};
 
@@ -80,7 +80,7 @@ fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
         .filter(|gate| gate.result.outcome != GateOutcome::Met && gate.on_inconclusive == OnInconclusive::Warn)
         .map(|gate| gate.result.gate.as_str())
         .collect();
-    let finding = comparisons.iter().find(|comparison| comparison.metric == Metric::ThroughputPerSecond).map(in_words);
+    let finding = comparisons.iter().find(|comparison| comparison.metric == Metric::THROUGHPUT).map(in_words);
     let judged = match gates.len() {
         0 => "no gates, so nothing was judged".into(),
         1 => "the gate was met".into(),
@@ -96,7 +96,7 @@ fn in_words(comparison: &Comparison) -> String {
     let Comparison { arm, baseline, workload, .. } = comparison;
     let (low, high) = (comparison.low_basis_points, comparison.high_basis_points);
     let interval = format!("{:.2}× ({:.2}–{:.2})", ratio(comparison.ratio_basis_points), ratio(low), ratio(high));
-    let what = if more_is_better(comparison.metric) { "throughput" } else { "cost" };
+    let what = comparison.metric.words;
     match &comparison.not_ranked {
         Some(reason) => format!("{workload}: {arm} has {interval} the {what} of {baseline}, not ranked ({reason})"),
         None if low <= 10_000 && high >= 10_000 => {

@@ -4,7 +4,7 @@
 //! Promises: only runs of the same stores under the same arm names are put side by side; a share of a difference is given only
 //! where both levels differ beyond noise.
 
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
 use storebench_crds::status::{Comparison, Verdict, WorkloadResult};
 use storebench_crds::workload::etcd::EtcdOperation;
 use storebench_crds::workload::{Family, Parameters, Workload};
@@ -149,7 +149,7 @@ impl<'a> TwoLevels<'a> {
         let mut rows = Vec::new();
         let mut statements = Vec::new();
         let counterpart = self.counterpart();
-        let metric = Metric::LatencyMeanMicros;
+        let metric = Metric::LATENCY_MEAN;
         for workload in &self.kubernetes.record.spec.workloads {
             for (position, arm) in lookup::compared_arms(self.kubernetes, &workload.name) {
                 let of_store = counterpart.and_then(|one| comparison(self.store, &one.name, &arm.name, metric));

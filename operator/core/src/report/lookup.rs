@@ -1,7 +1,7 @@
 //! Finding one's way in a record and its judgement.
 
 use serde::Serialize;
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
 use storebench_crds::status::{Comparison, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::{LoadMode, Workload};
 

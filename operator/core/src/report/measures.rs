@@ -1,7 +1,8 @@
 //! What each workload measured, and how the arms compare: the tables at the heart of a report.
 
-use storebench_crds::benchmark_run::Metric;
-use storebench_crds::status::{LatencySummary, TrialState, Verdict, WorkloadResult};
+use storebench_crds::Metric;
+use storebench_crds::metric::{self, Direction, Place, Source};
+use storebench_crds::status::{Comparison, LatencySummary, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::Workload;
 
 use super::Report;
@@ -9,16 +10,12 @@ use super::lookup::{self, comparison, interval, is_open_loop, result};
 use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
-use super::wording::{self, finding};
+use super::wording::finding;
 use crate::record::ArmRecord;
 
 /// What was measured, one arm to a row (two in an open loop: intended latency, then service).
 pub(super) fn results(report: &Report, workload: &Workload) -> Table {
-    let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
-    let knows = Knows {
-        written: results().any(|result| result.write_bytes_per_operation.is_some()),
-        fsyncs: results().any(|result| result.fsyncs_per_thousand_operations.is_some()),
-    };
+    let known = known(report, workload);
     let mut columns = vec![
         Column::words("arm"),
         Column::numbers("throughput"),
@@ -29,10 +26,8 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
         Column::numbers("p99"),
         Column::numbers("p99.9"),
         Column::numbers("max").dispensable(1),
-        Column::numbers("CPU/op"),
     ];
-    columns.extend(knows.written.then(|| Column::numbers("written/op").dispensable(1)));
-    columns.extend(knows.fsyncs.then(|| Column::numbers("fsyncs/op").dispensable(1)));
+    columns.extend(known.iter().map(|(_, column)| Column::numbers(column.title).dispensable(column.dispensable)));
     columns.push(Column::numbers("errors"));
     let mut rows = Vec::new();
     for (position, arm) in lookup::started_arms(report) {
@@ -43,7 +38,7 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
             continue;
         };
         let first = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
-        rows.push(result_row(report, arm, position, result, first, knows));
+        rows.push(result_row(report, arm, position, result, first, &known));
         if result.intended_latency.is_some() {
             rows.push(service_row(result, columns.len()));
         }
@@ -51,11 +46,11 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
     Table { columns, rows }
 }
 
-/// What the stores' disks had to do for a workload, where any arm knows it.
-#[derive(Clone, Copy)]
-struct Knows {
-    written: bool,
-    fsyncs: bool,
+/// The metrics that have a column, where any arm knows them.
+fn known(report: &Report, workload: &Workload) -> Vec<(Metric, metric::Column)> {
+    let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
+    let is_known = |metric: &Metric| results().any(|result| metric.in_result(result).is_some());
+    Metric::all().filter(is_known).filter_map(|metric| Some((metric, metric.column?))).collect()
 }
 
 fn result_row(
@@ -64,7 +59,7 @@ fn result_row(
     position: usize,
     result: &WorkloadResult,
     latency: &LatencySummary,
-    knows: Knows,
+    known: &[(Metric, metric::Column)],
 ) -> Vec<Cell> {
     let around = interval(report, &result.workload, &result.arm)
         .and_then(|found| units::plus_minus(result.throughput_milli, found.low_milli, found.high_milli));
@@ -75,11 +70,8 @@ fn result_row(
         Cell::or_absent(around),
     ];
     row.extend(latency_cells(latency, result.operations, Tone::Plain));
-    row.push(Cell::or_absent(result.cpu_nanos_per_operation.map(units::duration_nanos)));
-    let written = result.write_bytes_per_operation.map(units::bytes);
-    let fsyncs = result.fsyncs_per_thousand_operations.map(units::per_operation_milli);
-    row.extend(knows.written.then(|| Cell::or_absent(written)));
-    row.extend(knows.fsyncs.then(|| Cell::or_absent(fsyncs)));
+    let shown = |metric: Metric| metric.in_result(result).map(|value| units::of_metric(metric.unit, value));
+    row.extend(known.iter().map(|(metric, _)| Cell::or_absent(shown(*metric))));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
     row
 }
@@ -109,31 +101,31 @@ fn latency_cells(latency: &LatencySummary, requests: u64, tone: Tone) -> Vec<Cel
     .collect()
 }
 
-/// The metrics that every comparison table shows.
-const COMPARED: [Metric; 3] = [Metric::ThroughputPerSecond, Metric::LatencyP99Micros, Metric::CpuNanosPerOperation];
-
-/// How the arms compare with the baseline in throughput, tail latency and cost. `None`: nothing was compared.
+/// How the arms compare with the baseline in what a reader looks at first: throughput, tail latency and cost, and what else is a
+/// headline of the family. `None`: nothing was compared.
 pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table> {
     let baseline = lookup::baseline(report)?;
     let arms = lookup::compared_arms(report, &workload.name);
     if arms.is_empty() {
         return None;
     }
-    let p99 = if is_open_loop(workload) { "p99 latency, intended" } else { "p99 latency" };
-    let columns = vec![
-        Column::words(format!("against {}", baseline.name)),
-        Column::words("throughput"),
-        Column::words(p99),
-        Column::words("CPU per operation").dispensable(2),
-        Column::numbers("pairs").dispensable(1),
-        Column::numbers("detects").dispensable(3),
-    ];
+    let of = |arm: &ArmRecord, metric| comparison(report, &workload.name, &arm.name, metric);
+    let is_compared = |metric: &Metric| metric.is_headline && arms.iter().any(|(_, arm)| of(arm, *metric).is_some());
+    let compared: Vec<Metric> = Metric::all().filter(is_compared).collect();
+    let mut columns = vec![Column::words(format!("against {}", baseline.name))];
+    columns.extend(compared.iter().map(|metric| {
+        let is_intended = matches!(metric.source, Source::Latency(_)) && is_open_loop(workload);
+        let column = Column::words(format!("{}{}", metric.words, if is_intended { ", intended" } else { "" }));
+        if metric.direction == Direction::Cost { column.dispensable(2) } else { column }
+    }));
+    columns.push(Column::numbers("pairs").dispensable(1));
+    columns.push(Column::numbers("detects").dispensable(3));
     let rows = arms
-        .into_iter()
+        .iter()
         .map(|(position, arm)| {
-            let found = COMPARED.map(|metric| comparison(report, &workload.name, &arm.name, metric));
-            let mut row = vec![Cell::arm(&arm.name, position)];
-            row.extend(found.map(|compared| match compared {
+            let found: Vec<Option<&Comparison>> = compared.iter().map(|metric| of(arm, *metric)).collect();
+            let mut row = vec![Cell::arm(&arm.name, *position)];
+            row.extend(found.iter().map(|compared| match compared {
                 Some(compared) => {
                     let finding = finding(report, compared);
                     Cell::toned(finding.sentence, finding.tone)
@@ -142,7 +134,8 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
             }));
             let pairs = found.iter().flatten().map(|compared| compared.trials).max();
             row.push(Cell::or_absent(pairs.map(|pairs| pairs.to_string())));
-            row.push(Cell::or_absent(found[0].map(|compared| units::percent_bound(compared.detectable_basis_points))));
+            let detects = found.first().copied().flatten();
+            row.push(Cell::or_absent(detects.map(|compared| units::percent_bound(compared.detectable_basis_points))));
             row
         })
         .collect();
@@ -166,7 +159,7 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
             let finding = finding(report, compared);
             rows.push(vec![
                 Cell::arm(&arm.name, position),
-                Cell::plain(wording::metric(compared.metric)),
+                Cell::plain(compared.metric.words),
                 Cell::plain(finding.ratio),
                 Cell::toned(finding.conclusion, finding.tone),
                 Cell::plain(compared.trials.to_string()),
@@ -218,6 +211,8 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
         }
     }
     notes.extend(requests::notes(report, workload));
+    let of_family = known(report, workload).into_iter().filter(|(metric, _)| matches!(metric.place, Place::Measures));
+    notes.extend(of_family.map(|(metric, column)| format!("{}: {}", column.title, metric.about)));
     for compared in report.judgement.comparisons.iter().filter(|compared| compared.workload == workload.name) {
         if let Some(reason) = &compared.not_ranked {
             let note = format!("{} is not ranked against {}: {reason}", compared.arm, compared.baseline);

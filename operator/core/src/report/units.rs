@@ -3,6 +3,22 @@
 //! Promises: a value is never rounded across a unit in a way that shows four digits (999.7 µs is `1.00 ms`); no
 //! function panics for any input.
 
+use storebench_crds::metric::Unit;
+
+/// The value of a metric, in its unit, with that unit.
+pub(super) fn of_metric(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::PerSecond => rate_milli((value * 1e3) as u64),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value as u64)),
+        Unit::Millis => duration_nanos((value * 1e6) as u64),
+        Unit::Micros => duration_nanos((value * 1e3) as u64),
+        Unit::Nanos => duration_nanos(value as u64),
+        Unit::Bytes => bytes(value as u64),
+        Unit::Count => count_short(value as u64),
+        Unit::PerThousandOperations => per_operation_milli(value as u64),
+    }
+}
+
 /// Nanoseconds as `842 ns`, `512 µs`, `1.84 ms`, `12.3 s`.
 pub(super) fn duration_nanos(nanos: u64) -> String {
     scaled(nanos as f64, &[(1.0, " ns"), (1e3, " µs"), (1e6, " ms"), (1e9, " s")])

@@ -21,7 +21,7 @@ use std::time::Instant;
 use tokio::sync::watch::Sender;
 
 use storebench_crds::job::Phase;
-use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload};
+use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload, PUT_LATENCY};
 
 use crate::failure::Failure;
 use crate::family::etcd::grpc::StreamReceiver;
@@ -340,6 +340,7 @@ async fn put_all(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<()
         let version = etcd.fill_put(&mut request, slot);
         outstanding.send(etcd.keys.key(slot), version, client, session.due(&batch), batch.sent());
         let answer = store.put(&request).await?;
+        session.took(PUT_LATENCY, batch.sent().elapsed());
         session.answered_uncounted(&mut batch, 1);
         etcd.ledger.acknowledge(slot, version);
         etcd.written(session, slot, revision_of(answer.header.as_ref()));

@@ -1,7 +1,7 @@
 //! How every arm compares with the baseline in every workload, in one metric: ratios with their intervals on one
 //! logarithmic axis, 1 marked. An interval that crosses the mark decides nothing.
 
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
 use storebench_crds::status::Comparison;
 
 use super::super::Report;
@@ -63,7 +63,7 @@ pub(super) fn chart(report: &Report, metric: Metric) -> Result<Option<String>, R
         format!("{}, {}: {}", compared.workload, compared.arm, wording::finding(report, compared).sentence)
     });
     let caption = Caption {
-        title: format!("Ratios to the baseline: {}", wording::metric(metric)),
+        title: format!("Ratios to the baseline: {}", metric.words),
         description: sentences.collect::<Vec<_>>().join("; "),
     };
     canvas::chart(top + BOTTOM, &caption, |canvas| {
@@ -130,7 +130,8 @@ fn axis(canvas: &Canvas<'_>, scale: &Scale, bottom: f64) -> Result<(), RenderErr
 
 /// Which way is better.
 fn directions(canvas: &Canvas<'_>, metric: Metric, scale: &Scale) -> Result<(), RenderError> {
-    let (larger, smaller, larger_is_better) = wording::directions(metric);
+    let (larger, smaller) = metric.direction.words();
+    let larger_is_better = metric.direction.more_is_better();
     let parity = scale.at(0.0);
     // Each side of 1 says what it means, in as many words as it has room for.
     let (left_room, right_room) = (parity - 6.0, WIDTH - parity - 6.0);

@@ -14,7 +14,7 @@ mod parts;
 mod scale;
 mod scatter;
 
-use storebench_crds::benchmark_run::Metric;
+use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 use storebench_crds::workload::Workload;
 
@@ -176,9 +176,9 @@ fn navigation(report: &Report) -> String {
 fn summary(report: &Report) -> Result<String, RenderError> {
     let Some(baseline) = lookup::baseline(report).filter(|_| has_summary(report)) else { return Ok(String::new()) };
     let mut figures = String::new();
-    for metric in [Metric::ThroughputPerSecond, Metric::LatencyP99Micros, Metric::CpuNanosPerOperation] {
+    for metric in Metric::all().filter(|metric| metric.is_headline) {
         if let Some(chart) = forest::chart(report, metric)? {
-            let title = parts::capitalised(wording::metric(metric));
+            let title = parts::capitalised(metric.words);
             let mut compared = report.judgement.comparisons.iter().filter(|compared| compared.metric == metric);
             let explanation = match compared.any(|compared| compared.not_ranked.is_some()) {
                 true => "ratio to the baseline, 95 % interval, logarithmic; ✕ may not be ranked",

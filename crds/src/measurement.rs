@@ -1,0 +1,99 @@
+//! What one workload of one trial measured: the raw material of every metric.
+
+use serde::{Deserialize, Serialize};
+
+use crate::api_requests::ApiRequests;
+use crate::job::{ControlPlaneUsage, LatencyKind, LoaderAudit, Usage, WorkloadSummary};
+use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, Total};
+use crate::status::LatencySummary;
+
+/// What one workload of one trial measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadMeasurement {
+    /// What the loader measured.
+    pub summary: WorkloadSummary,
+    /// The loader's account of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<LoaderAudit>,
+    /// What the store used during the measured phase, all members together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What the control plane used during the measured phase. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneUsage>,
+    /// Syncs of the store's disk in records from before they were a measure ([`FSYNCS`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsyncs: Option<u64>,
+    /// What else was measured, by measure.
+    #[serde(default, skip_serializing_if = "Readings::is_empty")]
+    pub measures: Readings,
+    /// What the API server says of its requests during the measured phase. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_requests: Option<ApiRequests>,
+    /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_skew_nanos: Option<u64>,
+    /// Latency histograms, encoded as in [`crate::job::JobLine::Histogram`].
+    pub histograms: Vec<EncodedHistogram>,
+}
+
+/// A latency histogram, HDR V2, deflated, base64; nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EncodedHistogram {
+    /// What it is a histogram of.
+    pub latency: LatencyKind,
+    /// The encoded histogram.
+    pub data: String,
+}
+
+impl WorkloadMeasurement {
+    /// The latency that users would feel: from the due instant in an open loop, from the send in a closed one.
+    pub fn latency(&self) -> LatencySummary {
+        self.summary.intended.unwrap_or(self.summary.service)
+    }
+
+    /// So many in all, for each request.
+    pub fn per_operation(&self, all: u64) -> f64 {
+        all as f64 / self.summary.operations.max(1) as f64
+    }
+
+    /// So many in all, for each second of the measured phase.
+    pub fn per_second(&self, all: u64) -> f64 {
+        all as f64 * 1e9 / self.summary.elapsed_nanos.max(1) as f64
+    }
+
+    /// The reading of a total.
+    pub fn total(&self, Total(measure): Total) -> Option<u64> {
+        match self.measures.get(measure) {
+            Some(Reading::Total(total)) => Some(*total),
+            None if measure == FSYNCS.0 => self.fsyncs,
+            _ => None,
+        }
+    }
+
+    /// The reading of a largest value.
+    pub fn largest(&self, Largest(measure): Largest) -> Option<u64> {
+        if let Reading::Largest(largest) = self.measures.get(measure)? { Some(*largest) } else { None }
+    }
+
+    /// The reading of durations.
+    pub fn durations(&self, Durations(measure): Durations) -> Option<&LatencySummary> {
+        if let Reading::Durations(distribution) = self.measures.get(measure)? {
+            Some(&distribution.summary)
+        } else {
+            None
+        }
+    }
+
+    /// What processes other than store, control plane and loader used of the machine, thousandths of a core; `None` where the driver
+    /// does not know.
+    pub fn foreign_millicores(&self) -> Option<u64> {
+        let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
+        let control_plane = self.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);
+        let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos + control_plane.unwrap_or_default();
+        let foreign_nanos = usage.machine_cpu_nanos.saturating_sub(own_nanos);
+        Some((u128::from(foreign_nanos) * 1_000 / u128::from(usage.elapsed_nanos.max(1))) as u64)
+    }
+}

@@ -1,0 +1,140 @@
+//! What every workload may measure.
+
+use super::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge};
+use crate::measure::FSYNCS;
+
+pub(super) static THROUGHPUT: Descriptor = Descriptor {
+    name: "ThroughputPerSecond",
+    about: "Requests answered per second (WatchThroughput: events delivered per second)",
+    words: "throughput",
+    unit: Unit::PerSecond,
+    direction: Direction::Speed,
+    source: Source::Computed(|measured| Some(measured.per_second(measured.summary.operations))),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::OtherForm,
+    column: None,
+    gauge: gauge("result_throughput_per_second", 1.0),
+};
+
+const fn latency(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    statistic: Statistic,
+    is_headline: bool,
+) -> Descriptor {
+    Descriptor {
+        name,
+        about,
+        words,
+        unit: Unit::Micros,
+        direction: Direction::Delay,
+        source: Source::Latency(statistic),
+        over_trials: OverTrials::Pooled,
+        is_headline,
+        place: Place::OtherForm,
+        column: None,
+        gauge: None,
+    }
+}
+
+pub(super) static LATENCY_MEAN: Descriptor = latency(
+    "LatencyMeanMicros",
+    "mean latency",
+    "Mean latency; in an open loop from the due instant",
+    Statistic::Mean,
+    false,
+);
+static LATENCY_P50: Descriptor = latency("LatencyP50Micros", "p50 latency", "Median latency", Statistic::P50, false);
+static LATENCY_P90: Descriptor =
+    latency("LatencyP90Micros", "p90 latency", "90th percentile of latency", Statistic::P90, false);
+static LATENCY_P95: Descriptor =
+    latency("LatencyP95Micros", "p95 latency", "95th percentile of latency", Statistic::P95, false);
+pub(super) static LATENCY_P99: Descriptor =
+    latency("LatencyP99Micros", "p99 latency", "99th percentile of latency", Statistic::P99, true);
+static LATENCY_P999: Descriptor =
+    latency("LatencyP999Micros", "p99.9 latency", "99.9th percentile of latency", Statistic::P999, false);
+static LATENCY_MAX: Descriptor =
+    latency("LatencyMaxMicros", "largest latency", "Largest latency", Statistic::Max, false);
+
+pub(super) static CPU: Descriptor = Descriptor {
+    name: "CpuNanosPerOperation",
+    about: "Processor time of the store for each request",
+    words: "CPU per operation",
+    unit: Unit::Nanos,
+    direction: Direction::Cost,
+    source: Source::Computed(|measured| Some(measured.per_operation(measured.usage?.cpu_nanos))),
+    over_trials: OverTrials::Pooled,
+    is_headline: true,
+    place: Place::Field {
+        get: |result| result.cpu_nanos_per_operation,
+        set: |result, nanos| result.cpu_nanos_per_operation = Some(nanos),
+    },
+    column: column("CPU/op", 0),
+    gauge: gauge("result_cpu_seconds_per_operation", 1e-9),
+};
+
+static MEMORY_PEAK: Descriptor = Descriptor {
+    name: "MemoryPeakBytes",
+    about: "Largest resident memory of the store during the workload",
+    words: "peak memory",
+    unit: Unit::Bytes,
+    direction: Direction::Cost,
+    source: Source::Computed(|measured| Some(measured.usage?.rss_peak_bytes as f64)),
+    over_trials: OverTrials::Largest,
+    is_headline: false,
+    place: Place::OtherForm,
+    column: None,
+    gauge: None,
+};
+
+static WRITE_BYTES: Descriptor = Descriptor {
+    name: "WriteBytesPerOperation",
+    about: "Written to the disk under the store, by whomever, for each request",
+    words: "bytes written per operation",
+    unit: Unit::Bytes,
+    direction: Direction::Cost,
+    source: Source::Computed(|measured| Some(measured.per_operation(measured.usage?.written_bytes?))),
+    over_trials: OverTrials::Pooled,
+    is_headline: false,
+    place: Place::Field {
+        get: |result| result.write_bytes_per_operation,
+        set: |result, bytes| result.write_bytes_per_operation = Some(bytes),
+    },
+    column: column("written/op", 1),
+    gauge: gauge("result_written_bytes_per_operation", 1.0),
+};
+
+static FSYNCS_PER_OPERATION: Descriptor = Descriptor {
+    name: "FsyncsPerThousandOperations",
+    about: "Syncs of the store's disk for each request, as the store counts them",
+    words: "fsyncs per operation",
+    unit: Unit::PerThousandOperations,
+    direction: Direction::Cost,
+    source: Source::Total(FSYNCS, Per::ThousandOperations),
+    over_trials: OverTrials::Pooled,
+    is_headline: false,
+    place: Place::Field {
+        get: |result| result.fsyncs_per_thousand_operations,
+        set: |result, fsyncs| result.fsyncs_per_thousand_operations = Some(fsyncs),
+    },
+    column: column("fsyncs/op", 1),
+    gauge: gauge("result_fsyncs_per_operation", 1e-3),
+};
+
+/// What every workload may measure, in the order of the schema. A new one is added at the end.
+pub(super) static BUILT_IN: &[&Descriptor] = &[
+    &THROUGHPUT,
+    &LATENCY_MEAN,
+    &LATENCY_P50,
+    &LATENCY_P90,
+    &LATENCY_P95,
+    &LATENCY_P99,
+    &LATENCY_P999,
+    &LATENCY_MAX,
+    &CPU,
+    &MEMORY_PEAK,
+    &WRITE_BYTES,
+    &FSYNCS_PER_OPERATION,
+];

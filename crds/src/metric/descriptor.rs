@@ -1,0 +1,221 @@
+//! What is known of a metric, and of what kinds that can be.
+
+use crate::measure::{Durations, Largest, Total};
+use crate::measurement::WorkloadMeasurement;
+use crate::status::{LatencySummary, WorkloadResult};
+
+/// Everything that is known of a metric.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// As users write it; the unit is the end of the name.
+    pub name: &'static str,
+    /// What it is, for people who have not met it. One sentence, without its stop.
+    pub about: &'static str,
+    /// What reports call it, such as `p99 latency`.
+    pub words: &'static str,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// What a larger value means.
+    pub direction: Direction,
+    /// Where one trial's value comes from.
+    pub source: Source,
+    /// How the values of several trials become one.
+    pub over_trials: OverTrials,
+    /// Whether it stands among the first that a reader looks at: in every table of comparisons, and as a chart.
+    pub is_headline: bool,
+    /// Where a status has it.
+    pub place: Place,
+    /// Its column in the tables of results, where an arm has it. Absent: it has none, or one that is not generated.
+    pub column: Option<Column>,
+    /// The operator's metric that shows it. Absent: `result_measure`, which has a label for the metric.
+    pub gauge: Option<Gauge>,
+}
+
+/// What a metric is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things in a second.
+    PerSecond,
+    /// Bytes in a second.
+    BytesPerSecond,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+    /// Bytes.
+    Bytes,
+    /// Things.
+    Count,
+    /// Thousandths of a thing for each request.
+    PerThousandOperations,
+}
+
+impl Unit {
+    /// A duration of so many nanoseconds in this unit; unchanged where this is no unit of time.
+    pub(super) fn from_nanos(self, nanos: u64) -> f64 {
+        let nanos = nanos as f64;
+        match self {
+            Self::Millis => nanos / 1e6,
+            Self::Micros => nanos / 1e3,
+            Self::Nanos
+            | Self::PerSecond
+            | Self::BytesPerSecond
+            | Self::Bytes
+            | Self::Count
+            | Self::PerThousandOperations => nanos,
+        }
+    }
+}
+
+/// What a larger value means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Faster, which is better.
+    Speed,
+    /// More, which is better.
+    Gain,
+    /// More, which is worse: what is used up.
+    Cost,
+    /// Higher, which is worse: what is waited for.
+    Delay,
+}
+
+impl Direction {
+    /// Words for larger and smaller.
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Speed => ("faster", "slower"),
+            Self::Gain | Self::Cost => ("more", "less"),
+            Self::Delay => ("higher", "lower"),
+        }
+    }
+
+    /// Whether larger is better.
+    pub fn more_is_better(self) -> bool {
+        match self {
+            Self::Speed | Self::Gain => true,
+            Self::Cost | Self::Delay => false,
+        }
+    }
+}
+
+/// Where the value of one trial comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// From what every workload measures.
+    Computed(fn(&WorkloadMeasurement) -> Option<f64>),
+    /// From latency: from the due instant in an open loop, from the send in a closed one.
+    Latency(Statistic),
+    /// From durations that a load measured.
+    Durations(Durations, Statistic),
+    /// From a total that a load or a meter counted.
+    Total(Total, Per),
+    /// From the largest value that a load saw.
+    Largest(Largest),
+    /// From several measures of a load, which are named.
+    Measures(&'static [&'static str], fn(&WorkloadMeasurement) -> Option<f64>),
+}
+
+/// A statistic of many durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// The mean.
+    Mean,
+    /// The median.
+    P50,
+    /// The 90th percentile.
+    P90,
+    /// The 95th percentile.
+    P95,
+    /// The 99th percentile.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+    /// The largest.
+    Max,
+}
+
+impl Statistic {
+    /// This statistic, nanoseconds.
+    pub fn of(self, summary: &LatencySummary) -> u64 {
+        match self {
+            Self::Mean => summary.mean_nanos,
+            Self::P50 => summary.p50_nanos,
+            Self::P90 => summary.p90_nanos,
+            Self::P95 => summary.p95_nanos,
+            Self::P99 => summary.p99_nanos,
+            Self::P999 => summary.p999_nanos,
+            Self::Max => summary.max_nanos,
+        }
+    }
+}
+
+/// What a total is related to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// Nothing: the total of a trial.
+    Trial,
+    /// A second of the measured phase.
+    Second,
+    /// A request.
+    Operation,
+    /// A thousand requests.
+    ThousandOperations,
+}
+
+/// How the values of several trials become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverTrials {
+    /// The median of the trials' values.
+    Median,
+    /// The largest of them.
+    Largest,
+    /// The value of all trials taken as one: totals and histograms are added up first, percentiles are never averaged.
+    Pooled,
+}
+
+/// Where a status has a metric.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In a field of its own, which stood there before there were [`Place::Measures`].
+    Field {
+        /// Reads it.
+        get: fn(&WorkloadResult) -> Option<u64>,
+        /// Writes it.
+        set: fn(&mut WorkloadResult, u64),
+    },
+    /// In `results[].measures`, by name.
+    Measures,
+    /// In another form: throughput with its interval, latencies as summaries, memory as an arm's.
+    OtherForm,
+}
+
+/// A column of a table of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What stands above it: short.
+    pub title: &'static str,
+    /// 0: always shown. Above: left out where space is short, the highest first.
+    pub dispensable: u8,
+}
+
+/// One of the operator's metrics. Dashboards know it by name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gauge {
+    /// Its name, without the prefix of all.
+    pub name: &'static str,
+    /// How many of its unit one of the metric's is.
+    pub scale: f64,
+}
+
+/// A column of a table of results.
+pub const fn column(title: &'static str, dispensable: u8) -> Option<Column> {
+    Some(Column { title, dispensable })
+}
+
+/// One of the operator's metrics.
+pub const fn gauge(name: &'static str, scale: f64) -> Option<Gauge> {
+    Some(Gauge { name, scale })
+}

@@ -1,0 +1,225 @@
+//! What can be compared and gated: one [`Descriptor`] for each metric, and nothing about it anywhere else.
+//!
+//! The schema's enumeration, the judgement, the status, the tables and words of reports and the operator's metrics are all fed
+//! from descriptors. What every workload may measure stands in `built_in.rs`; what one family measures stands among the
+//! [facts](crate::workload::Facts) of that family.
+
+mod built_in;
+mod descriptor;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use descriptor::{
+    Column, Descriptor, Direction, Gauge, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge,
+};
+
+use crate::measure::{Durations, Largest, Total};
+use crate::measurement::WorkloadMeasurement;
+use crate::status::{MeasuredValue, WorkloadResult};
+use crate::workload::Family;
+
+/// A metric: what is known of it by its name.
+#[derive(Clone, Copy)]
+pub struct Metric(&'static Descriptor);
+
+impl Metric {
+    /// Requests answered per second.
+    pub const THROUGHPUT: Self = Self(&built_in::THROUGHPUT);
+    /// Mean latency.
+    pub const LATENCY_MEAN: Self = Self(&built_in::LATENCY_MEAN);
+    /// The 99th percentile of latency.
+    pub const LATENCY_P99: Self = Self(&built_in::LATENCY_P99);
+    /// Processor time of the store for each request.
+    pub const CPU: Self = Self(&built_in::CPU);
+
+    /// Every metric: what every workload may measure, then what the families measure.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let of_families = Family::ALL.iter().flat_map(|family| family.facts().metrics);
+        built_in::BUILT_IN.iter().chain(of_families).map(|descriptor| Self(descriptor))
+    }
+
+    /// The metric of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|metric| metric.name == name)
+    }
+
+    /// The family whose workloads alone measure it; `None`: every workload may.
+    pub fn family(self) -> Option<Family> {
+        let has = |family: &&Family| family.facts().metrics.iter().any(|descriptor| descriptor.name == self.name);
+        Family::ALL.iter().find(has).copied()
+    }
+
+    /// The value in a result, in the metric's unit; `None` where the result has it in another form, or not.
+    pub fn in_result(self, result: &WorkloadResult) -> Option<f64> {
+        match self.place {
+            Place::Field { get, .. } => Some(get(result)? as f64),
+            Place::Measures => {
+                let found = result.measures.iter().find(|measured| measured.metric == self)?;
+                Some(found.value_milli as f64 / 1e3)
+            }
+            Place::OtherForm => None,
+        }
+    }
+
+    /// Puts a value, in the metric's unit, into a result, unless the result has it in another form.
+    pub fn put(self, result: &mut WorkloadResult, value: f64) {
+        match self.place {
+            Place::Field { set, .. } => set(result, value as u64),
+            Place::Measures => {
+                result.measures.push(MeasuredValue { metric: self, value_milli: (value * 1e3).round() as u64 });
+            }
+            Place::OtherForm => {}
+        }
+    }
+
+    /// Whether any metric reads this measure. What nobody reads need not be measured.
+    pub fn reads(measure: &str) -> bool {
+        Self::all().any(|metric| match metric.source {
+            Source::Computed(_) | Source::Latency(_) => false,
+            Source::Durations(Durations(name), _) | Source::Total(Total(name), _) | Source::Largest(Largest(name)) => {
+                name == measure
+            }
+            Source::Measures(names, _) => names.contains(&measure),
+        })
+    }
+
+    /// The value of one trial, or of several that were pooled, in the metric's unit; `None` where it was not measured.
+    pub fn value(self, measured: &WorkloadMeasurement) -> Option<f64> {
+        match self.source {
+            Source::Computed(compute) | Source::Measures(_, compute) => compute(measured),
+            Source::Latency(statistic) => Some(self.unit.from_nanos(statistic.of(&measured.latency()))),
+            Source::Durations(durations, statistic) => {
+                Some(self.unit.from_nanos(statistic.of(measured.durations(durations)?)))
+            }
+            Source::Total(total, per) => {
+                let total = measured.total(total)?;
+                Some(match per {
+                    Per::Trial => total as f64,
+                    Per::Second => measured.per_second(total),
+                    Per::Operation => measured.per_operation(total),
+                    Per::ThousandOperations => measured.per_operation(total) * 1e3,
+                })
+            }
+            Source::Largest(largest) => Some(measured.largest(largest)? as f64),
+        }
+    }
+}
+
+impl std::ops::Deref for Metric {
+    type Target = Descriptor;
+
+    fn deref(&self) -> &Descriptor {
+        self.0
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Metric {}
+
+impl Hash for Metric {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl PartialOrd for Metric {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By name.
+impl Ord for Metric {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(other.name)
+    }
+}
+
+/// The name.
+impl fmt::Debug for Metric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::named(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is no metric of this storebench")))
+    }
+}
+
+impl JsonSchema for Metric {
+    fn schema_name() -> Cow<'static, str> {
+        "Metric".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Self::all().map(|metric| metric.name).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own_that_ends_in_its_unit() {
+        let mut names = std::collections::BTreeSet::new();
+        for metric in Metric::all() {
+            assert!(names.insert(metric.name), "{metric:?} is there twice");
+            assert!(!metric.about.is_empty() && !metric.about.ends_with('.'), "{metric:?}: {}", metric.about);
+            let ends = match metric.unit {
+                Unit::PerSecond | Unit::BytesPerSecond => "PerSecond",
+                Unit::Millis => "Millis",
+                Unit::Micros => "Micros",
+                Unit::Nanos => "PerOperation",
+                Unit::Bytes => "",
+                Unit::Count => "",
+                Unit::PerThousandOperations => "PerThousandOperations",
+            };
+            assert!(metric.name.ends_with(ends), "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_status_lists_by_name_can_be_seen_in_a_table() {
+        for metric in Metric::all().filter(|metric| matches!(metric.place, Place::Measures)) {
+            assert!(metric.column.is_some(), "{metric:?} has no column: nobody would see it");
+        }
+    }
+
+    #[test]
+    fn a_metric_is_written_by_its_name_and_nothing_else_is_read() {
+        for metric in Metric::all() {
+            let json = serde_json::to_string(&metric).unwrap();
+            assert_eq!(json, format!("\"{}\"", metric.name));
+            assert_eq!(serde_json::from_str::<Metric>(&json).unwrap(), metric);
+        }
+        let said = serde_json::from_str::<Metric>("\"Beauty\"").unwrap_err().to_string();
+        assert!(said.starts_with("`Beauty` is no metric of this storebench"), "{said}");
+    }
+}
