@@ -24,7 +24,9 @@ const SYNCS_PER_COMMIT: u64 = 2;
 pub fn so_far(protocol: Protocol, address: &str) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd => {}
-        Protocol::Redis => return Err(Failure::new("a store that speaks Redis does not count its syncs")),
+        Protocol::Redis | Protocol::S3 => {
+            return Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")));
+        }
     }
     let text = get(address, "/metrics", ANSWER_TIMEOUT);
     let text = text.map_err(|error| Failure::new(format_args!("GET /metrics: {error}")))?;

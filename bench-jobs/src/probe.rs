@@ -1,13 +1,13 @@
 //! Asks a store for an answer over its own protocol: a store is ready when it answers, not when it listens.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
 pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
-use crate::http_client::{exchange, get};
+use crate::http_client::{HttpError, exchange, get};
 use crate::redis::resp::{Token, read, write_command};
 
 /// A store that does not answer within this is asked again.
@@ -15,7 +15,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Whether the store at this address answers.
 ///
-/// etcd: `GET /readyz`, which includes a linearizable read. Redis: `PING`, refused while the store loads its data.
+/// etcd: `GET /readyz`, which includes a linearizable read. Redis: `PING`, refused while the store loads its data. S3: a request
+/// without a signature is refused.
 pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
     match protocol {
         Protocol::Etcd => http(address, "/readyz").map(drop),
@@ -23,6 +24,46 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
             Token::Simple(b"PONG") => Ok(()),
             token => Err(described(&token)),
         }),
+        Protocol::S3 => refuses_strangers(address).map(drop),
+    }
+}
+
+/// What a store is asked to find out whether it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// For an answer over its own protocol.
+    Protocol(Protocol, SocketAddr),
+    /// For a path, which it answers with 200.
+    Http(SocketAddr, String),
+    /// For a connection.
+    Tcp(SocketAddr),
+    /// For nothing: it is ready when it runs.
+    Running,
+}
+
+impl Readiness {
+    /// Whether it serves.
+    pub fn ask(&self) -> Result<(), Failure> {
+        match self {
+            Self::Protocol(protocol, address) => answers(*protocol, *address),
+            Self::Http(address, path) => http(*address, path).map(drop),
+            Self::Tcp(address) => match TcpStream::connect_timeout(address, ANSWER_TIMEOUT) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Failure::io(format_args!("connect to {address}"), &error)),
+            },
+            Self::Running => Ok(()),
+        }
+    }
+}
+
+/// An S3 server tells whoever gives no signature so in the words of S3.
+pub fn refuses_strangers(address: SocketAddr) -> Result<String, Failure> {
+    match get(&address.to_string(), "/", ANSWER_TIMEOUT) {
+        Err(HttpError::Status { status: 403, said }) if said.contains("<Code>AccessDenied</Code>") => {
+            Ok("AccessDenied".into())
+        }
+        Err(error) => Err(Failure::new(format_args!("GET /: {error}"))),
+        Ok(_) => Err(Failure::new("GET /: expected AccessDenied, as the request has no signature")),
     }
 }
 
@@ -42,6 +83,7 @@ pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failur
             }
             token => Err(described(&token)),
         }),
+        Protocol::S3 => Err(Failure::new("S3 has no request that tells the server's version")),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::etcd::messages::{
 use crate::etcd::store::{Store, revision_of};
 use crate::failure::Failure;
 use crate::machine;
-use crate::probe::{Protocol, described, redis};
+use crate::probe::{Protocol, described, redis, refuses_strangers};
 use crate::redis::resp::Token;
 
 /// What every key begins with.
@@ -51,6 +51,8 @@ pub fn check(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
     match protocol {
         Protocol::Etcd => etcd(store, &key),
         Protocol::Redis => redis_commands(store, &key),
+        // What else it serves takes a signature, and with it credentials.
+        Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
     }
 }
 

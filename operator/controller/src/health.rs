@@ -128,6 +128,18 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
     pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
 }
 
+/// Why a store that runs beside the load is not what it was when the load began: it has ended while the load had not. When the
+/// load has ended, the kubelet ends what is beside it.
+pub fn death_beside(pod: &Pod, store: &str, load: &str) -> Option<String> {
+    let of = |name: &str| containers(pod).find(|status| status.name == name);
+    let status = of(store)?;
+    let ended = |status: &ContainerStatus| status.state.as_ref().and_then(|state| state.terminated.clone());
+    let before = status.last_state.as_ref().and_then(|state| state.terminated.clone());
+    let with_load = of(load).is_some_and(|load| ended(load).is_some());
+    let ended = before.or_else(|| ended(status).filter(|_| !with_load))?;
+    Some(format!("{}: {store} {}", pod.name_any(), end(&ended)))
+}
+
 /// Why a pod is not what it was at that time: one of its containers has ended since, or the pod is gone.
 pub fn death_since(member: &str, pods: &[Pod], since: Timestamp) -> Option<String> {
     let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
@@ -262,6 +274,32 @@ mod tests {
         let pods = [running];
         assert_eq!(death("etcd-0", &pods, "store").unwrap(), "etcd-0 exited with status 2");
         assert_eq!(death("etcd-1", &pods, "store").unwrap(), "etcd-1 was deleted");
+    }
+
+    #[test]
+    fn a_store_beside_the_load_may_end_with_it_and_not_before() {
+        let running = json!({ "running": {} });
+        let ended = json!({ "terminated": { "exitCode": 137 } });
+        let pod = |store: &serde_json::Value, last: &serde_json::Value, load: &serde_json::Value| {
+            let status = |name: &str, state: &serde_json::Value, last: &serde_json::Value| {
+                json!({
+                    "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": state, "lastState": last,
+                })
+            };
+            pod(json!({
+                "initContainerStatuses": [status("store", store, last)],
+                "containerStatuses": [status("load", load, &json!({}))],
+            }))
+        };
+        let death = |store, last, load| death_beside(&pod(store, last, load), "store", "load");
+        let none = json!({});
+        assert_eq!(death(&running, &none, &running), None);
+        assert_eq!(death(&ended, &none, &ended), None);
+        let said = "etcd-0: store was killed by signal 9";
+        assert_eq!(death(&ended, &none, &running).as_deref(), Some(said));
+        assert_eq!(death(&running, &ended, &running).as_deref(), Some(said), "the kubelet has started it again");
+        assert_eq!(death(&ended, &ended, &ended).as_deref(), Some(said));
     }
 
     #[test]

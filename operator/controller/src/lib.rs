@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod context;
 pub mod control_plane;
+pub mod deploy;
 pub mod error;
 pub mod events;
 pub mod health;

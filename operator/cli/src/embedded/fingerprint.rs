@@ -30,10 +30,13 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Pat
     fact("storebench", Some(env!("CARGO_PKG_VERSION").into()));
     for (arm, binary) in run.arms.iter().zip(binaries) {
         let (Some(found), Some(service)) = (binary, arm.service()) else { continue };
-        let binary = &found.store;
+        let binary = &found.store.store;
         let version = reported_version(service.engine, &binary.path).unwrap_or_else(|| binary.version.clone());
         let digest = digest(&binary.path).map_or_else(String::new, |digest| format!(" sha256:{digest}"));
         fact(&format!("service {}", service.name), Some(format!("{} {version}{digest}", service.engine.name)));
+        for (role, companion) in &found.store.companions {
+            fact(&format!("{role} of {}", service.name), Some(companion.version.clone()));
+        }
         if let (Some(plane), Some(binaries)) = (arm.control_plane(), &found.control_plane) {
             let stated = format!("Kubernetes {}, {} nodes", binaries.version, plane.nodes);
             fact(&format!("control plane {}", plane.name), Some(stated));

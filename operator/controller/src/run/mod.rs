@@ -191,6 +191,7 @@ async fn advance(
                 outcome::patch(run, status, state, context).await?;
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
+            Step::DeployCompanions(trial) => perform::deploy_companions(&trial, owner, references, context).await?,
             Step::Deploy(trial) => perform::deploy(&trial, owner, references, context).await?,
             Step::DeployControlPlane(trial) => {
                 if let Some(failure) =
