@@ -1,60 +1,53 @@
 //! StorageService: validate, build, apply, observe, status, in that order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::error_boundary::DeserializeGuard;
+use kube::api::ListParams;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
 use storebench_core::validate::{self, ValidatedService};
+use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
-use storebench_crds::{GROUP, StorageService, VERSION};
 
 use crate::context::Context;
 use crate::deploy;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health, Trouble};
+use crate::kind::{self, Kind};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
-use crate::objects::{self, COMPANION, FIELD_MANAGER, Labels, Owner, SERVICE_LABEL, STORE, names};
+use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
 
 /// A service that may be one this version cannot read.
-pub type Guarded = DeserializeGuard<StorageService>;
+pub type Guarded = kind::Guarded<StorageService>;
 
 /// While a service starts, a look is due this often, should an event be missed.
 const STARTING_INTERVAL: Duration = Duration::from_secs(15);
 /// A service that may yet recover by itself is looked at again after this.
 const STALLED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Brings one service to what its spec says.
-pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
-    let started = Instant::now();
-    let result = match &guarded.0 {
-        Ok(service) => reconcile_service(service, &context).await,
-        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
-    };
-    context.metrics.reconciled("StorageService", &result, started.elapsed());
-    if result.is_ok() {
-        context.failures.clear(&key(&guarded));
+impl Kind for StorageService {
+    const NAME: &'static str = "StorageService";
+
+    async fn advance(&self, context: &Context) -> Result<Action, Error> {
+        reconcile(self, context).await
     }
-    result
+
+    fn unreadable(message: &str, stamp: &Stamp) -> Value {
+        json!({ "conditions": of_service(ServiceState::Stalled("Unreadable"), message, stamp) })
+    }
 }
 
-/// The object's name among all others, for counting failures.
-pub fn key(service: &Guarded) -> String {
-    format!("StorageService {}/{}", service.namespace().unwrap_or_default(), service.name_any())
-}
-
-async fn reconcile_service(service: &StorageService, context: &Context) -> Result<Action, Error> {
+/// Brings one service to what its spec says.
+async fn reconcile(service: &StorageService, context: &Context) -> Result<Action, Error> {
     // Everything is owned by the service and goes with it; there is nothing to wait for.
     if service.meta().deletion_timestamp.is_some() {
         return Ok(Action::await_change());
@@ -237,35 +230,5 @@ async fn report(
     if service.status.as_ref() == Some(&status) {
         return Ok(false);
     }
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService",
-        "metadata": { "name": name }, "status": status,
-    });
-    let api = Api::<StorageService>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
-    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
-        result => drop(result.tried(|| format!("write the status of StorageService {name}"))?),
-    }
-    context.metrics.status_patched("StorageService");
-    Ok(true)
-}
-
-/// An object that this version cannot read is said to be so; it does not hold up others.
-async fn unreadable(service: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
-    let name = service.name_any();
-    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
-    tracing::warn!(service = name, message);
-    let stamp = Stamp { now: Time(Timestamp::now()), generation: service.meta().generation, previous: Vec::new() };
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService", "metadata": { "name": name },
-        "status": {
-            "observedGeneration": service.meta().generation,
-            "conditions": of_service(ServiceState::Stalled("Unreadable"), &message, &stamp),
-        },
-    });
-    let api = Api::<Guarded>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
-    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
-        .await
-        .tried(|| format!("write the status of StorageService {name}"))?;
-    Ok(())
+    kind::write_status::<StorageService>(&name, &service.namespace().unwrap_or_default(), status, context).await
 }

@@ -184,7 +184,7 @@ pub(super) fn process(planned: &RolePlan, process: &ProcessPlan) -> Container {
     Container {
         name: STORE_CONTAINER.into(),
         image: Some(service.image.clone()),
-        command: Some(vec![process.binary.into()]),
+        command: Some(vec![command(process.binary)]),
         args: Some(process.arguments.clone()),
         env: Some(env),
         ports: Some(process.ports.iter().map(port).collect()),
@@ -196,6 +196,11 @@ pub(super) fn process(planned: &RolePlan, process: &ProcessPlan) -> Container {
         volume_mounts: Some(mounts(planned, process)),
         ..Container::default()
     }
+}
+
+/// An executable is found by its name; one in a folder of its own by its path.
+fn command(binary: &str) -> String {
+    if binary.contains('/') { format!("{PROGRAMS_DIRECTORY}/{binary}") } else { binary.into() }
 }
 
 fn mounts(planned: &RolePlan, process: &ProcessPlan) -> Vec<VolumeMount> {
@@ -251,7 +256,8 @@ pub(super) fn meter(planned: &RolePlan, images: &Images) -> Container {
     ];
     if planned.role.is_beside_load {
         // The load is in the same pod.
-        arguments.push(format!("--executable={}", engine.binary()));
+        let name = engine.binary().rsplit('/').next().unwrap_or_default();
+        arguments.push(format!("--executable={name}"));
     }
     Container {
         name: METER_CONTAINER.into(),
