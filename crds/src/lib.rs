@@ -17,6 +17,7 @@ pub mod duration;
 pub mod engine;
 pub mod job;
 pub mod kubernetes_workload;
+pub mod line;
 pub mod schema;
 pub mod status;
 pub mod storage_service;

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_crds::job::LINE_MARK;
+use storebench_crds::line::one_line;
 
 /// How long a pod may wait for a node or a volume before that counts as a failure. Autoscaled clusters take longer; there
 /// the run must be started when the nodes are.
@@ -192,11 +193,6 @@ fn has_passed(since: Timestamp, patience: Duration, now: Timestamp) -> bool {
 /// When something that is passing trouble now would count as failure, at the latest.
 pub fn patience() -> Duration {
     SCHEDULING_PATIENCE.max(CREATION_PATIENCE)
-}
-
-/// Text from elsewhere as part of one line.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bench_jobs::{disk, machine};
 use sha2::{Digest as _, Sha256};
+use storebench_core::fingerprint;
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::status::Fingerprint;
 
@@ -42,11 +43,7 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Pat
             fact(&format!("control plane {}", plane.name), Some(stated));
         }
     }
-    let mut hash = Sha256::new();
-    for (name, value) in &facts {
-        hash.update(format!("{name}={value}\n"));
-    }
-    Fingerprint { hash: hexadecimal(&hash.finalize()[..8]), facts }
+    fingerprint::of(facts)
 }
 
 /// What a reader must know about the file system under the data, if it makes durability cheap.
@@ -84,12 +81,8 @@ fn digest(path: &Path) -> Option<String> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer).ok()? {
-            0 => return Some(hexadecimal(&hash.finalize()[..8])),
+            0 => return Some(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()),
             count => hash.update(&buffer[..count]),
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

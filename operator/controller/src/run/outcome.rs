@@ -95,6 +95,7 @@ fn caveats(references: &References) -> Vec<String> {
     if (1..arms.len()).any(|index| resources(index) != resources(0)) {
         caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
     }
+    caveats.extend(arms.iter().filter_map(|arm| arm.service()?.companions_caveat()));
     caveats
 }
 

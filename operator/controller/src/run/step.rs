@@ -12,6 +12,7 @@ use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
+use storebench_crds::line::one_line;
 
 use crate::health::{self, Health};
 use crate::objects::load::LOAD_CONTAINER;
@@ -287,10 +288,7 @@ impl View<'_> {
             let status = pod.status.as_ref();
             if status.and_then(|status| status.reason.as_deref()) == Some("Evicted") {
                 let why = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
-                return (
-                    FailureCause::Disturbed,
-                    format!("the load pod {name} was evicted: {}", health::one_line(why)),
-                );
+                return (FailureCause::Disturbed, format!("the load pod {name} was evicted: {}", one_line(why)));
             }
             if pod.metadata.deletion_timestamp.is_some() {
                 return (FailureCause::Disturbed, format!("the load pod {name} was deleted"));
@@ -303,7 +301,7 @@ impl View<'_> {
         if pods.is_empty() {
             return (FailureCause::Disturbed, "the load pod was deleted".into());
         }
-        (FailureCause::Platform, format!("the load failed: {reason}: {}", health::one_line(message)))
+        (FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
     }
 
     fn since(&self, instant: Timestamp) -> Duration {
