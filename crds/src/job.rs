@@ -69,6 +69,12 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub control_plane_meter: Option<String>,
+    /// A directory that the store works on as well: its application's files, which the load writes. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_directory: Option<String>,
+    /// Where the store's companions are reached, `host:port`, by their role, such as `object-store`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub companions: BTreeMap<String, String>,
     /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(rename = "parallelism", default = "one_process")]

@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 use super::{create_nodes, nodes_take_pods, serves};
 use crate::http_server::{Answer, Request, serve};
 use crate::program;
-use crate::store_meter::watch::{Watch, Whose};
+use crate::store_meter::watch::{Watch, Whose, command_name};
 
 /// Threads that answer: a kubelet, a loader and the operator do not wait for one another.
 const THREADS: usize = 4;
@@ -100,8 +100,8 @@ impl ControlPlaneMeter {
         Ok(Self {
             nodes: arguments.nodes,
             cluster: Mutex::new((runtime, client)),
-            api_server: Watch::new(Whose::Executable(API_SERVER)),
-            others: Watch::new(Whose::EveryBut(API_SERVER)),
+            api_server: Watch::new(Whose::Executable(command_name(API_SERVER))),
+            others: Watch::new(Whose::EveryBut(command_name(API_SERVER))),
             ready_since: AtomicU64::new(0),
         })
     }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn without_an_api_server_nothing_is_ready_and_why_is_said() {
-        let watch = Watch::new(Whose::Executable("no-such-thing"));
+        let watch = Watch::new(Whose::Executable("no-such-thing".into()));
         let request = Request { path: "/api-server".into(), query: String::new() };
         assert_eq!(watch.read(&request), Err(NoStore::Absent));
     }

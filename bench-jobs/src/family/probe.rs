@@ -1,7 +1,7 @@
 //! Asks a store for an answer over its own protocol: a store is ready when it answers, not when it listens. One line for each
 //! protocol in each function; how it is asked is its family's to know.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
 use crate::family::{etcd, key_value, redis};
+use crate::http_client::{HttpError, get};
 use crate::{fsyncs, machine};
 
 /// A store that does not answer within this is asked again.
@@ -41,6 +42,49 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
         Protocol::Etcd => etcd::probe::answers(address),
         Protocol::DEngine => key_value::probe::answers(address),
         Protocol::Redis => redis::probe::answers(address),
+        Protocol::S3 => refuses_strangers(address).map(drop),
+    }
+}
+
+/// What a store is asked to find out whether it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// For an answer over its own protocol.
+    Protocol(Protocol, SocketAddr),
+    /// For a path, which it answers with 200.
+    Http(SocketAddr, String),
+    /// For a connection.
+    Tcp(SocketAddr),
+    /// For nothing: it is ready when it runs.
+    Running,
+}
+
+impl Readiness {
+    /// Whether it serves.
+    pub fn ask(&self) -> Result<(), Failure> {
+        match self {
+            Self::Protocol(protocol, address) => answers(*protocol, *address),
+            Self::Http(address, path) => {
+                let answer = get(&address.to_string(), path, ANSWER_TIMEOUT).map(drop);
+                answer.map_err(|error| Failure::new(format_args!("GET {path}: {error}")))
+            }
+            Self::Tcp(address) => match TcpStream::connect_timeout(address, ANSWER_TIMEOUT) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Failure::io(format_args!("connect to {address}"), &error)),
+            },
+            Self::Running => Ok(()),
+        }
+    }
+}
+
+/// An S3 server tells whoever gives no signature so in the words of S3.
+pub fn refuses_strangers(address: SocketAddr) -> Result<String, Failure> {
+    match get(&address.to_string(), "/", ANSWER_TIMEOUT) {
+        Err(HttpError::Status { status: 403, said }) if said.contains("<Code>AccessDenied</Code>") => {
+            Ok("AccessDenied".into())
+        }
+        Err(error) => Err(Failure::new(format_args!("GET /: {error}"))),
+        Ok(_) => Err(Failure::new("GET /: expected AccessDenied, as the request has no signature")),
     }
 }
 
@@ -50,6 +94,7 @@ pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failur
         Protocol::Etcd => etcd::probe::version(address),
         Protocol::DEngine => key_value::probe::version(address),
         Protocol::Redis => redis::probe::version(address),
+        Protocol::S3 => Err(Failure::new("S3 has no request that tells the server's version")),
     }
 }
 
@@ -61,6 +106,8 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
         Protocol::Etcd => etcd::surface::surface(store, &key),
         Protocol::DEngine => key_value::probe::surface(store),
         Protocol::Redis => redis::probe::surface(store, &key),
+        // What else it serves takes a signature, and with it credentials.
+        Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
     }
 }
 
@@ -69,7 +116,9 @@ pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd => fsyncs::so_far(&address.to_string()),
         Protocol::DEngine => key_value::probe::fsyncs(address),
-        Protocol::Redis => Err(Failure::new("a store that speaks Redis does not count its syncs")),
+        Protocol::Redis | Protocol::S3 => {
+            Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
+        }
     }
 }
 

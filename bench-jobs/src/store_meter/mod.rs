@@ -7,7 +7,7 @@
 //! | `GET` | answers |
 //! | --- | --- |
 //! | `/livez` | 200 |
-//! | `/readyz` | 200 if the store answers its protocol now, else 503 and why not |
+//! | `/readyz` | 200 if the store answers what it is asked (`--ready`) now, else 503 and why not |
 //! | `/reading` | a [`Reading`](crate::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
 //! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
@@ -23,13 +23,14 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use clap::Parser;
 
 use crate::failure::one_line;
-use crate::family::probe::{self, Protocol};
+use crate::family::probe::{self, Protocol, Readiness};
 use crate::http_server::{Answer, Request, serve};
 use crate::meter::{MemberReading, Reading};
 use crate::{disk, machine, program};
@@ -46,12 +47,16 @@ const THREADS: usize = 4;
 #[derive(Parser, Debug)]
 #[command(name = "store-meter", version)]
 struct Arguments {
-    /// What the store speaks: etcd or redis.
+    /// What the store speaks: etcd, redis or s3.
     #[arg(long, env = "STORE_METER_PROTOCOL")]
     protocol: Protocol,
     /// Where the store listens, such as 127.0.0.1:2379.
     #[arg(long, value_name = "ADDRESS", env = "STORE_METER_STORE")]
     store: SocketAddr,
+    /// What it is asked to find out whether it serves: `protocol` (its own), `http:PORT/PATH`, `tcp:PORT`, or `running`, which
+    /// asks nothing.
+    #[arg(long, value_name = "QUESTION", env = "STORE_METER_READY", default_value = "protocol")]
+    ready: Question,
     /// The store's data directory, to weigh it. Absent: not weighed.
     #[arg(long, value_name = "DIRECTORY", env = "STORE_METER_DATA")]
     data: Option<PathBuf>,
@@ -61,6 +66,9 @@ struct Arguments {
     /// The store's process, where it is not in a pod of its own. Absent: the processes of the pod's other containers.
     #[arg(long, value_name = "PID", env = "STORE_METER_PID")]
     pid: Option<u32>,
+    /// The name of the store's executable, where the pod's other containers are not all of the store.
+    #[arg(long, value_name = "NAME", env = "STORE_METER_EXECUTABLE", conflicts_with = "pid")]
+    executable: Option<String>,
 }
 
 /// Runs `store-meter` with the given arguments, the first of which is the program's name.
@@ -77,7 +85,12 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         protocol: arguments.protocol,
         store: arguments.store,
         data: arguments.data,
-        watch: Watch::new(arguments.pid.map_or(Whose::Every, Whose::Process)),
+        readiness: arguments.ready.of(arguments.protocol, arguments.store),
+        watch: Watch::new(match (arguments.pid, arguments.executable) {
+            (Some(pid), _) => Whose::Process(pid),
+            (None, Some(name)) => Whose::Executable(watch::command_name(&name)),
+            (None, None) => Whose::Every,
+        }),
         start_up: Mutex::new(Err("the store's process has not been looked for yet".into())),
     });
     let asked = Arc::clone(&meter);
@@ -96,11 +109,52 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "store-meter: {}", one_line(line));
 }
 
+/// What a store is asked, as it is written on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Question {
+    Protocol,
+    Http(u16, String),
+    Tcp(u16),
+    Running,
+}
+
+impl FromStr for Question {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const REMEDY: &str = "write protocol, http:PORT/PATH, tcp:PORT or running";
+        match text.split_once(':') {
+            None if text == "protocol" => Ok(Self::Protocol),
+            None if text == "running" => Ok(Self::Running),
+            Some(("tcp", port)) => port.parse().map(Self::Tcp).map_err(|_| REMEDY),
+            Some(("http", rest)) => {
+                let (port, path) = rest.split_once('/').ok_or(REMEDY)?;
+                Ok(Self::Http(port.parse().map_err(|_| REMEDY)?, format!("/{path}")))
+            }
+            _ => Err(REMEDY),
+        }
+    }
+}
+
+impl Question {
+    /// The question to a store at this address.
+    fn of(self, protocol: Protocol, store: SocketAddr) -> Readiness {
+        let at = |port| SocketAddr::new(store.ip(), port);
+        match self {
+            Self::Protocol => Readiness::Protocol(protocol, store),
+            Self::Http(port, path) => Readiness::Http(at(port), path),
+            Self::Tcp(port) => Readiness::Tcp(at(port)),
+            Self::Running => Readiness::Running,
+        }
+    }
+}
+
 /// What the threads share.
 #[derive(Debug)]
 pub struct StoreMeter {
     protocol: Protocol,
     store: SocketAddr,
+    readiness: Readiness,
     data: Option<PathBuf>,
     watch: Watch,
     /// What the store's start has shown, or why that is not known (yet), in one line.
@@ -111,7 +165,7 @@ impl StoreMeter {
     fn answer(&self, request: &Request) -> Answer {
         match request.path.as_str() {
             "/livez" => Answer::content("text/plain; charset=utf-8", "alive\n".into()),
-            "/readyz" => match probe::answers(self.protocol, self.store) {
+            "/readyz" => match self.readiness.ask() {
                 Ok(()) => Answer::content("text/plain; charset=utf-8", "ready\n".into()),
                 Err(failure) => Answer::unavailable(&failure),
             },
@@ -159,6 +213,22 @@ impl StoreMeter {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn what_is_asked_is_read_from_the_command_line() {
+        let store = "127.0.0.1:7".parse().unwrap();
+        let asked = |text: &str| text.parse::<Question>().map(|question| question.of(Protocol::S3, store));
+        assert_eq!(asked("protocol"), Ok(Readiness::Protocol(Protocol::S3, store)));
+        assert_eq!(
+            asked("http:80/healthz/x"),
+            Ok(Readiness::Http("127.0.0.1:80".parse().unwrap(), "/healthz/x".into()))
+        );
+        assert_eq!(asked("tcp:80"), Ok(Readiness::Tcp("127.0.0.1:80".parse().unwrap())));
+        assert_eq!(asked("running"), Ok(Readiness::Running));
+        for wrong in ["", "http", "http:80", "tcp:", "tcp:70000", "running:1"] {
+            assert!(asked(wrong).unwrap_err().contains("write protocol"), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -80,7 +80,7 @@ fn appeared(meter: &StoreMeter) -> (Found, u64) {
 fn answered(meter: &StoreMeter, process: &Found) -> Option<u64> {
     let begun = Instant::now();
     loop {
-        if probe::answers(meter.protocol, meter.store).is_ok() {
+        if meter.readiness.ask().is_ok() {
             return Some(machine::boottime_nanos());
         }
         if meter.watch.find().ok().as_ref() != Some(process) {

@@ -21,16 +21,21 @@ pub struct Watch {
 }
 
 /// Which root processes are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// This process, which the user named.
     Process(u32),
     /// All.
     Every,
-    /// Those of the executable of this name, of at most 15 characters.
-    Executable(&'static str),
+    /// Those of the executable of this name; see [`command_name`].
+    Executable(String),
     /// All but those of the executable of this name.
-    EveryBut(&'static str),
+    EveryBut(String),
+}
+
+/// What the kernel calls a process of an executable of this name: it keeps 15 bytes.
+pub fn command_name(executable: &str) -> String {
+    executable.get(..15).unwrap_or(executable).to_owned()
 }
 
 #[derive(Debug, Default)]
@@ -84,11 +89,11 @@ impl Watch {
     pub fn find(&self) -> Result<Found, NoStore> {
         let mut tracked = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if tracked.roots.is_empty() || !tracked.roots.iter().all(|root| root.lives()) {
-            let roots = match self.whose {
+            let roots = match &self.whose {
                 Whose::Process(pid) => Root::of(pid.cast_signed()).into_iter().collect(),
                 Whose::Every => roots(|_| true),
-                Whose::Executable(name) => roots(|command| command == name),
-                Whose::EveryBut(name) => roots(|command| command != name),
+                Whose::Executable(name) => roots(|command| command == *name),
+                Whose::EveryBut(name) => roots(|command| command != *name),
             };
             let roots = visible(roots)?;
             tracked.restarts += u32::from(!tracked.roots.is_empty());

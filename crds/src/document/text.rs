@@ -2,6 +2,8 @@
 
 use serde_yaml::Error;
 
+use crate::line;
+
 /// Characters of a message from a library that are kept.
 const MESSAGE_CHARACTERS_MAX: usize = 200;
 /// Characters of a user's text that are quoted in a message.
@@ -9,8 +11,7 @@ const QUOTE_CHARACTERS_MAX: usize = 60;
 
 /// Folds a message into one line of bounded length.
 pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    cut(&words.join(" "), MESSAGE_CHARACTERS_MAX)
+    cut(&line::one_line(text), MESSAGE_CHARACTERS_MAX)
 }
 
 /// Cuts user text that is quoted in a message to a readable length, without what would move a terminal's cursor or
@@ -20,14 +21,9 @@ pub(super) fn shorten(text: &str) -> String {
 }
 
 fn cut(text: &str, characters_max: usize) -> String {
-    let unsafe_to_show = |c: char| {
-        let reorders_or_hides =
-            matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}');
-        c.is_control() || reorders_or_hides
-    };
     let mut characters = text.chars();
     let mut short: String =
-        characters.by_ref().take(characters_max).map(|c| if unsafe_to_show(c) { ' ' } else { c }).collect();
+        characters.by_ref().take(characters_max).map(|c| if line::is_safe(c) { c } else { ' ' }).collect();
     if characters.next().is_some() {
         short.push('…');
     }

@@ -15,11 +15,13 @@ use crate::storage_service::Durability;
 
 /// The port for clients.
 pub const CLIENT: &str = "client";
+/// The role of what is measured.
+pub const STORE: &str = "store";
 /// The port for other members.
 pub const PEER: &str = "peer";
 
 /// What storebench knows about a store.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Engine {
     /// The kind that users write.
     pub kind: EngineKind,
@@ -35,7 +37,7 @@ pub struct Engine {
     pub source: Source,
     /// The version deployed where the user names none: the one this release was tested with.
     pub default_version: &'static str,
-    /// What its image holds, by file name; the first is the server.
+    /// What its image holds, by path below the folder that it is installed in; the first is the server. A folder goes along whole.
     pub executables: &'static [&'static str],
     /// The container image without its tag, which is the version.
     pub image: &'static str,
@@ -55,6 +57,20 @@ pub struct Engine {
     pub reserved_flags: &'static [&'static str],
     /// What its environment variables begin with, where it reads its flags from there, too.
     pub environment_prefix: Option<&'static str>,
+    /// What is started before it and runs beside it, without being measured as the store.
+    pub companions: &'static [Companion],
+    /// Whether it works on the files of the application, which is the load: then both have a directory in common, and it
+    /// runs in the load's pod.
+    pub shares_directory: bool,
+}
+
+/// A store that another one needs: an engine with its defaults, deployed for that one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Companion {
+    /// Its role, such as `object-store`: unique in the row, and not [`STORE`].
+    pub role: &'static str,
+    /// What plays it.
+    pub engine: EngineKind,
 }
 
 /// What clients speak to a store.
@@ -66,6 +82,8 @@ pub enum Protocol {
     DEngine,
     /// The Redis protocol.
     Redis,
+    /// Amazon's S3: objects over HTTP.
+    S3,
 }
 
 /// In whose words a store is configured: flags, files, environment.
@@ -77,6 +95,8 @@ pub enum Dialect {
     DEngine,
     /// The directives of redis.conf, as flags.
     Redis,
+    /// versitygw's flags and variables.
+    Versitygw,
 }
 
 /// Where executables come from.
@@ -174,10 +194,10 @@ impl Engine {
         self.ports.iter().find(|port| port.name == name).map(|port| port.number)
     }
 
-    /// The port for clients in a pod.
+    /// The port in a pod at which it is asked: that for clients, or, of a store that has none, its first.
     pub fn client_port(&self) -> u16 {
-        // A test sees to it that every row has one.
-        self.port(CLIENT).unwrap_or_default()
+        // A test sees to it that every row has a port.
+        self.port(CLIENT).or(self.ports.first().map(|port| port.number)).unwrap_or_default()
     }
 
     /// Port and path of the metrics in a pod, where it has any.
@@ -207,7 +227,7 @@ impl Engine {
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Etcd, Self::DEngine, Self::Redis];
+    pub const ALL: [Self; 4] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
@@ -215,6 +235,7 @@ impl Protocol {
             Self::Etcd => "etcd",
             Self::DEngine => "d-engine",
             Self::Redis => "redis",
+            Self::S3 => "s3",
         }
     }
 }
@@ -272,8 +293,10 @@ mod tests {
     #[test]
     fn what_a_row_refers_to_is_in_the_row() {
         for Engine { name, ports, readiness, metrics, replicas, durability, executables, .. } in ENGINES {
-            assert!(!executables.is_empty() && !durability.is_empty(), "{name}");
+            assert!(!executables.is_empty() && !durability.is_empty() && !ports.is_empty(), "{name}");
             assert_eq!(replicas[0], 1, "{name}: the schema's default");
+            let strict: Vec<usize> = durability.iter().map(|honoured| honoured.class as usize).collect();
+            assert!(strict.is_sorted(), "{name}: the strictest class comes first, which companions are given");
             let has = |wanted: &str| ports.iter().any(|port| port.name == wanted);
             assert!(metrics.is_none_or(|metrics| has(metrics.port)), "{name}: its metrics' port");
             assert_eq!(replicas.len() > 1, has(PEER), "{name}: members need a port for one another");
@@ -282,6 +305,21 @@ mod tests {
                 Readiness::Http { port, .. } | Readiness::Tcp { port } => assert!(has(port), "{name}: {port}"),
                 Readiness::Running => {}
             }
+        }
+    }
+
+    /// Deeper than one level, a driver would have to order more than "before the store".
+    #[test]
+    fn a_companion_is_one_store_that_needs_no_other() {
+        for engine in ENGINES {
+            let roles: Vec<&str> = engine.companions.iter().map(|companion| companion.role).collect();
+            for (index, role) in roles.iter().enumerate() {
+                assert!(*role != STORE && !roles[..index].contains(role), "{}: {role}", engine.name);
+            }
+            for companion in engine.companions.iter().map(|companion| companion.engine.engine()) {
+                assert!(companion.companions.is_empty() && !companion.shares_directory, "{}", companion.name);
+            }
+            assert!(!engine.shares_directory || !engine.replicates(), "{}: each would need its load", engine.name);
         }
     }
 
@@ -301,7 +339,7 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis");
+        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3");
     }
 
     #[test]

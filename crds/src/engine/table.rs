@@ -43,6 +43,8 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: "etcd Version: " },
         reserved_flags: ETCD_RESERVED,
         environment_prefix: Some("ETCD_"),
+        companions: &[],
+        shares_directory: false,
     }
 
     /// rusd: storebench's own server of etcd's API, whose log is its database.
@@ -64,6 +66,8 @@ engines! {
         reserved_flags: ETCD_RESERVED,
         // It reads etcd's variables.
         environment_prefix: Some("ETCD_"),
+        companions: &[],
+        shares_directory: false,
     }
 
     /// d-engine: storebench's own replicated key-value store with three read levels.
@@ -104,6 +108,8 @@ engines! {
             "--config",
         ],
         environment_prefix: Some("D_ENGINE_"),
+        companions: &[],
+        shares_directory: false,
     }
 
     /// Redis: in-memory data structures with an append-only log.
@@ -123,6 +129,8 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
+        companions: &[],
+        shares_directory: false,
     }
 
     /// Valkey: the Linux Foundation's continuation of Redis.
@@ -142,6 +150,30 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
+        companions: &[],
+        shares_directory: false,
+    }
+
+    /// versitygw: an S3 server whose objects are files in a directory; for stores that keep their data in S3.
+    Versitygw {
+        name: "versitygw",
+        protocol: Protocol::S3,
+        dialect: Dialect::Versitygw,
+        source: Source::PeerOnRequest("versitygw"),
+        default_version: "1.8.0",
+        executables: &["versitygw"],
+        image: "storebench/versitygw",
+        ports: &[Port { name: CLIENT, number: 7070 }],
+        readiness: Readiness::Http { port: CLIENT, path: "/healthz" },
+        metrics: None,
+        replicas: &[1],
+        // It never syncs a file (1.8.0: no call of fsync in its sources).
+        durability: &[DurabilityClass { class: Unsafe, setting: "files are not synced", flags: &[] }],
+        version_probe: VersionProbe { argument: "--version", marker: "Version  : v" },
+        reserved_flags: &["--port", "-p", "--health", "--access", "-a", "--secret", "-s", "--region", "-r", "--cert", "--key"],
+        environment_prefix: Some("VGW_"),
+        companions: &[],
+        shares_directory: false,
     }
 }
 

@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use commands::cluster::Place;
 use exit::Exit;
+use storebench_crds::line::one_line;
 
 /// Compare storage services honestly: interleaved trials, intervals, equal durability, a verdict.
 #[derive(Parser)]
@@ -152,7 +153,7 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("storebench: {}", commands::one_line(&format!("{error:#}")));
+            eprintln!("storebench: {}", one_line(&format!("{error:#}")));
             Exit::Usage.into()
         }
     }

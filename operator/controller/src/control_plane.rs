@@ -1,63 +1,56 @@
 //! ControlPlane: dereference, validate, build, apply, observe, status, in that order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::error_boundary::DeserializeGuard;
+use kube::api::ListParams;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
-use storebench_crds::{ControlPlane, GROUP, StorageService, VERSION};
+use storebench_crds::{ControlPlane, StorageService};
 
 use crate::apply::{apply, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health};
+use crate::kind::{self, Kind};
 use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
 use crate::objects::store::METER_PORT;
-use crate::objects::{self, CONTROL_PLANE, CONTROL_PLANE_LABEL, FIELD_MANAGER, Labels, Owner, names};
+use crate::objects::{self, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, Owner, names};
 use crate::queue::is_true;
 
 /// A control plane that may be one this version cannot read.
-pub type Guarded = DeserializeGuard<ControlPlane>;
+pub type Guarded = kind::Guarded<ControlPlane>;
 
 /// While a control plane starts, a look is due this often, should an event be missed.
 const STARTING_INTERVAL: Duration = Duration::from_secs(15);
 /// One that may yet recover by itself is looked at again after this.
 const STALLED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Brings one control plane to what its spec says.
-pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
-    let started = Instant::now();
-    let result = match &guarded.0 {
-        Ok(plane) => reconcile_control_plane(plane, &context).await,
-        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
-    };
-    context.metrics.reconciled("ControlPlane", &result, started.elapsed());
-    if result.is_ok() {
-        context.failures.clear(&key(&guarded));
+impl Kind for ControlPlane {
+    const NAME: &'static str = "ControlPlane";
+
+    async fn advance(&self, context: &Context) -> Result<Action, Error> {
+        reconcile(self, context).await
     }
-    result
+
+    fn unreadable(message: &str, stamp: &Stamp) -> Value {
+        json!({ "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), message, stamp) })
+    }
 }
 
-/// The object's name among all others, for counting failures.
-pub fn key(plane: &Guarded) -> String {
-    format!("ControlPlane {}/{}", plane.namespace().unwrap_or_default(), plane.name_any())
-}
-
-async fn reconcile_control_plane(plane: &ControlPlane, context: &Context) -> Result<Action, Error> {
+/// Brings one control plane to what its spec says.
+async fn reconcile(plane: &ControlPlane, context: &Context) -> Result<Action, Error> {
     // Everything is owned by the control plane and goes with it; there is nothing to wait for.
     if plane.meta().deletion_timestamp.is_some() {
         return Ok(Action::await_change());
@@ -261,35 +254,5 @@ async fn report(
     if plane.status.as_ref() == Some(&status) {
         return Ok(false);
     }
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ControlPlane",
-        "metadata": { "name": name }, "status": status,
-    });
-    let api = Api::<ControlPlane>::namespaced(context.client.clone(), &namespace);
-    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
-        result => drop(result.tried(|| format!("write the status of ControlPlane {name}"))?),
-    }
-    context.metrics.status_patched("ControlPlane");
-    Ok(true)
-}
-
-/// An object that this version cannot read is said to be so; it does not hold up others.
-async fn unreadable(plane: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
-    let name = plane.name_any();
-    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
-    tracing::warn!(control_plane = name, message);
-    let stamp = Stamp { now: Time(Timestamp::now()), generation: plane.meta().generation, previous: Vec::new() };
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ControlPlane", "metadata": { "name": name },
-        "status": {
-            "observedGeneration": plane.meta().generation,
-            "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), &message, &stamp),
-        },
-    });
-    let api = Api::<Guarded>::namespaced(context.client.clone(), &plane.namespace().unwrap_or_default());
-    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
-        .await
-        .tried(|| format!("write the status of ControlPlane {name}"))?;
-    Ok(())
+    kind::write_status::<ControlPlane>(&name, &namespace, status, context).await
 }

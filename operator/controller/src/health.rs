@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_crds::job::LINE_MARK;
+use storebench_crds::line::one_line;
 
 /// How long a pod may wait for a node or a volume before that counts as a failure. Autoscaled clusters take longer; there
 /// the run must be started when the nodes are.
@@ -128,6 +129,18 @@ pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
     pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
 }
 
+/// Why a store that runs beside the load is not what it was when the load began: it has ended while the load had not. When the
+/// load has ended, the kubelet ends what is beside it.
+pub fn death_beside(pod: &Pod, store: &str, load: &str) -> Option<String> {
+    let of = |name: &str| containers(pod).find(|status| status.name == name);
+    let status = of(store)?;
+    let ended = |status: &ContainerStatus| status.state.as_ref().and_then(|state| state.terminated.clone());
+    let before = status.last_state.as_ref().and_then(|state| state.terminated.clone());
+    let with_load = of(load).is_some_and(|load| ended(load).is_some());
+    let ended = before.or_else(|| ended(status).filter(|_| !with_load))?;
+    Some(format!("{}: {store} {}", pod.name_any(), end(&ended)))
+}
+
 /// Why a pod is not what it was at that time: one of its containers has ended since, or the pod is gone.
 pub fn death_since(member: &str, pods: &[Pod], since: Timestamp) -> Option<String> {
     let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
@@ -180,11 +193,6 @@ fn has_passed(since: Timestamp, patience: Duration, now: Timestamp) -> bool {
 /// When something that is passing trouble now would count as failure, at the latest.
 pub fn patience() -> Duration {
     SCHEDULING_PATIENCE.max(CREATION_PATIENCE)
-}
-
-/// Text from elsewhere as part of one line.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -262,6 +270,32 @@ mod tests {
         let pods = [running];
         assert_eq!(death("etcd-0", &pods, "store").unwrap(), "etcd-0 exited with status 2");
         assert_eq!(death("etcd-1", &pods, "store").unwrap(), "etcd-1 was deleted");
+    }
+
+    #[test]
+    fn a_store_beside_the_load_may_end_with_it_and_not_before() {
+        let running = json!({ "running": {} });
+        let ended = json!({ "terminated": { "exitCode": 137 } });
+        let pod = |store: &serde_json::Value, last: &serde_json::Value, load: &serde_json::Value| {
+            let status = |name: &str, state: &serde_json::Value, last: &serde_json::Value| {
+                json!({
+                    "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": state, "lastState": last,
+                })
+            };
+            pod(json!({
+                "initContainerStatuses": [status("store", store, last)],
+                "containerStatuses": [status("load", load, &json!({}))],
+            }))
+        };
+        let death = |store, last, load| death_beside(&pod(store, last, load), "store", "load");
+        let none = json!({});
+        assert_eq!(death(&running, &none, &running), None);
+        assert_eq!(death(&ended, &none, &ended), None);
+        let said = "etcd-0: store was killed by signal 9";
+        assert_eq!(death(&ended, &none, &running).as_deref(), Some(said));
+        assert_eq!(death(&running, &ended, &running).as_deref(), Some(said), "the kubelet has started it again");
+        assert_eq!(death(&ended, &ended, &ended).as_deref(), Some(said));
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The operator: realises StorageServices, ControlPlanes and BenchmarkRuns with pods. See README.md beside this folder.
 //!
-//! [`service`], [`control_plane`] and [`run`] hold one controller each. [`objects`] builds what they apply, [`health`] reads what pods say of
+//! [`service`], [`control_plane`] and [`run`] hold one controller each; [`kind`] is what they have in common. [`objects`] builds what they apply, [`health`] reads what pods say of
 //! themselves, [`queue`] lets one run at a time; all three are pure or nearly so. [`operator`] puts everything together.
 
 pub mod apply;
 pub mod context;
 pub mod control_plane;
+pub mod deploy;
 pub mod error;
 pub mod events;
 pub mod health;
+pub mod kind;
 pub mod lease;
 pub mod meter;
 pub mod objects;

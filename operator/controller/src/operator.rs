@@ -30,7 +30,7 @@ use crate::queue::{Queue, is_true};
 use crate::settings::Settings;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
-use crate::{control_plane, run, service};
+use crate::{control_plane, kind, run, service};
 
 /// Several changes of one object within this time are looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -133,8 +133,8 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
         .watches_stream(events_of::<control_plane::Guarded>(&client, &settings), referring(runs.clone()))
         .reconcile_on(woken)
         .run(
-            run::reconcile,
-            |run, error, context| failed("BenchmarkRun", &run::key(&run), error, &context),
+            kind::reconcile::<BenchmarkRun>,
+            |run, error, context| failed("BenchmarkRun", &kind::key(&run), error, &context),
             Arc::clone(&context),
         )
         .for_each(|_| std::future::ready(()));
@@ -146,8 +146,8 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
             labelled::<StatefulSet, service::Guarded>(SERVICE_LABEL),
         )
         .run(
-            service::reconcile,
-            |service, error, context| failed("StorageService", &service::key(&service), error, &context),
+            kind::reconcile::<StorageService>,
+            |service, error, context| failed("StorageService", &kind::key(&service), error, &context),
             Arc::clone(&context),
         )
         .for_each(|_| std::future::ready(()));
@@ -163,8 +163,8 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
         )
         .watches_stream(events_of::<service::Guarded>(&client, &settings), carrying(planes))
         .run(
-            control_plane::reconcile,
-            |plane, error, context| failed("ControlPlane", &control_plane::key(&plane), error, &context),
+            kind::reconcile::<ControlPlane>,
+            |plane, error, context| failed("ControlPlane", &kind::key(&plane), error, &context),
             Arc::clone(&context),
         )
         .for_each(|_| std::future::ready(()));

@@ -1,60 +1,53 @@
 //! StorageService: validate, build, apply, observe, status, in that order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::error_boundary::DeserializeGuard;
+use kube::api::ListParams;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
 use storebench_core::validate::{self, ValidatedService};
+use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
-use storebench_crds::{GROUP, StorageService, VERSION};
 
-use crate::apply::apply;
 use crate::context::Context;
+use crate::deploy;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::health::{self, Health};
+use crate::health::{self, Health, Trouble};
+use crate::kind::{self, Kind};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
-use crate::objects::{self, FIELD_MANAGER, Labels, Owner, SERVICE_LABEL, STORE, names};
+use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
 
 /// A service that may be one this version cannot read.
-pub type Guarded = DeserializeGuard<StorageService>;
+pub type Guarded = kind::Guarded<StorageService>;
 
 /// While a service starts, a look is due this often, should an event be missed.
 const STARTING_INTERVAL: Duration = Duration::from_secs(15);
 /// A service that may yet recover by itself is looked at again after this.
 const STALLED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Brings one service to what its spec says.
-pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
-    let started = Instant::now();
-    let result = match &guarded.0 {
-        Ok(service) => reconcile_service(service, &context).await,
-        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
-    };
-    context.metrics.reconciled("StorageService", &result, started.elapsed());
-    if result.is_ok() {
-        context.failures.clear(&key(&guarded));
+impl Kind for StorageService {
+    const NAME: &'static str = "StorageService";
+
+    async fn advance(&self, context: &Context) -> Result<Action, Error> {
+        reconcile(self, context).await
     }
-    result
+
+    fn unreadable(message: &str, stamp: &Stamp) -> Value {
+        json!({ "conditions": of_service(ServiceState::Stalled("Unreadable"), message, stamp) })
+    }
 }
 
-/// The object's name among all others, for counting failures.
-pub fn key(service: &Guarded) -> String {
-    format!("StorageService {}/{}", service.namespace().unwrap_or_default(), service.name_any())
-}
-
-async fn reconcile_service(service: &StorageService, context: &Context) -> Result<Action, Error> {
+/// Brings one service to what its spec says.
+async fn reconcile(service: &StorageService, context: &Context) -> Result<Action, Error> {
     // Everything is owned by the service and goes with it; there is nothing to wait for.
     if service.meta().deletion_timestamp.is_some() {
         return Ok(Action::await_change());
@@ -81,16 +74,24 @@ async fn reconcile_service(service: &StorageService, context: &Context) -> Resul
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
     };
-    // Without `..`: an object that is forgotten here does not compile.
-    let StoreObjects { stateful_set, service: headless, network_policy, disruption_budget } = store::build(&request);
-    apply(&context.client, &network_policy).await?;
-    apply(&context.client, &headless).await?;
-    match disruption_budget {
-        Some(budget) => apply(&context.client, &budget).await?,
-        None if valid.engine.replicates() => remove_budget(&owner.namespace, &name, context).await?,
-        None => {}
+    let StoreObjects { companions, store } = store::build(&request);
+    for companion in companions {
+        deploy::role(&context.client, companion).await?;
     }
-    apply(&context.client, &stateful_set).await?;
+    let pods = pods(service, &owner.namespace, context).await?;
+    if let Some(action) = until_companions_answer(service, &valid, &name, &pods, context).await? {
+        return Ok(action);
+    }
+    let Some(store) = store else {
+        let message = "its companions answer; it runs beside the load of each trial";
+        let state = ServiceState::Ready { protocol: None };
+        report(service, Found::default(), state, message, context).await?;
+        return Ok(Action::await_change());
+    };
+    if store.disruption_budget.is_none() && valid.engine.replicates() {
+        remove_budget(&owner.namespace, &name, context).await?;
+    }
+    deploy::role(&context.client, store).await?;
     observe(service, &valid, &owner, &name, context).await
 }
 
@@ -101,6 +102,46 @@ async fn remove_budget(namespace: &str, name: &str, context: &Context) -> Result
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         result => result.map(|_| ()).tried(|| format!("delete PodDisruptionBudget {name}")),
     }
+}
+
+/// The pods of a service: those of the store and of its companions.
+async fn pods(service: &StorageService, namespace: &str, context: &Context) -> Result<Vec<Pod>, Error> {
+    let labels = format!("{},{COMPONENT_LABEL} in ({STORE},{COMPANION})", objects::of_service(&service.name_any()));
+    let pods = Api::<Pod>::namespaced(context.client.clone(), namespace);
+    Ok(pods.list(&ListParams::default().labels(&labels)).await.tried(|| "list Pods".into())?.items)
+}
+
+/// A store is started when what it needs beside itself answers. `None`: it does, or there is nothing.
+async fn until_companions_answer(
+    service: &StorageService,
+    valid: &ValidatedService,
+    name: &str,
+    pods: &[Pod],
+    context: &Context,
+) -> Result<Option<Action>, Error> {
+    let companions = store::companions(valid, name);
+    match health::of_members(&companions, pods, Timestamp::now()) {
+        Health::Ready => Ok(None),
+        Health::Starting(message) => {
+            report(service, Found::default(), ServiceState::Starting, &message, context).await?;
+            Ok(Some(Action::requeue(STARTING_INTERVAL)))
+        }
+        Health::Failed(trouble) => stalled(service, Found::default(), &trouble, context).await.map(Some),
+    }
+}
+
+/// Says why a pod will not become ready by itself.
+async fn stalled(
+    service: &StorageService,
+    found: Found,
+    trouble: &Trouble,
+    context: &Context,
+) -> Result<Action, Error> {
+    let state = ServiceState::Stalled(trouble.reason);
+    if report(service, found, state, &trouble.message, context).await? {
+        events::stalled(context, service, trouble.reason, &trouble.message).await;
+    }
+    Ok(Action::requeue(STALLED_INTERVAL))
 }
 
 /// What was found out about a service.
@@ -118,12 +159,9 @@ async fn observe(
     name: &str,
     context: &Context,
 ) -> Result<Action, Error> {
-    let labels = format!("{},{COMPONENT_LABEL}={STORE}", objects::of_service(&service.name_any()));
-    let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace)
-        .list(&ListParams::default().labels(&labels))
-        .await
-        .tried(|| "list Pods".into())?
-        .items;
+    let members = store::members(valid, name);
+    let pods = pods(service, &owner.namespace, context).await?;
+    let pods: Vec<Pod> = pods.into_iter().filter(|pod| members.contains(&pod.name_any())).collect();
     let engine = valid.engine;
     let host = format!("{name}.{}.svc", owner.namespace);
     let mut endpoints = BTreeMap::from([("client".to_owned(), format!("{host}:{}", engine.client_port()))]);
@@ -135,13 +173,13 @@ async fn observe(
         endpoints,
         reading: None,
     };
-    match health::of_members(&store::members(valid, name), &pods, Timestamp::now()) {
+    match health::of_members(&members, &pods, Timestamp::now()) {
         Health::Ready => {
             let previous = service.status.as_ref();
             let was_ready = previous.is_some_and(|status| {
                 crate::queue::is_true(&status.conditions, "Ready")
                     && status.observed_generation == service.meta().generation.unwrap_or(-1)
-                    && status.version.is_some()
+                    && status.footprint.is_some()
             });
             if was_ready {
                 found.reading = previous.and_then(meter::Reading::of_status);
@@ -164,13 +202,7 @@ async fn observe(
             report(service, found, ServiceState::Starting, &message, context).await?;
             Ok(Action::requeue(STARTING_INTERVAL))
         }
-        Health::Failed(trouble) => {
-            let state = ServiceState::Stalled(trouble.reason);
-            if report(service, found, state, &trouble.message, context).await? {
-                events::stalled(context, service, trouble.reason, &trouble.message).await;
-            }
-            Ok(Action::requeue(STALLED_INTERVAL))
-        }
+        Health::Failed(trouble) => stalled(service, found, &trouble, context).await,
     }
 }
 
@@ -198,35 +230,5 @@ async fn report(
     if service.status.as_ref() == Some(&status) {
         return Ok(false);
     }
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService",
-        "metadata": { "name": name }, "status": status,
-    });
-    let api = Api::<StorageService>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
-    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
-        result => drop(result.tried(|| format!("write the status of StorageService {name}"))?),
-    }
-    context.metrics.status_patched("StorageService");
-    Ok(true)
-}
-
-/// An object that this version cannot read is said to be so; it does not hold up others.
-async fn unreadable(service: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
-    let name = service.name_any();
-    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
-    tracing::warn!(service = name, message);
-    let stamp = Stamp { now: Time(Timestamp::now()), generation: service.meta().generation, previous: Vec::new() };
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "StorageService", "metadata": { "name": name },
-        "status": {
-            "observedGeneration": service.meta().generation,
-            "conditions": of_service(ServiceState::Stalled("Unreadable"), &message, &stamp),
-        },
-    });
-    let api = Api::<Guarded>::namespaced(context.client.clone(), &service.namespace().unwrap_or_default());
-    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
-        .await
-        .tried(|| format!("write the status of StorageService {name}"))?;
-    Ok(())
+    kind::write_status::<StorageService>(&name, &service.namespace().unwrap_or_default(), status, context).await
 }

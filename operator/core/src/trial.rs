@@ -3,7 +3,9 @@
 //! A driver feeds every line of a process's standard output to a [`Gathering`] and finishes it with the process's summary.
 //! What several processes measured is merged by [`merge`]: histograms are added, percentiles never averaged.
 
+use std::collections::BTreeMap;
 use storebench_crds::Metric;
+
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
     ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, StoreReading,
@@ -15,7 +17,7 @@ use storebench_crds::status::LatencySummary;
 use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
 use crate::validate::ValidatedRun;
 
-/// What a load process of this trial is to do, apart from where it finds meters and other load processes.
+/// What a load process of this trial is to do, apart from where it finds meters, companions and other load processes.
 pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) -> JobSpec {
     JobSpec {
         run: run.name.clone(),
@@ -28,6 +30,8 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         meters: Vec::new(),
         store_metrics: Vec::new(),
         control_plane_meter: None,
+        shared_directory: None,
+        companions: BTreeMap::new(),
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate, Isolation};
 use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
 use storebench_crds::workload::Api;
@@ -74,14 +74,15 @@ impl ValidatedArm {
         }
     }
 
-    /// What it can be loaded through.
-    pub fn api(&self) -> Api {
+    /// What it can be loaded through; `None` where there is no family of workloads yet that speaks as it does.
+    pub fn api(&self) -> Option<Api> {
         match &self.target {
-            Target::ControlPlane(_) | Target::Cluster(_) => Api::Kubernetes,
+            Target::ControlPlane(_) | Target::Cluster(_) => Some(Api::Kubernetes),
             Target::Service(service) => match service.engine.protocol {
-                Protocol::Etcd => Api::Etcd,
-                Protocol::DEngine => Api::DEngine,
-                Protocol::Redis => Api::Redis,
+                Protocol::Etcd => Some(Api::Etcd),
+                Protocol::DEngine => Some(Api::DEngine),
+                Protocol::Redis => Some(Api::Redis),
+                Protocol::S3 => None,
             },
         }
     }
@@ -110,8 +111,20 @@ pub struct ValidatedService {
     pub args: Vec<String>,
     /// Further environment variables with literal values.
     pub env: Vec<(String, String)>,
+    /// What it needs beside itself, by role.
+    pub companions: Vec<(&'static str, ValidatedService)>,
     /// What was asked.
     pub spec: StorageServiceSpec,
+}
+
+impl ValidatedService {
+    /// What a reader must know of its companions: their use of the machine is not the store's.
+    pub fn companions_caveat(&self) -> Option<String> {
+        let names = self.companions.iter().map(|(role, one)| format!("{role} ({} {})", one.engine.name, one.version));
+        let names = names.collect::<Vec<_>>().join(", ");
+        (!names.is_empty())
+            .then(|| format!("beside {} runs its {names}, which is not measured as the store", self.name))
+    }
 }
 
 /// A problem with an object that fits its schema.
@@ -156,8 +169,45 @@ pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
         durability_class,
         args: spec.args.clone(),
         env: env.collect(),
+        companions: companions(engine, &name),
         spec: spec.clone(),
     })
+}
+
+/// The companions of an engine, by role: stores of their own with what their engines have by default, in the strictest
+/// durability class that they honour.
+pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, ValidatedService)> {
+    let validated = |role: &str, engine: &'static Engine| {
+        let durability_class = &engine.durability[0];
+        ValidatedService {
+            name: format!("{service}-{role}"),
+            engine,
+            version: engine.default_version.into(),
+            image: format!("{}:{}", engine.image, engine.default_version),
+            version_is_pinned: false,
+            replicas: 1,
+            durability: durability_class.class,
+            durability_class,
+            args: Vec::new(),
+            env: Vec::new(),
+            companions: Vec::new(),
+            spec: StorageServiceSpec {
+                engine: engine.kind,
+                version: None,
+                image: None,
+                replicas: 1,
+                durability: durability_class.class,
+                storage: None,
+                resources: None,
+                tls: None,
+                args: Vec::new(),
+                env: Vec::new(),
+                pod: None,
+            },
+        }
+    };
+    let all = engine.companions.iter();
+    all.map(|companion| (companion.role, validated(companion.role, companion.engine.engine()))).collect()
 }
 
 /// Refuses arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
@@ -224,6 +274,9 @@ pub fn run(
         check_gate_metric(spec, gate).map_err(|text| problem(format!("spec.gates[{index}].metric"), text))?;
         check_gate(&arms, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
     }
+    for arm in &arms {
+        check_shared_directory(arm, spec).map_err(|(field, text)| problem(field.into(), text))?;
+    }
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
     Ok(ValidatedRun { name, spec: spec.clone(), arms })
 }
@@ -254,7 +307,10 @@ fn resolve(
 
 /// An arm must speak what the workloads do.
 fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'static str, String)> {
-    let fits = |workload: &&Workload| workload.family().facts().loads.contains(&arm.api());
+    let fits = |workload: &&Workload| {
+        let loads = workload.family().facts().loads;
+        arm.api().is_some_and(|api| loads.contains(&api))
+    };
     let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else { return Ok(()) };
     let (name, family) = (&workload.name, workload.family());
     let needs_cluster = family.facts().loads == [Api::Kubernetes];
@@ -310,6 +366,21 @@ fn check_alike(arm: &ValidatedArm, first: &ValidatedArm) -> Result<(), (&'static
     }
     if one.nodes != other.nodes {
         return unlike("nodes", &one.nodes.to_string(), &other.nodes.to_string());
+    }
+    Ok(())
+}
+
+/// A store that works on the load's files runs where the load does, and ends with it.
+fn check_shared_directory(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'static str, String)> {
+    let Some(service) = arm.service().filter(|service| service.engine.shares_directory) else { return Ok(()) };
+    let name = service.engine.name;
+    if spec.isolation == Isolation::Shared {
+        let text = format!("is Shared, but {name} of arm {} runs beside the load of one trial: use Fresh", arm.name);
+        return Err(("spec.isolation", text));
+    }
+    if spec.parallelism != 1 {
+        let text = format!("must be 1 for {name} of arm {}, which shares a directory with one load pod", arm.name);
+        return Err(("spec.parallelism", text));
     }
     Ok(())
 }

@@ -43,11 +43,6 @@ fn open(file: &Path, name: &str) -> anyhow::Result<std::fs::File> {
     std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))
 }
 
-/// `text` as one line that cannot control a terminal: what servers and files say ends up in messages.
-pub(crate) fn one_line(text: &str) -> String {
-    text.trim_end().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-}
-
 /// Writes to standard output; a reader that went away (`| head`) is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();

@@ -17,6 +17,7 @@ use storebench_core::judgement::{Judgement, judge};
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, JsonError, Report, TwoLevels};
 use storebench_core::status::benchmark_run;
+use storebench_crds::line::one_line;
 use storebench_crds::{BenchmarkRun, Verdict};
 
 use super::cluster::{self, ClusterRun, Place};
@@ -92,7 +93,7 @@ fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit>
     })?;
     let is_complete = cluster::is_complete(&run);
     if !is_complete {
-        let state = super::one_line(&cluster::state(&run));
+        let state = one_line(&cluster::state(&run));
         eprintln!("storebench: benchmarkrun/{name} is not complete ({state}): this is what there is so far");
     }
     let verdict = run.status.and_then(|status| status.verdict).filter(|_| is_complete);

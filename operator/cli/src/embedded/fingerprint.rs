@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bench_jobs::{disk, machine};
 use sha2::{Digest as _, Sha256};
+use storebench_core::fingerprint;
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::status::Fingerprint;
 
@@ -30,20 +31,19 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Pat
     fact("storebench", Some(env!("CARGO_PKG_VERSION").into()));
     for (arm, binary) in run.arms.iter().zip(binaries) {
         let (Some(found), Some(service)) = (binary, arm.service()) else { continue };
-        let binary = &found.store;
+        let binary = &found.store.store;
         let version = reported_version(service.engine, &binary.path).unwrap_or_else(|| binary.version.clone());
         let digest = digest(&binary.path).map_or_else(String::new, |digest| format!(" sha256:{digest}"));
         fact(&format!("service {}", service.name), Some(format!("{} {version}{digest}", service.engine.name)));
+        for (role, companion) in &found.store.companions {
+            fact(&format!("{role} of {}", service.name), Some(companion.version.clone()));
+        }
         if let (Some(plane), Some(binaries)) = (arm.control_plane(), &found.control_plane) {
             let stated = format!("Kubernetes {}, {} nodes", binaries.version, plane.nodes);
             fact(&format!("control plane {}", plane.name), Some(stated));
         }
     }
-    let mut hash = Sha256::new();
-    for (name, value) in &facts {
-        hash.update(format!("{name}={value}\n"));
-    }
-    Fingerprint { hash: hexadecimal(&hash.finalize()[..8]), facts }
+    fingerprint::of(facts)
 }
 
 /// What a reader must know about the file system under the data, if it makes durability cheap.
@@ -81,12 +81,8 @@ fn digest(path: &Path) -> Option<String> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer).ok()? {
-            0 => return Some(hexadecimal(&hash.finalize()[..8])),
+            0 => return Some(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()),
             count => hash.update(&buffer[..count]),
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

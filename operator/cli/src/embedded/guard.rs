@@ -24,6 +24,12 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// The kernel watches the thread that spawns: spawn from the main thread only.
 pub(crate) fn command(program: &Path) -> anyhow::Result<Command> {
+    if cfg!(test) {
+        // The executable of unit tests is not storebench and cannot guard.
+        let mut command = Command::new(program);
+        command.process_group(0);
+        return Ok(command);
+    }
     let mut command = Command::new(own_executable()?);
     command.args(["exec-guarded", "--parent", &std::process::id().to_string(), "--"]).arg(program).process_group(0);
     Ok(command)

@@ -111,6 +111,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
     if run.arms.iter().filter_map(ValidatedArm::service).any(|service| service.spec.resources.is_some()) {
         caveats.push("spec.resources of the services are not enforced in an embedded run".into());
     }
+    caveats.extend(run.arms.iter().filter_map(ValidatedArm::service).flat_map(ValidatedService::companions_caveat));
     caveats.extend(fingerprint::file_system_caveat(data));
     let binaries: Vec<Option<Binaries>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
     let arms = run.arms.iter().zip(&found).map(|(arm, found)| arm_record(arm, found.as_ref())).collect();
@@ -133,7 +134,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
 
 fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::record::Unavailable>) -> ArmRecord {
     let service = arm.service();
-    let version = |service: &ValidatedService| peers::reported_version(service.engine, &found.ok()?.store.path);
+    let version = |service: &ValidatedService| peers::reported_version(service.engine, &found.ok()?.store.store.path);
     ArmRecord {
         name: arm.name.clone(),
         baseline: arm.baseline,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use storebench_core::control_plane::{self, ValidatedControlPlane};
-use storebench_core::engine::Engine;
+use storebench_core::engine::{Engine, STORE};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{ValidatedArm, ValidatedService};
 
@@ -14,6 +14,14 @@ use storebench_core::validate::{ValidatedArm, ValidatedService};
 pub(crate) struct Binary {
     pub(crate) path: PathBuf,
     pub(crate) version: String,
+}
+
+impl Binary {
+    /// The folder of the engine's executables; one may be in a folder of its own below that.
+    pub(crate) fn folder(&self, engine: &Engine) -> &Path {
+        let below = Path::new(engine.binary()).components().count();
+        self.path.ancestors().nth(below).unwrap_or(&self.path)
+    }
 }
 
 /// Every version of an engine that is installed here.
@@ -36,7 +44,7 @@ pub(crate) fn installed(engine: &Engine) -> Vec<Binary> {
 
 /// The executable for a service, or why there is none. A version that the user named must match; otherwise the version
 /// that storebench was tested with is preferred, and any other will do.
-pub(crate) fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
+fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
     let engine = service.engine;
     let mut installed = installed(engine);
     let exact = installed.iter().position(|binary| binary.version == service.version);
@@ -56,9 +64,31 @@ pub(crate) fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
 /// Everything that one arm runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binaries {
-    pub(crate) store: Binary,
+    pub(crate) store: StoreBinaries,
     /// Absent where the store itself is loaded.
     pub(crate) control_plane: Option<ControlPlaneBinaries>,
+}
+
+/// The executables of a store and its companions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreBinaries {
+    pub(crate) store: Binary,
+    /// By role.
+    pub(crate) companions: Vec<(&'static str, Binary)>,
+}
+
+impl StoreBinaries {
+    /// The executable of a role.
+    pub(crate) fn of(&self, role: &str) -> Option<&Binary> {
+        let companion = self.companions.iter().find(|(name, _)| *name == role).map(|(_, binary)| binary);
+        companion.or_else(|| (role == STORE).then_some(&self.store))
+    }
+}
+
+/// The executables of a service and its companions, or why one is missing.
+pub(super) fn find_store(service: &ValidatedService) -> Result<StoreBinaries, Unavailable> {
+    let companions = service.companions.iter().map(|(role, companion)| Ok((*role, find(companion)?)));
+    Ok(StoreBinaries { store: find(service)?, companions: companions.collect::<Result<_, _>>()? })
 }
 
 /// The executables of a control plane, all of one version of Kubernetes.
@@ -81,7 +111,7 @@ pub(crate) fn find_all(arm: &ValidatedArm) -> Result<Binaries, Unavailable> {
         reason: "it is a cluster given by a Secret, which an embedded run has not".into(),
         install: "kubectl apply".into(),
     })?;
-    let store = find(service)?;
+    let store = find_store(service)?;
     let control_plane = arm.control_plane().map(find_control_plane).transpose()?;
     Ok(Binaries { store, control_plane })
 }

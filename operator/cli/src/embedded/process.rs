@@ -46,11 +46,6 @@ impl Running {
         Ok(Self { name: name.into(), child, log })
     }
 
-    /// The name for messages.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The process identifier.
     pub(super) fn id(&self) -> u32 {
         self.child.id()

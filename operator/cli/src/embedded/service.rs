@@ -1,31 +1,42 @@
-//! One running store: its members as child processes, from spawn to first answer to kill.
+//! One running store with its companions: every role as child processes, from spawn to first answer to kill.
 
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bench_jobs::disk;
 use bench_jobs::family::probe;
-use storebench_core::engine::{self, CLIENT, Engine, Member, Placement, ServicePlan};
+use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;
 
 use super::interrupt;
-use super::peers::Binary;
+use super::peers::{Binary, StoreBinaries};
 use super::process::Running;
 
 /// A store that has not answered after this long never becomes ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two probes of a starting store. Bounds the error of the start-up time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+/// Where everything listens.
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// A store that answers. Dropped, it is killed and its data are removed.
 #[derive(Debug)]
 pub(super) struct Service {
-    members: Vec<RunningMember>,
+    /// Killed before its companions, for which it would look.
+    store: Vec<RunningProcess>,
+    /// By role; each has one process.
+    companions: Vec<(&'static str, RunningProcess)>,
     engine: &'static Engine,
     directory: PathBuf,
+    /// The directory that it shares with the load.
+    shared: Option<PathBuf>,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
     /// The first member's command line.
@@ -33,9 +44,9 @@ pub(super) struct Service {
 }
 
 #[derive(Debug)]
-struct RunningMember {
+struct RunningProcess {
     process: Running,
-    address: SocketAddr,
+    ports: BTreeMap<&'static str, u16>,
 }
 
 /// A store that never became ready, in one line.
@@ -43,52 +54,76 @@ struct RunningMember {
 pub(super) struct NeverReady(pub(super) String);
 
 impl Service {
-    /// Starts all members and waits for an answer from each. The inner error is the store's doing, the outer ours.
+    /// Starts every role, one after the other, and waits for an answer from each of its members. The inner error is the
+    /// store's doing, the outer ours.
     pub(super) fn start(
         service: &ValidatedService,
-        binary: &Binary,
+        binaries: &StoreBinaries,
         directory: &Path,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
-        let placement = place(service, directory)?;
+        let placement = place(service, binaries, directory)?;
         let plan = engine::plan(service, &placement);
-        let started = Instant::now();
+        let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
         let mut running = Self {
-            members: Vec::with_capacity(plan.members.len()),
+            store: Vec::new(),
+            companions: Vec::new(),
             engine: service.engine,
             directory: directory.to_path_buf(),
-            footprint: Footprint { binary_bytes: file_bytes(&binary.path), ..Footprint::default() },
-            command: std::iter::once(plan.members[0].binary.to_owned())
-                .chain(plan.members[0].arguments.iter().cloned())
-                .collect(),
+            shared: plan.shared_directory.map(PathBuf::from),
+            footprint: Footprint { binary_bytes: file_bytes(&binaries.store.path), ..Footprint::default() },
+            command: Vec::new(),
         };
-        for (process, member) in plan.members.iter().zip(&placement.members) {
-            let log = directory.join(format!("{}.log", member.name));
-            let data = Path::new(&member.data_directory);
-            let process =
-                Running::start(&member.name, &binary.path, &process.arguments, &process.environment, data, log)?;
-            let address = SocketAddr::from(([127, 0, 0, 1], member.client_port));
-            running.members.push(RunningMember { process, address });
+        for planned in &plan.roles {
+            let binary = binaries.of(planned.role.name).context("an executable of a companion was not found")?;
+            let started = Instant::now();
+            running.start_role(planned, binary)?;
+            if let Err(never) = running.wait_until_ready(planned, deadline) {
+                return Ok(Err(never));
+            }
+            if planned.role.is_store() {
+                running.footprint.startup_micros = started.elapsed().as_micros() as u64;
+            }
         }
-        let ready = running.wait_until_ready(&plan, timeout.min(READY_TIMEOUT));
-        running.footprint.startup_micros = started.elapsed().as_micros() as u64;
-        Ok(ready.map(|()| running))
+        Ok(Ok(running))
     }
 
-    fn wait_until_ready(&mut self, plan: &ServicePlan, timeout: Duration) -> Result<(), NeverReady> {
-        let deadline = Instant::now() + timeout;
-        for index in 0..self.members.len() {
-            while probe::answers(plan.protocol, self.members[index].address).is_err() {
+    fn start_role(&mut self, planned: &RolePlan, binary: &Binary) -> anyhow::Result<()> {
+        let role = planned.role.name;
+        for process in &planned.processes {
+            write(process)?;
+            let log = self.directory.join(format!("{}.log", process.name));
+            let ProcessPlan { name, arguments, environment, data_directory, ports, .. } = process;
+            let child = Running::start(name, &binary.path, arguments, environment, Path::new(data_directory), log)?;
+            let child = RunningProcess { process: child, ports: ports.clone() };
+            if planned.role.is_store() {
+                self.store.push(child);
+            } else {
+                self.companions.push((role, child));
+            }
+        }
+        if let Some(process) = planned.processes.first().filter(|_| planned.role.is_store()) {
+            self.command =
+                std::iter::once(process.binary.to_owned()).chain(process.arguments.iter().cloned()).collect();
+        }
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self, planned: &RolePlan, deadline: Instant) -> Result<(), NeverReady> {
+        let begun = Instant::now();
+        for (index, process) in planned.processes.iter().enumerate() {
+            let question = question(planned.role.service.engine, process);
+            while question.ask().is_err() {
                 if let Some(death) = self.death() {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
                 if Instant::now() > deadline || interrupt::requested() {
-                    let member = &self.members[index].process;
-                    let last = member.last_word();
+                    let last = self.running(&planned.role, index).map(|member| member.process.last_word());
                     return Err(NeverReady(format!(
-                        "never became ready: {} gave no answer within {} s{last}",
-                        member.name(),
-                        timeout.as_secs_f64()
+                        "never became ready: {} gave no answer within {:.1} s{}",
+                        process.name,
+                        begun.elapsed().as_secs_f64(),
+                        last.unwrap_or_default()
                     )));
                 }
                 std::thread::sleep(PROBE_INTERVAL);
@@ -97,33 +132,50 @@ impl Service {
         Ok(())
     }
 
+    fn running(&self, role: &Role, index: usize) -> Option<&RunningProcess> {
+        if role.is_store() {
+            return self.store.get(index);
+        }
+        self.companions.iter().filter(|(name, _)| *name == role.name).map(|(_, process)| process).nth(index)
+    }
+
     /// Where clients reach the members.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.members.iter().map(|member| member.address).collect()
+        self.store.iter().filter_map(|member| client_address(self.engine, &member.ports)).collect()
     }
 
     /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
     pub(super) fn metrics(&self) -> Vec<String> {
-        match self.engine.metrics {
-            // Of several ports, a driver places those for clients and members alone.
-            Some(metrics) if metrics.port == CLIENT => self.addresses().iter().map(SocketAddr::to_string).collect(),
-            _ => Vec::new(),
-        }
+        let Some(metrics) = self.engine.metrics else { return Vec::new() };
+        let ports = self.store.iter().filter_map(|member| member.ports.get(metrics.port));
+        ports.map(|port| format!("{LOOPBACK}:{port}")).collect()
     }
 
-    /// The members' process identifiers.
+    /// Where the companions are reached, by role.
+    pub(super) fn companions(&self) -> BTreeMap<String, String> {
+        let address = |process: &RunningProcess| Some(format!("{LOOPBACK}:{}", process.ports.get(engine::CLIENT)?));
+        self.companions.iter().filter_map(|(role, one)| Some(((*role).to_owned(), address(one)?))).collect()
+    }
+
+    /// The directory that it shares with the load, if it does.
+    pub(super) fn shared_directory(&self) -> Option<&Path> {
+        self.shared.as_deref()
+    }
+
+    /// The members' process identifiers; companions are not the store.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.members.iter().map(|member| member.process.id()).collect()
+        self.store.iter().map(|member| member.process.id()).collect()
     }
 
-    /// How a member died, in one line; `None` while all live.
+    /// How a process died, in one line; `None` while all live.
     pub(super) fn death(&mut self) -> Option<String> {
-        self.members.iter_mut().find_map(|member| member.process.death())
+        let companions = self.companions.iter_mut().map(|(_, process)| process);
+        self.store.iter_mut().chain(companions).find_map(|member| member.process.death())
     }
 
     /// Where all members keep their data.
     pub(super) fn data(&self) -> PathBuf {
-        self.directory.join("data")
+        self.directory.join(engine::STORE)
     }
 
     /// Space that the data take on disk, bytes: allocated blocks, as `du` counts. `None` where they cannot be read.
@@ -135,41 +187,92 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         // A process that lives would go on writing.
-        self.members.clear();
+        self.store.clear();
+        self.companions.clear();
         // What cannot be removed now is removed with the run's directory.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Chooses names, free loopback ports and empty data directories.
-fn place(service: &ValidatedService, directory: &Path) -> anyhow::Result<Placement> {
+fn client_address(engine: &Engine, ports: &BTreeMap<&'static str, u16>) -> Option<SocketAddr> {
+    // As in a pod: the port for clients, or the first of a store that has none.
+    let port = ports.get(engine::CLIENT).or_else(|| ports.get(engine.ports.first()?.name))?;
+    Some(SocketAddr::from((LOOPBACK, *port)))
+}
+
+/// What a process is asked to find out whether it serves.
+fn question(engine: &Engine, process: &ProcessPlan) -> probe::Readiness {
+    let at = |name: &str| SocketAddr::from((LOOPBACK, process.ports.get(name).copied().unwrap_or_default()));
+    match engine.readiness {
+        Readiness::Protocol => probe::Readiness::Protocol(engine.protocol, at(engine::CLIENT)),
+        Readiness::Http { port, path } => probe::Readiness::Http(at(port), path.into()),
+        Readiness::Tcp { port } => probe::Readiness::Tcp(at(port)),
+        Readiness::Running => probe::Readiness::Running,
+    }
+}
+
+/// Chooses names, free loopback ports and empty data directories for every role.
+fn place(service: &ValidatedService, binaries: &StoreBinaries, directory: &Path) -> anyhow::Result<Placement> {
+    let create = |path: PathBuf| -> anyhow::Result<String> {
+        std::fs::create_dir_all(&path).with_context(|| format!("{}: cannot be created", path.display()))?;
+        Ok(path.display().to_string())
+    };
     // Held together until all are known, so that no port is given twice.
     let mut listeners = Vec::new();
     let mut free_port = || -> anyhow::Result<u16> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on loopback")?;
+        let listener = TcpListener::bind((LOOPBACK, 0)).context("no free port on loopback")?;
         let port = listener.local_addr()?.port();
         listeners.push(listener);
         Ok(port)
     };
-    let mut members = Vec::new();
-    for ordinal in 0..service.replicas {
-        let name = format!("{}-{ordinal}", service.name);
-        let data = directory.join("data").join(&name);
-        std::fs::create_dir_all(&data).with_context(|| format!("{}: cannot be created", data.display()))?;
-        members.push(Member {
+    let mut member = |role: &Role, ordinal: u32| -> anyhow::Result<Member> {
+        let name = format!("{}-{ordinal}", role.service.name);
+        let mut ports = BTreeMap::new();
+        for port in role.service.engine.ports {
+            ports.insert(port.name, free_port()?);
+        }
+        let binary = binaries.of(role.name).context("an executable of a companion was not found")?;
+        Ok(Member {
+            programs_directory: binary.folder(role.service.engine).display().to_string(),
+            data_directory: create(directory.join(role.name).join(&name))?,
+            files_directory: create(directory.join("files").join(&name))?,
             own_name: name.clone(),
             name,
-            host: "127.0.0.1".into(),
-            own_host: "127.0.0.1".into(),
-            bind: "127.0.0.1".into(),
-            client_port: free_port()?,
-            peer_port: free_port()?,
-            data_directory: data.display().to_string(),
-        });
+            host: LOOPBACK.to_string(),
+            own_host: LOOPBACK.to_string(),
+            bind: LOOPBACK.to_string(),
+            ports,
+        })
+    };
+    let mut placement = Placement::default();
+    for role in engine::roles(service) {
+        let members =
+            (0..role.service.replicas).map(|ordinal| member(&role, ordinal)).collect::<anyhow::Result<_>>()?;
+        placement.roles.insert(role.name, members);
     }
-    Ok(Placement { members })
+    if service.engine.shares_directory {
+        placement.shared_directory = Some(create(directory.join("shared"))?);
+    }
+    Ok(placement)
+}
+
+/// Makes what a process needs before it starts, so that only its owner may read it.
+fn write(process: &ProcessPlan) -> anyhow::Result<()> {
+    for path in &process.directories {
+        std::fs::create_dir_all(path).with_context(|| format!("{path}: cannot be created"))?;
+    }
+    for (path, text) in &process.files {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("{path}: cannot be written"))?;
+    }
+    Ok(())
 }
 
 fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

@@ -115,6 +115,8 @@ impl<'a> Stage<'a> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
         job.kubeconfig = deployed.control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
         job.store_metrics = deployed.store.metrics();
+        job.shared_directory = deployed.store.shared_directory().map(|path| path.display().to_string());
+        job.companions = deployed.store.companions();
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource, Service,
-    ServicePort, ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
+    ConfigMap, Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource,
+    Service, ServicePort, ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
@@ -15,7 +15,8 @@ use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
-use super::{CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, security, selector};
+use super::store::{BesideLoad, SHARED_DIRECTORY};
+use super::{COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, security, selector};
 use crate::settings::Settings;
 
 /// The container that makes load.
@@ -36,6 +37,8 @@ pub struct LoadObjects {
     pub service: Option<Service>,
     /// What they may reach.
     pub network_policy: NetworkPolicy,
+    /// What is written for a store beside the load before it starts.
+    pub files: Option<ConfigMap>,
 }
 
 /// What a trial's load is built from.
@@ -53,6 +56,8 @@ pub struct LoadRequest<'a> {
     pub kubeconfig: Option<String>,
     /// The port of a cluster that was there already, which may be anywhere.
     pub cluster_port: Option<u16>,
+    /// The store, where it runs beside the load.
+    pub beside: Option<BesideLoad>,
     /// How long the load may take, seconds.
     pub deadline_seconds: i64,
     /// Now, RFC 3339.
@@ -66,6 +71,9 @@ pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
     let mut labels = instance(LOAD, request.name);
     labels.extend(request.labels.clone());
     let mut spec = request.spec.clone();
+    if request.beside.is_some() {
+        spec.shared_directory = Some(SHARED_DIRECTORY.into());
+    }
     spec.kubeconfig = request.kubeconfig.as_ref().map(|_| format!("{KUBECONFIG_DIRECTORY}/{KUBECONFIG_KEY}"));
     if spec.processes > 1 {
         let LoadRequest { name, owner, .. } = &request;
@@ -75,6 +83,7 @@ pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
         service: (spec.processes > 1).then(|| service(&request, &labels)),
         network_policy: network_policy(&request, &labels),
         job: job(&request, &labels, &serde_json::to_string(&spec)?, spec.processes.cast_signed()),
+        files: request.beside.and_then(|beside| beside.files),
     })
 }
 
@@ -101,6 +110,14 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
     let LoadRequest { name, owner, settings, .. } = request;
     let variable = |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), ..EnvVar::default() };
     let quantity = |value: &str| Quantity(value.to_owned());
+    let kubeconfig_mount = request.kubeconfig.as_ref().map(|_| VolumeMount {
+        name: KUBECONFIG_KEY.into(),
+        mount_path: KUBECONFIG_DIRECTORY.into(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    });
+    let beside = request.beside.as_ref();
+    let mounts: Vec<_> = kubeconfig_mount.into_iter().chain(beside.map(|beside| beside.mount.clone())).collect();
     let container = Container {
         name: LOAD_CONTAINER.into(),
         image: Some(settings.images.bench_job.clone()),
@@ -122,14 +139,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }),
         termination_message_policy: Some("FallbackToLogsOnError".into()),
         security_context: Some(security::container()),
-        volume_mounts: request.kubeconfig.as_ref().map(|_| {
-            vec![VolumeMount {
-                name: KUBECONFIG_KEY.into(),
-                mount_path: KUBECONFIG_DIRECTORY.into(),
-                read_only: Some(true),
-                ..VolumeMount::default()
-            }]
-        }),
+        volume_mounts: (!mounts.is_empty()).then_some(mounts),
         ..Container::default()
     };
     let kubeconfig = request.kubeconfig.as_ref().map(|name| Volume {
@@ -141,6 +151,8 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }),
         ..Volume::default()
     });
+    let volumes: Vec<_> =
+        kubeconfig.into_iter().chain(beside.into_iter().flat_map(|beside| beside.volumes.clone())).collect();
     PodTemplateSpec {
         metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
         spec: Some(PodSpec {
@@ -158,8 +170,11 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
                     ..TopologySpreadConstraint::default()
                 }]
             }),
+            // The meter of a store beside the load reads its /proc.
+            share_process_namespace: beside.map(|_| true),
+            init_containers: beside.map(|beside| beside.sidecars.clone()),
             containers: vec![container],
-            volumes: kubeconfig.map(|volume| vec![volume]),
+            volumes: (!volumes.is_empty()).then_some(volumes),
             ..PodSpec::default()
         }),
     }
@@ -183,7 +198,7 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
     }
 }
 
-/// The load may reach stores, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster.
+/// The load may reach stores and their companions, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster.
 fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
     let own = pods(&instance(LOAD, request.name));
     NetworkPolicy {
@@ -200,6 +215,7 @@ fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
                     Some(NetworkPolicyEgressRule {
                         to: Some(vec![
                             pods(&label(COMPONENT_LABEL, STORE)),
+                            pods(&label(COMPONENT_LABEL, COMPANION)),
                             pods(&label(COMPONENT_LABEL, CONTROL_PLANE)),
                             own,
                         ]),

@@ -1,6 +1,6 @@
 //! The objects that the operator makes, built from validated input alone: no client, no clock, no failure.
 //!
-//! [`store`] builds what a store needs, be it a StorageService or the store of one trial; [`control_plane`] what Kubernetes on
+//! [`store`] builds what a store and its companions need, be it a StorageService or the store of one trial; [`control_plane`] what Kubernetes on
 //! that store needs; [`load`] what a trial's load needs.
 //! [`names`] and the labels here are how they are found again.
 
@@ -8,6 +8,7 @@ pub mod control_plane;
 pub mod load;
 pub mod names;
 mod network;
+mod role;
 mod security;
 pub mod store;
 
@@ -35,6 +36,10 @@ pub const TRIAL_LABEL: &str = "storebench.dev/trial";
 pub const ARM_LABEL: &str = "storebench.dev/arm";
 /// [`COMPONENT_LABEL`] of stores.
 pub const STORE: &str = "store";
+/// [`COMPONENT_LABEL`] of what a store needs beside itself.
+pub const COMPANION: &str = "companion";
+/// Tells the companions of one store apart.
+pub const ROLE_LABEL: &str = "storebench.dev/role";
 /// [`COMPONENT_LABEL`] of control planes.
 pub const CONTROL_PLANE: &str = "control-plane";
 /// [`COMPONENT_LABEL`] of load.

@@ -30,6 +30,15 @@ pub fn control_plane(name: &str) -> String {
     format!("{shortened}-{}{END}", hash(&[name]))
 }
 
+/// The name of the objects of a companion of a store.
+pub fn companion(store: &str, role: &str) -> String {
+    if store.len() + 1 + role.len() <= STATEFUL_SET_CHARACTERS_MAX {
+        return format!("{store}-{role}");
+    }
+    let shortened = shortened(store, STATEFUL_SET_CHARACTERS_MAX - role.len() - 8);
+    format!("{shortened}-{}-{role}", hash(&[store, role]))
+}
+
 /// The name of the Secret that says how a control plane of that name is reached.
 pub fn kubeconfig(control_plane: &str) -> String {
     format!("{control_plane}-kubeconfig")
@@ -86,6 +95,9 @@ mod tests {
         assert!(store(&"s".repeat(63)).len() <= 52);
         assert!(control_plane(&"s".repeat(63)).len() <= 52);
         assert!(control_plane(&name).len() <= 52);
+        assert!(companion(&name, "object-store").len() <= 52);
+        assert_ne!(companion(&format!("{}-1", "s".repeat(50)), "o"), companion(&format!("{}-2", "s".repeat(50)), "o"));
+        assert_eq!(companion("walsync", "object-store"), "walsync-object-store");
         assert_eq!(report(&"r".repeat(63)).len(), 70, "a ConfigMap may have 253");
     }
 }

@@ -1,39 +1,38 @@
-//! A store: what a StorageService becomes, and what every trial with `isolation: Fresh` gets for itself.
+//! A store: what a StorageService becomes, and what every trial with `isolation: Fresh` gets for itself. Each role of its plan
+//! that has pods of its own is a StatefulSet; a store that runs beside the load is built by [`beside_load`].
 
 use k8s_openapi::api::apps::v1::{
     StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
 };
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, Service,
-    ServicePort, ServiceSpec, Volume, VolumeMount, VolumeResourceRequirements,
+    ConfigMap, Container, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::engine::{self, Member, PEER, Placement, ProcessPlan};
+use storebench_core::engine::{self, CLIENT, PEER, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::network::{label, namespace, pods, tcp};
-use super::{CLIENT_LABEL, LOAD, Labels, Owner, STORE, instance, security, selector};
+pub use super::role::{METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
+use super::{CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, role, security, selector};
 use crate::settings::Images;
-
-/// The port of the sidecar that measures the store.
-pub const METER_PORT: u16 = 9465;
-/// The container that is the store.
-pub const STORE_CONTAINER: &str = "store";
-const METER_CONTAINER: &str = "meter";
-const DATA_VOLUME: &str = "data";
-const DATA_DIRECTORY: &str = "/data";
-const METER_PORT_NAME: &str = "meter";
 
 /// Every object of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreObjects {
+    /// What it needs beside itself, in the order of their start: they are ready before the store is applied.
+    pub companions: Vec<RoleObjects>,
+    /// The store itself. Absent: it runs beside the load.
+    pub store: Option<RoleObjects>,
+}
+
+/// Every object of a role.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleObjects {
     /// The members.
     pub stateful_set: StatefulSet,
     /// Their names among themselves.
@@ -42,6 +41,8 @@ pub struct StoreObjects {
     pub network_policy: NetworkPolicy,
     /// Keeps a majority; only with several members.
     pub disruption_budget: Option<PodDisruptionBudget>,
+    /// What is written for the processes before they start; only where the plan has files.
+    pub files: Option<ConfigMap>,
 }
 
 /// What a store is built from.
@@ -65,73 +66,122 @@ pub struct StoreRequest<'a> {
 
 /// Builds a store.
 pub fn build(request: &StoreRequest) -> StoreObjects {
-    let mut labels = instance(STORE, request.name);
-    labels.extend(request.labels.clone());
-    labels.insert("app.kubernetes.io/name".into(), request.service.engine.name.into());
-    StoreObjects {
-        stateful_set: stateful_set(request, &labels),
-        service: headless_service(request, &labels),
-        network_policy: network_policy(request, &labels),
-        disruption_budget: (request.service.replicas > 1).then(|| disruption_budget(request, &labels)),
+    let plan = role::plan(request.service, request.name, &request.owner.namespace);
+    let mut objects = StoreObjects { companions: Vec::new(), store: None };
+    for planned in plan.roles.iter().filter(|planned| !planned.role.is_beside_load) {
+        let built = build_role(request, planned);
+        match planned.role.is_store() {
+            true => objects.store = Some(built),
+            false => objects.companions.push(built),
+        }
     }
+    objects
+}
+
+fn build_role(request: &StoreRequest, planned: &RolePlan) -> RoleObjects {
+    let name = role::objects(&planned.role, request.name);
+    let labels = labels(request, &planned.role);
+    let files = role::files(planned, request.owner.metadata(&files_name(&name), &labels));
+    let service = planned.role.service;
+    RoleObjects {
+        stateful_set: stateful_set(request, planned, &name, &labels),
+        service: headless_service(request, planned, &name, &labels),
+        network_policy: network_policy(request, planned, &name, &labels),
+        disruption_budget: (service.replicas > 1).then(|| disruption_budget(request, planned, &name, &labels)),
+        files,
+    }
+}
+
+fn files_name(name: &str) -> String {
+    format!("{name}-files")
 }
 
 /// The first member's command line, for the record.
 pub fn command(service: &ValidatedService, name: &str, namespace: &str) -> Vec<String> {
-    let process = process(service, name, namespace);
-    std::iter::once(process.binary.to_owned()).chain(process.arguments).collect()
-}
-
-/// Names of the members' pods, in order.
-pub fn members(service: &ValidatedService, name: &str) -> Vec<String> {
-    (0..service.replicas).map(|ordinal| format!("{name}-{ordinal}")).collect()
-}
-
-/// One command line for all members: what a member is told of itself are references to its own pod.
-fn process(service: &ValidatedService, name: &str, namespace: &str) -> ProcessPlan {
-    let domain = format!("{name}.{namespace}.svc");
-    let member = |member: String| Member {
-        host: format!("{member}.{domain}"),
-        name: member,
-        own_name: "$(POD_NAME)".into(),
-        own_host: format!("$(POD_NAME).{domain}"),
-        bind: "0.0.0.0".into(),
-        client_port: service.engine.client_port(),
-        peer_port: service.engine.port(PEER).unwrap_or_default(),
-        data_directory: DATA_DIRECTORY.into(),
+    let plan = role::plan(service, name, namespace);
+    let store = plan.roles.iter().find(|planned| planned.role.is_store());
+    let process = store.and_then(|planned| planned.processes.first());
+    let words = |process: &engine::ProcessPlan| {
+        std::iter::once(process.binary.to_owned()).chain(process.arguments.iter().cloned()).collect()
     };
-    let placement = Placement { members: members(service, name).into_iter().map(member).collect() };
-    let plan = engine::plan(service, &placement);
-    debug_assert!(plan.members.windows(2).all(|pair| pair[0].arguments == pair[1].arguments));
-    plan.members.into_iter().next().unwrap_or_else(|| ProcessPlan {
-        // Unreachable: a service has at least one replica.
-        name: String::new(),
-        binary: service.engine.binary(),
-        arguments: Vec::new(),
-        environment: Vec::new(),
-        client_address: String::new(),
+    process.map(words).unwrap_or_default()
+}
+
+/// Names of the store's pods, in order; none where it runs beside the load.
+pub fn members(service: &ValidatedService, name: &str) -> Vec<String> {
+    let roles = engine::roles(service);
+    roles.iter().filter(|role| role.is_store()).flat_map(|role| role::pods(role, name)).collect()
+}
+
+/// Names of the companions' pods.
+pub fn companions(service: &ValidatedService, name: &str) -> Vec<String> {
+    let roles = engine::roles(service);
+    roles.iter().filter(|role| !role.is_store()).flat_map(|role| role::pods(role, name)).collect()
+}
+
+/// Where the companions are reached, by role.
+pub fn companion_addresses(
+    service: &ValidatedService,
+    name: &str,
+    namespace: &str,
+) -> std::collections::BTreeMap<String, String> {
+    let plan = role::plan(service, name, namespace);
+    let companions = plan.roles.iter().filter(|planned| !planned.role.is_store());
+    companions
+        .filter_map(|planned| Some((planned.role.name.to_owned(), planned.processes.first()?.address(CLIENT)?)))
+        .collect()
+}
+
+/// What a store becomes that runs beside the load: sidecars of the load's pod, in the order of their start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BesideLoad {
+    /// The meter and the store.
+    pub sidecars: Vec<Container>,
+    /// Their volumes.
+    pub volumes: Vec<Volume>,
+    /// What the load mounts of these.
+    pub mount: VolumeMount,
+    /// What is written for the store before it starts; only where the plan has files.
+    pub files: Option<ConfigMap>,
+}
+
+/// Builds a store that runs beside the load; `None` for one with pods of its own.
+pub fn beside_load(request: &StoreRequest) -> Option<BesideLoad> {
+    let plan = role::plan(request.service, request.name, &request.owner.namespace);
+    let planned = plan.roles.iter().find(|planned| planned.role.is_beside_load)?;
+    let files =
+        role::files(planned, request.owner.metadata(&files_name(request.name), &labels(request, &planned.role)));
+    let store = role::process(planned, planned.processes.first()?);
+    Some(BesideLoad {
+        sidecars: vec![role::meter(planned, request.images), role::beside_load(store)],
+        volumes: role::volumes_beside_load(planned, files.as_ref().and_then(|files| files.metadata.name.as_deref())),
+        mount: role::shared_mount(),
+        files,
     })
 }
 
-fn stateful_set(request: &StoreRequest, labels: &Labels) -> StatefulSet {
-    let StoreRequest { service, name, owner, .. } = request;
-    let claims = service.spec.storage.as_ref().map(|storage| PersistentVolumeClaim {
-        metadata: ObjectMeta {
-            name: Some(DATA_VOLUME.into()),
-            labels: Some(owner.labels(labels)),
-            ..ObjectMeta::default()
-        },
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".into()]),
-            storage_class_name: storage.storage_class_name.clone(),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some([("storage".to_owned(), Quantity(storage.size.clone()))].into()),
-                ..VolumeResourceRequirements::default()
-            }),
-            ..PersistentVolumeClaimSpec::default()
-        }),
-        ..PersistentVolumeClaim::default()
-    });
+fn labels(request: &StoreRequest, role: &Role) -> Labels {
+    let mut labels = selecting(request, role);
+    labels.extend(request.labels.clone());
+    labels.insert("app.kubernetes.io/name".into(), role.service.engine.name.into());
+    labels
+}
+
+/// What selects the pods of a role.
+fn selecting(request: &StoreRequest, role: &Role) -> Labels {
+    if role.is_store() {
+        return instance(STORE, request.name);
+    }
+    let mut labels = instance(COMPANION, request.name);
+    labels.insert(ROLE_LABEL.into(), role.name.into());
+    labels
+}
+
+fn stateful_set(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> StatefulSet {
+    let StoreRequest { owner, .. } = request;
+    let service = planned.role.service;
+    let metadata = ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() };
+    let claims = role::claim(service, metadata);
     let retention = match request.retention {
         VolumeRetention::Delete => "Delete",
         VolumeRetention::Retain => "Retain",
@@ -140,8 +190,8 @@ fn stateful_set(request: &StoreRequest, labels: &Labels) -> StatefulSet {
         metadata: owner.metadata(name, labels),
         spec: Some(StatefulSetSpec {
             replicas: Some(service.replicas.cast_signed()),
-            service_name: Some((*name).into()),
-            selector: selector(&instance(STORE, name)),
+            service_name: Some(name.into()),
+            selector: selector(&selecting(request, &planned.role)),
             // Members find one another only when all are there.
             pod_management_policy: Some("Parallel".into()),
             update_strategy: Some(StatefulSetUpdateStrategy {
@@ -155,23 +205,20 @@ fn stateful_set(request: &StoreRequest, labels: &Labels) -> StatefulSet {
                 }
             }),
             volume_claim_templates: claims.map(|claim| vec![claim]),
-            template: pod_template(request, labels),
+            template: pod_template(request, planned, name, labels),
             ..StatefulSetSpec::default()
         }),
         status: None,
     }
 }
 
-fn pod_template(request: &StoreRequest, labels: &Labels) -> PodTemplateSpec {
-    let StoreRequest { service, owner, .. } = request;
-    let pod = service.spec.pod.clone().unwrap_or_default();
-    let empty = service.spec.storage.is_none().then(|| Volume {
-        name: DATA_VOLUME.into(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    });
+fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> PodTemplateSpec {
+    // Companions run where the store may.
+    let pod = request.service.spec.pod.clone().unwrap_or_default();
+    let has_files = planned.processes.first().is_some_and(|process| !process.files.is_empty());
+    let volumes = role::volumes(planned, has_files.then(|| files_name(name)).as_deref());
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
+        metadata: Some(ObjectMeta { labels: Some(request.owner.labels(labels)), ..ObjectMeta::default() }),
         spec: Some(PodSpec {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -179,9 +226,9 @@ fn pod_template(request: &StoreRequest, labels: &Labels) -> PodTemplateSpec {
             share_process_namespace: Some(true),
             security_context: Some(security::pod()),
             termination_grace_period_seconds: Some(10),
-            init_containers: Some(vec![meter(request)]),
-            containers: vec![store(request)],
-            volumes: empty.map(|volume| vec![volume]),
+            init_containers: Some(vec![role::meter(planned, request.images)]),
+            containers: planned.processes.first().map(|process| role::process(planned, process)).into_iter().collect(),
+            volumes: (!volumes.is_empty()).then_some(volumes),
             node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
             tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
             affinity: pod.affinity,
@@ -190,141 +237,45 @@ fn pod_template(request: &StoreRequest, labels: &Labels) -> PodTemplateSpec {
     }
 }
 
-fn store(request: &StoreRequest) -> Container {
-    let service = request.service;
-    let engine = service.engine;
-    let process = process(service, request.name, &request.owner.namespace);
-    let mut env = vec![EnvVar {
-        name: "POD_NAME".into(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: "metadata.name".into(),
-                ..ObjectFieldSelector::default()
-            }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }];
-    env.extend(service.spec.env.iter().cloned());
-    let port = |name: &str, port: u16| ContainerPort {
-        name: Some(name.into()),
-        container_port: i32::from(port),
-        ..ContainerPort::default()
-    };
-    let ports: Vec<_> = engine.ports.iter().map(|one| port(one.name, one.number)).collect();
-    Container {
-        name: STORE_CONTAINER.into(),
-        image: Some(service.image.clone()),
-        command: Some(vec![process.binary.into()]),
-        args: Some(process.arguments),
-        env: Some(env),
-        ports: Some(ports),
-        resources: service.spec.resources.clone(),
-        security_context: Some(security::container()),
-        // The last words of a store that dies explain more than its exit code.
-        termination_message_policy: Some("FallbackToLogsOnError".into()),
-        working_dir: Some(DATA_DIRECTORY.into()),
-        volume_mounts: Some(vec![data_mount(false)]),
-        ..Container::default()
-    }
-}
-
-/// The sidecar that measures: it starts before the store, so that it sees the store start.
-fn meter(request: &StoreRequest) -> Container {
-    let engine = request.service.engine;
-    let arguments = [
-        format!("--protocol={}", engine.protocol),
-        format!("--store=127.0.0.1:{}", engine.client_port()),
-        format!("--data={DATA_DIRECTORY}"),
-        format!("--listen=0.0.0.0:{METER_PORT}"),
-    ];
-    Container {
-        name: METER_CONTAINER.into(),
-        image: Some(request.images.bench_job.clone()),
-        command: Some(vec!["store-meter".into()]),
-        args: Some(arguments.into()),
-        // What makes an init container a sidecar.
-        restart_policy: Some("Always".into()),
-        ports: Some(vec![ContainerPort {
-            name: Some(METER_PORT_NAME.into()),
-            container_port: i32::from(METER_PORT),
-            ..ContainerPort::default()
-        }]),
-        // A store is ready when it answers its own protocol, which the meter asks.
-        readiness_probe: Some(Probe {
-            http_get: Some(HTTPGetAction {
-                path: Some("/readyz".into()),
-                port: IntOrString::Int(i32::from(METER_PORT)),
-                ..HTTPGetAction::default()
-            }),
-            period_seconds: Some(1),
-            timeout_seconds: Some(2),
-            failure_threshold: Some(3),
-            ..Probe::default()
-        }),
-        resources: Some(ResourceRequirements {
-            requests: Some(
-                [("cpu", "5m"), ("memory", "8Mi")]
-                    .map(|(name, value)| (name.to_owned(), Quantity(value.into())))
-                    .into(),
-            ),
-            limits: Some([("memory".to_owned(), Quantity("64Mi".into()))].into()),
-            ..ResourceRequirements::default()
-        }),
-        security_context: Some(security::container()),
-        volume_mounts: Some(vec![data_mount(true)]),
-        ..Container::default()
-    }
-}
-
-fn data_mount(read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: DATA_VOLUME.into(),
-        mount_path: DATA_DIRECTORY.into(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
-}
-
-fn headless_service(request: &StoreRequest, labels: &Labels) -> Service {
-    let engine = request.service.engine;
-    let port = |name: &str, port: u16| ServicePort {
-        name: Some(name.into()),
-        port: i32::from(port),
+fn headless_service(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> Service {
+    let ports = planned.role.service.engine.ports.iter().map(|port| ServicePort {
+        name: Some(port.name.into()),
+        port: i32::from(port.number),
         ..ServicePort::default()
-    };
-    let ports: Vec<_> = engine.ports.iter().map(|one| port(one.name, one.number)).collect();
+    });
     Service {
-        metadata: request.owner.metadata(request.name, labels),
+        metadata: request.owner.metadata(name, labels),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".into()),
-            selector: Some(instance(STORE, request.name)),
+            selector: Some(selecting(request, &planned.role)),
             // Members must find one another before any of them is ready.
             publish_not_ready_addresses: Some(true),
-            ports: Some(ports),
+            ports: Some(ports.collect()),
             ..ServiceSpec::default()
         }),
         ..Service::default()
     }
 }
 
-fn network_policy(request: &StoreRequest, labels: &Labels) -> NetworkPolicy {
-    let engine = request.service.engine;
+fn network_policy(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> NetworkPolicy {
+    let engine = planned.role.service.engine;
     let operator = namespace(request.operator_namespace);
     let load = pods(&label(COMPONENT_LABEL, LOAD));
-    let clients = NetworkPolicyIngressRule {
-        from: Some(vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))]),
-        ports: Some(vec![tcp(engine.client_port())]),
-    };
+    let mut from = vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))];
+    if !planned.role.is_store() {
+        from.push(pods(&instance(STORE, request.name)));
+    }
+    let offered = engine.ports.iter().filter(|port| port.name != PEER).map(|port| tcp(port.number));
+    let clients = NetworkPolicyIngressRule { from: Some(from), ports: Some(offered.collect()) };
     let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![tcp(METER_PORT)]) };
     let peers = engine.port(PEER).map(|peer| NetworkPolicyIngressRule {
-        from: Some(vec![pods(&instance(STORE, request.name))]),
+        from: Some(vec![pods(&selecting(request, &planned.role))]),
         ports: Some(vec![tcp(peer), tcp(engine.client_port())]),
     });
     NetworkPolicy {
-        metadata: request.owner.metadata(request.name, labels),
+        metadata: request.owner.metadata(name, labels),
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(selector(&instance(STORE, request.name))),
+            pod_selector: Some(selector(&selecting(request, &planned.role))),
             policy_types: Some(vec!["Ingress".into()]),
             ingress: Some([Some(clients), Some(meters), peers].into_iter().flatten().collect()),
             ..NetworkPolicySpec::default()
@@ -332,14 +283,18 @@ fn network_policy(request: &StoreRequest, labels: &Labels) -> NetworkPolicy {
     }
 }
 
-fn disruption_budget(request: &StoreRequest, labels: &Labels) -> PodDisruptionBudget {
+fn disruption_budget(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> PodDisruptionBudget {
     PodDisruptionBudget {
-        metadata: request.owner.metadata(request.name, labels),
+        metadata: request.owner.metadata(name, labels),
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(1)),
-            selector: Some(selector(&instance(STORE, request.name))),
+            selector: Some(selector(&selecting(request, &planned.role))),
             ..PodDisruptionBudgetSpec::default()
         }),
         ..PodDisruptionBudget::default()
     }
 }
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -40,7 +40,7 @@ pub async fn collect(
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
     let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
-    if let Some(detail) = job.and_then(|job| members.death(&existing.pods, began(job))) {
+    if let Some(detail) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
     Ok(loaded)

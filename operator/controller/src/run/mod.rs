@@ -10,16 +10,15 @@ mod perform;
 mod references;
 mod step;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use storebench_core::archive::RUN_LABEL;
-use storebench_core::conditions::RunState;
+use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
@@ -28,6 +27,7 @@ use storebench_crds::status::TrialEntry;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
+use crate::kind::Kind;
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
@@ -48,26 +48,20 @@ const STALLED_INTERVAL: Duration = Duration::from_secs(30);
 
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
-/// Brings one run a step further.
-pub async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
-    let started = Instant::now();
-    let result = match &guarded.0 {
-        Ok(run) => reconcile_run(run, &context).await,
-        Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
-    };
-    context.metrics.reconciled("BenchmarkRun", &result, started.elapsed());
-    if result.is_ok() {
-        context.failures.clear(&key(&guarded));
+impl Kind for BenchmarkRun {
+    const NAME: &'static str = "BenchmarkRun";
+
+    async fn advance(&self, context: &Context) -> Result<Action, Error> {
+        reconcile(self, context).await
     }
-    result
+
+    fn unreadable(message: &str, stamp: &Stamp) -> Value {
+        json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), message, stamp) })
+    }
 }
 
-/// The object's name among all others, for counting failures.
-pub fn key(run: &Guarded) -> String {
-    format!("BenchmarkRun {}/{}", run.namespace().unwrap_or_default(), run.name_any())
-}
-
-async fn reconcile_run(run: &BenchmarkRun, context: &Context) -> Result<Action, Error> {
+/// Brings one run a step further.
+async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Error> {
     let owner = Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
     let uid = owner.reference.uid.clone();
     if run.meta().deletion_timestamp.is_some() {
@@ -191,6 +185,7 @@ async fn advance(
                 outcome::patch(run, status, state, context).await?;
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
+            Step::DeployCompanions(trial) => perform::deploy_companions(&trial, owner, references, context).await?,
             Step::Deploy(trial) => perform::deploy(&trial, owner, references, context).await?,
             Step::DeployControlPlane(trial) => {
                 if let Some(failure) =
@@ -265,11 +260,4 @@ async fn expire(run: &BenchmarkRun, due: Option<Timestamp>, context: &Context) -
         result => drop(result.tried(|| format!("delete BenchmarkRun {name}, whose time to live is over"))?),
     }
     Ok(Action::await_change())
-}
-
-/// An object that this version cannot read is said to be so; it does not hold up others.
-async fn unreadable(run: &Guarded, error: &str, context: &Context) -> Result<(), Error> {
-    let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));
-    tracing::warn!(run = run.name_any(), message);
-    outcome::patch_unreadable(run, &message, context).await
 }

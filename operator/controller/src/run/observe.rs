@@ -17,7 +17,7 @@ use storebench_core::record::RunRecord;
 use super::step::{Deployed, Existing};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, CONTROL_PLANE, INSTANCE_LABEL, TRIAL_LABEL, names};
+use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, TRIAL_LABEL, names};
 
 /// The key of the identities of services and control planes beside the record's head.
 pub const SERVICES_KEY: &str = "services.json";
@@ -87,6 +87,7 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
         };
         match set.labels().get(COMPONENT_LABEL).map(String::as_str) {
             Some(CONTROL_PLANE) => existing.control_planes.push(deployed),
+            Some(COMPANION) => existing.companions.push(deployed),
             _ => existing.stores.push(deployed),
         }
     }

@@ -7,10 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
-use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::json;
+use kube::{Resource as _, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::fingerprint;
@@ -19,9 +17,9 @@ use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERS
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
 use storebench_core::validate::ValidatedArm;
+use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
-use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
 use super::clusters::{self, Facts};
 use super::observe::{Head, Identity, SERVICES_KEY, observe};
@@ -32,8 +30,8 @@ use crate::apply::{apply, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::objects::{FIELD_MANAGER, Labels, Owner, names};
-use crate::queue::Guarded;
+use crate::kind;
+use crate::objects::{Labels, Owner, names};
 
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
@@ -97,6 +95,7 @@ fn caveats(references: &References) -> Vec<String> {
     if (1..arms.len()).any(|index| resources(index) != resources(0)) {
         caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
     }
+    caveats.extend(arms.iter().filter_map(|arm| arm.service()?.companions_caveat()));
     caveats
 }
 
@@ -247,41 +246,16 @@ pub async fn patch(
     if status == previous {
         return Ok(());
     }
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "BenchmarkRun",
-        "metadata": { "name": name }, "status": status,
-    });
-    let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
-    match api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        result => drop(result.tried(|| format!("write the status of BenchmarkRun {name}"))?),
+    if kind::write_status::<BenchmarkRun>(&name, &run.namespace().unwrap_or_default(), &status, context).await? {
+        context.statuses.wrote(run, status);
     }
-    context.statuses.wrote(run, status);
-    context.metrics.status_patched("BenchmarkRun");
-    Ok(())
-}
-
-/// Says of a run that this version cannot read that it is so.
-pub async fn patch_unreadable(run: &Guarded, message: &str, context: &Context) -> Result<(), Error> {
-    let name = run.name_any();
-    let stamp = Stamp { now: Time(Timestamp::now()), generation: run.meta().generation, previous: Vec::new() };
-    let object = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "BenchmarkRun", "metadata": { "name": name },
-        "status": {
-            "observedGeneration": run.meta().generation, "message": message,
-            "conditions": of_run(RunState::Stalled("Unreadable"), message, &stamp),
-        },
-    });
-    let api = Api::<Guarded>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
-    api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
-        .await
-        .tried(|| format!("write the status of BenchmarkRun {name}"))?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_run_expires_by_its_verdict_from_the_time_it_was_complete() {

@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::trial::{Loaded, job};
+use storebench_core::validate::ValidatedService;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::storage_service::VolumeRetention;
 
@@ -18,35 +19,58 @@ use super::references::References;
 use super::step::{Existing, Trial};
 use crate::apply::{apply, create, delete_selected};
 use crate::context::Context;
+use crate::deploy;
 use crate::error::Error;
 use crate::events;
 use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneRequest};
 use crate::objects::load::{self, LoadObjects, LoadRequest};
-use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
-use crate::objects::{self, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Owner, STORE, names};
+use crate::objects::store::{self, METER_PORT, StoreRequest};
+use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Labels, Owner, STORE, names};
 
-/// Applies the store of a trial.
+/// Applies what the store of a trial needs beside itself.
+pub async fn deploy_companions(
+    trial: &Trial,
+    owner: &Owner,
+    references: &References,
+    context: &Context,
+) -> Result<(), Error> {
+    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
+    let labels = objects::trial(trial.index, &trial.arm);
+    for companion in store::build(&request(trial, service, owner, &labels, context)).companions {
+        deploy::role(&context.client, companion).await?;
+    }
+    Ok(())
+}
+
+/// Applies the store of a trial, whose companions answer.
 pub async fn deploy(trial: &Trial, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-    let request = StoreRequest {
+    let labels = objects::trial(trial.index, &trial.arm);
+    match store::build(&request(trial, service, owner, &labels, context)).store {
+        Some(store) => deploy::role(&context.client, store).await,
+        None => Ok(()),
+    }
+}
+
+/// What the store of a trial is built from.
+fn request<'a>(
+    trial: &'a Trial,
+    service: &'a ValidatedService,
+    owner: &'a Owner,
+    labels: &'a Labels,
+    context: &'a Context,
+) -> StoreRequest<'a> {
+    StoreRequest {
         service,
         name: &trial.name,
         owner,
-        labels: &objects::trial(trial.index, &trial.arm),
+        labels,
         // A trial's own data are of no use to anybody.
         retention: VolumeRetention::Delete,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
-    };
-    // Without `..`: an object that is forgotten here does not compile.
-    let StoreObjects { stateful_set, service, network_policy, disruption_budget } = store::build(&request);
-    apply(&context.client, &network_policy).await?;
-    apply(&context.client, &service).await?;
-    if let Some(budget) = disruption_budget {
-        apply(&context.client, &budget).await?;
     }
-    apply(&context.client, &stateful_set).await
 }
 
 /// Applies the control plane of a trial, whose store answers. Returns why not, where the store cannot carry it: asked before
@@ -102,26 +126,44 @@ pub async fn load(
     let endpoints = match (&plane, cluster, references.service(&trial.arm)) {
         (_, Some(cluster), _) => vec![format!("{}:{}", cluster.host, cluster.port)],
         (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
+        (None, None, Some(service)) if service.engine.shares_directory => {
+            vec![format!("127.0.0.1:{}", service.engine.client_port())]
+        }
         (None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
         (None, None, None) => return Ok(()),
     };
+    let labels = objects::trial(trial.index, &trial.arm);
+    let service = references.service(&trial.arm);
+    let beside = service.and_then(|service| store::beside_load(&request(trial, service, owner, &labels, context)));
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
-    spec.meters = addresses(&members.store, existing, METER_PORT);
+    spec.meters = match &beside {
+        Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
+        None => addresses(&members.store, existing, METER_PORT),
+    };
+    spec.companions = service
+        .map(|service| {
+            store::companion_addresses(service, &references.store_name(service, &trial.name), &owner.namespace)
+        })
+        .unwrap_or_default();
     spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
     let timeout = references.run.spec.trials.timeout.duration().as_secs();
     let request = LoadRequest {
         spec,
         name: &trial.name,
         owner,
-        labels: &objects::trial(trial.index, &trial.arm),
+        labels: &labels,
+        beside,
         kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
         cluster_port: cluster.map(|cluster| cluster.port),
         deadline_seconds: timeout.max(1).cast_signed(),
         started_at: &Timestamp::now().to_string(),
         settings: &context.settings,
     };
-    let LoadObjects { job, service, network_policy } = load::build(request)?;
+    let LoadObjects { job, service, network_policy, files } = load::build(request)?;
     apply(&context.client, &network_policy).await?;
+    if let Some(files) = files {
+        apply(&context.client, &files).await?;
+    }
     if let Some(service) = service {
         apply(&context.client, &service).await?;
     }
@@ -168,10 +210,9 @@ async fn file(
     head: &Head,
     context: &Context,
 ) -> Result<(), Error> {
-    let command = references.service(&trial.arm).map(|service| {
-        let name = if references.is_shared { names::store(&service.name) } else { trial.name.clone() };
-        store::command(service, &name, &owner.namespace)
-    });
+    let command = references
+        .service(&trial.arm)
+        .map(|service| store::command(service, &references.store_name(service, &trial.name), &owner.namespace));
     let now = Timestamp::now();
     let begun = head.record.started_at.parse().unwrap_or(now);
     let file = super::collect::file(trial, loaded, existing, command.unwrap_or_default(), begun, now);
@@ -189,7 +230,7 @@ pub async fn delete_others(
 ) -> Result<bool, Error> {
     let other = |name: &str| keep != Some(name);
     let jobs = existing.jobs.iter().filter(|job| other(&job.name_any()));
-    let deployed = existing.stores.iter().chain(&existing.control_planes);
+    let deployed = existing.stores.iter().chain(&existing.companions).chain(&existing.control_planes);
     let stores = deployed.filter(|one| other(&one.name));
     let is_deleting = |job: &&Job| job.metadata.deletion_timestamp.is_some();
     let fresh = jobs.clone().any(|job| !is_deleting(&job)) || stores.clone().any(|store| !store.is_stopping);
@@ -198,8 +239,10 @@ pub async fn delete_others(
         existing.pods.iter().filter(own).any(|pod| pod.labels().get(INSTANCE_LABEL).is_none_or(|name| other(name)));
     let remains = pods || jobs.count() + stores.count() > 0;
     if fresh || keep.is_none() {
-        let mut labels =
-            format!("{},{COMPONENT_LABEL} in ({STORE},{CONTROL_PLANE},{LOAD})", objects::query(&owner.labels));
+        let mut labels = format!(
+            "{},{COMPONENT_LABEL} in ({STORE},{COMPANION},{CONTROL_PLANE},{LOAD})",
+            objects::query(&owner.labels)
+        );
         if let Some(keep) = keep {
             labels = format!("{labels},{INSTANCE_LABEL}!={keep}");
         }
@@ -209,6 +252,7 @@ pub async fn delete_others(
         delete_selected::<NetworkPolicy>(client, namespace, &labels).await?;
         delete_selected::<PodDisruptionBudget>(client, namespace, &labels).await?;
         delete_selected::<Secret>(client, namespace, &labels).await?;
+        delete_selected::<ConfigMap>(client, namespace, &labels).await?;
         delete_selected::<PersistentVolumeClaim>(client, namespace, &labels).await?;
         delete_selected::<StatefulSet>(client, namespace, &labels).await?;
         delete_selected::<Job>(client, namespace, &labels).await?;

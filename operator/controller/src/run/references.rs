@@ -16,7 +16,7 @@ use super::observe::Identity;
 use super::step::Members;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, CONTROL_PLANE, STORE, control_plane, names, store};
+use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
 
 /// A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
 const INVALID_SERVICE: &str = "InvalidService";
@@ -188,11 +188,17 @@ impl References {
         Some(names::control_plane(if self.is_shared { &plane.name } else { trial }))
     }
 
+    /// The name of the objects of the store that a trial of an arm loads.
+    pub fn store_name(&self, service: &ValidatedService, trial: &str) -> String {
+        if self.is_shared { names::store(&service.name) } else { trial.to_owned() }
+    }
+
     /// Names of the pods that an arm's load meets.
     pub fn members(&self, arm: &str, trial: &str) -> Members {
         let Some(service) = self.service(arm) else { return Members::default() };
-        let name = if self.is_shared { names::store(&service.name) } else { trial.to_owned() };
+        let name = self.store_name(service, trial);
         Members {
+            companions: store::companions(service, &name),
             store: store::members(service, &name),
             control_plane: self.control_plane_name(arm, trial).map(|name| control_plane::member(&name)),
         }
@@ -204,9 +210,10 @@ impl References {
             return Vec::new();
         }
         let of_arm = |arm: &ValidatedArm| {
-            let service = arm.service().map(|service| (objects::of_service(&service.name), STORE));
+            let service = arm.service().into_iter();
+            let service = service.flat_map(|one| [STORE, COMPANION].map(|part| (objects::of_service(&one.name), part)));
             let plane = arm.control_plane().map(|plane| (objects::of_control_plane(&plane.name), CONTROL_PLANE));
-            service.into_iter().chain(plane).collect::<Vec<_>>()
+            service.chain(plane).collect::<Vec<_>>()
         };
         let mut selectors: Vec<String> = self.run.arms.iter().flat_map(of_arm).map(selector).collect();
         selectors.sort();

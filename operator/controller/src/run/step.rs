@@ -1,6 +1,6 @@
 //! What to do next for a run, from what has been measured and what exists. Pure: the whole logic of a run without a cluster.
 //!
-//! The order is fixed: store, control plane if the arm has one, Job, ConfigMap of the trial, delete Job, delete the others. [`decide`] finds where a run is by
+//! The order is fixed: companions if the store has any, store, control plane if the arm has one, Job, ConfigMap of the trial, delete Job, delete the others. [`decide`] finds where a run is by
 //! looking for the last of these that exists, so that an operator killed between any two goes on where the other stopped.
 
 use std::time::Duration;
@@ -12,8 +12,10 @@ use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
+use storebench_crds::line::one_line;
 
 use crate::health::{self, Health};
+use crate::objects::load::LOAD_CONTAINER;
 use crate::objects::store::STORE_CONTAINER;
 
 /// How long a store may take to answer, besides what the run's own timeout allows.
@@ -39,6 +41,8 @@ pub struct Existing {
     pub jobs: Vec<Job>,
     /// Its own stores.
     pub stores: Vec<Deployed>,
+    /// What its own stores need beside themselves.
+    pub companions: Vec<Deployed>,
     /// Its own control planes.
     pub control_planes: Vec<Deployed>,
     /// The pods of its Jobs and stores; with `isolation: Shared` those of the services, too.
@@ -59,23 +63,28 @@ pub struct Deployed {
 /// The pods that an arm's load meets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// Of the store. Empty: a cluster is loaded that was there already.
+    /// Of what the store needs beside itself.
+    pub companions: Vec<String>,
+    /// Of the store. Empty: it runs beside the load, or a cluster is loaded that was there already.
     pub store: Vec<String>,
     /// Of the control plane, where there is one.
     pub control_plane: Option<String>,
 }
 
 impl Members {
-    /// Why one of them is not what it was when the load began.
-    pub fn death(&self, pods: &[Pod], load_began: Timestamp) -> Option<String> {
+    /// Why one of them is not what it was when the load of this trial began.
+    pub fn death(&self, pods: &[Pod], load_began: Timestamp, trial: &str) -> Option<String> {
         // A StatefulSet replaces a pod that was deleted, under the same name.
         let is_newer = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 > load_began);
-        let mut members = self.store.iter().chain(&self.control_plane);
+        let mut members = self.store.iter().chain(&self.companions).chain(&self.control_plane);
         let replaced = members.find(|member| pods.iter().filter(is_newer).any(|pod| pod.name_any() == **member));
-        let of_store = || self.store.iter().find_map(|member| health::death(member, pods, STORE_CONTAINER));
+        let in_pods = || self.store.iter().chain(&self.companions);
+        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER));
+        let load = || pods.iter().filter(|pod| is_load_pod(pod, trial));
+        let beside_load = || load().find_map(|pod| health::death_beside(pod, STORE_CONTAINER, LOAD_CONTAINER));
         let of_control_plane = || health::death_since(self.control_plane.as_ref()?, pods, load_began);
         let replaced = replaced.map(|member| format!("{member} was deleted, and replaced by another"));
-        replaced.or_else(of_store).or_else(of_control_plane)
+        replaced.or_else(of_store).or_else(beside_load).or_else(of_control_plane)
     }
 }
 
@@ -87,7 +96,9 @@ pub enum Step {
         /// The trial whose objects are kept.
         keep: Option<String>,
     },
-    /// Apply the store of this trial.
+    /// Apply what the store of this trial needs beside itself.
+    DeployCompanions(Trial),
+    /// Apply the store of this trial, whose companions answer.
     Deploy(Trial),
     /// Apply the control plane of this trial, whose store answers.
     DeployControlPlane(Trial),
@@ -150,11 +161,11 @@ impl View<'_> {
     /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
     fn exists_besides(&self, trial: Option<&str>) -> bool {
         let other = |name: &str| trial != Some(name);
-        let Existing { jobs, stores, control_planes, pods } = self.existing;
+        let Existing { jobs, stores, companions, control_planes, pods } = self.existing;
         let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
         let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
         jobs.iter().any(|job| other(&job.name_any()))
-            || stores.iter().chain(control_planes).any(|one| one.is_stopping || other(&one.name))
+            || stores.iter().chain(companions).chain(control_planes).any(|one| one.is_stopping || other(&one.name))
             || pods.iter().filter(own).any(|pod| other(&instance(pod)))
     }
 
@@ -163,10 +174,21 @@ impl View<'_> {
         let is_fresh = self.spec.isolation == Isolation::Fresh;
         if self.spec.suspend {
             // Between two trials nothing runs; a store that was just started is taken back.
-            return if store.is_some() { Step::CleanUp { keep: None } } else { Step::Hold };
+            let is_there = store.is_some() || !self.existing.companions.is_empty();
+            return if is_there { Step::CleanUp { keep: None } } else { Step::Hold };
+        }
+        let companions: Vec<&Deployed> =
+            self.existing.companions.iter().filter(|companion| companion.name == trial.name).collect();
+        if companions.len() < members.companions.len() && is_fresh {
+            return Step::DeployCompanions(trial);
+        }
+        // As below, what others stand on was ready when they were made.
+        let since = companions.into_iter().chain(store).map(|one| one.created).max().unwrap_or(self.now);
+        if let Some(step) = self.until_ready(&trial, "companion", &members.companions, since, READY_PATIENCE) {
+            return step;
         }
         if members.store.is_empty() {
-            // A cluster that is there already.
+            // It runs beside the load, or a cluster is there already.
             return Step::Load(trial);
         }
         let since = match store {
@@ -223,7 +245,7 @@ impl View<'_> {
 
     fn loading(&self, job: &Job, trial: Trial, members: &Members) -> Step {
         let fail = |trial, cause, detail| Step::Fail(trial, TrialFailure { cause, detail });
-        let died = || members.death(&self.existing.pods, began(job));
+        let died = || members.death(&self.existing.pods, began(job), &trial.name);
         match ending(job) {
             Ending::Complete => Step::Collect(trial),
             Ending::Failed(reason, message) => {
@@ -266,10 +288,7 @@ impl View<'_> {
             let status = pod.status.as_ref();
             if status.and_then(|status| status.reason.as_deref()) == Some("Evicted") {
                 let why = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
-                return (
-                    FailureCause::Disturbed,
-                    format!("the load pod {name} was evicted: {}", health::one_line(why)),
-                );
+                return (FailureCause::Disturbed, format!("the load pod {name} was evicted: {}", one_line(why)));
             }
             if pod.metadata.deletion_timestamp.is_some() {
                 return (FailureCause::Disturbed, format!("the load pod {name} was deleted"));
@@ -282,7 +301,7 @@ impl View<'_> {
         if pods.is_empty() {
             return (FailureCause::Disturbed, "the load pod was deleted".into());
         }
-        (FailureCause::Platform, format!("the load failed: {reason}: {}", health::one_line(message)))
+        (FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
     }
 
     fn since(&self, instant: Timestamp) -> Duration {

@@ -6,7 +6,7 @@ use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_crds::status::TrialState;
 
 use super::*;
-use crate::objects::{CONTROL_PLANE, INSTANCE_LABEL, LOAD, STORE};
+use crate::objects::{COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, STORE};
 
 const START: i64 = 1_000_000;
 
@@ -63,6 +63,9 @@ struct World {
     seconds: i64,
     jobs_created: Vec<String>,
     has_control_planes: bool,
+    has_companions: bool,
+    /// The store runs beside the load, in its pod.
+    is_beside_load: bool,
 }
 
 impl World {
@@ -74,6 +77,8 @@ impl World {
             seconds: START,
             jobs_created: Vec::new(),
             has_control_planes: false,
+            has_companions: false,
+            is_beside_load: false,
         }
     }
 
@@ -89,7 +94,8 @@ impl World {
             || vec![f64::INFINITY],
             name,
             |_, name| Members {
-                store: vec![format!("{name}-0")],
+                companions: self.has_companions.then(|| format!("{name}-object-store-0")).into_iter().collect(),
+                store: (!self.is_beside_load).then(|| format!("{name}-0")).into_iter().collect(),
                 control_plane: self.has_control_planes.then(|| format!("{name}-k8s-0")),
             },
         )
@@ -107,6 +113,16 @@ impl World {
                 });
                 let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
                 self.existing.pods.push(pod(&format!("{}-0", trial.name), STORE, &trial.name, ready));
+            }
+            Step::DeployCompanions(trial) => {
+                self.existing.companions.push(Deployed {
+                    name: trial.name.clone(),
+                    created: self.now(),
+                    is_stopping: false,
+                });
+                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+                let name = format!("{}-object-store-0", trial.name);
+                self.existing.pods.push(pod(&name, COMPANION, &trial.name, ready));
             }
             Step::DeployControlPlane(trial) => {
                 self.existing.control_planes.push(Deployed {
@@ -129,6 +145,7 @@ impl World {
                 let kept = |name: &str| keep.as_deref() == Some(name);
                 self.existing.jobs.retain(|job| kept(&job.name_any()));
                 self.existing.stores.retain(|store| kept(&store.name));
+                self.existing.companions.retain(|companion| kept(&companion.name));
                 self.existing.control_planes.retain(|plane| kept(&plane.name));
                 self.existing.pods.retain(|pod| pod.labels().get(INSTANCE_LABEL).is_some_and(|name| kept(name)));
             }
@@ -159,8 +176,57 @@ fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
     world.run();
     assert_eq!(world.trials.len(), 8);
     assert_eq!(world.jobs_created.len(), 8);
-    let Existing { jobs, stores, control_planes, pods } = world.existing;
+    let Existing { jobs, stores, companions, control_planes, pods } = world.existing;
     assert!(jobs.is_empty() && stores.is_empty() && control_planes.is_empty() && pods.is_empty());
+    assert!(companions.is_empty());
+}
+
+#[test]
+fn companions_come_before_the_store_and_go_with_it() {
+    let mut world = World { has_companions: true, ..World::new(3) };
+    let steps = world.run();
+    let first: Vec<&Step> = steps.iter().take(4).collect();
+    assert!(
+        matches!(first[..], [Step::DeployCompanions(_), Step::Deploy(_), Step::Load(_), Step::Collect(_)]),
+        "{first:?}"
+    );
+    assert_eq!(world.jobs_created.len(), 6);
+    assert!(world.existing.companions.is_empty() && world.existing.pods.is_empty());
+}
+
+#[test]
+fn a_store_beside_the_load_comes_with_the_load() {
+    let mut world = World { has_companions: true, is_beside_load: true, ..World::new(3) };
+    let steps = world.run();
+    let first: Vec<&Step> = steps.iter().take(3).collect();
+    assert!(matches!(first[..], [Step::DeployCompanions(_), Step::Load(_), Step::Collect(_)]), "{first:?}");
+    assert_eq!(world.jobs_created.len(), 6);
+    assert!(world.existing.companions.is_empty() && world.existing.pods.is_empty());
+}
+
+#[test]
+fn a_companion_that_never_answers_ends_the_trial_before_the_store_is_there() {
+    let mut world = World { has_companions: true, ..World::new(3) };
+    let step = world.decide();
+    world.perform(step);
+    world.existing.pods[0].status = None;
+    assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
+    world.seconds += READY_PATIENCE.as_secs() as i64;
+    assert!(failure(&world).detail.starts_with("the companion never became ready"), "{:?}", world.decide());
+    assert!(world.existing.stores.is_empty());
+}
+
+#[test]
+fn a_companion_that_died_under_the_load_ends_the_trial() {
+    let mut world = World { has_companions: true, ..World::new(3) };
+    for _ in 0..3 {
+        let step = world.decide();
+        world.perform(step);
+    }
+    let gone = world.existing.pods.iter().position(|pod| pod.name_any().ends_with("object-store-0")).unwrap();
+    world.existing.jobs[0].status = None;
+    world.existing.pods.remove(gone);
+    assert!(failure(&world).detail.ends_with("object-store-0 was deleted"), "{:?}", world.decide());
 }
 
 #[test]

@@ -1,26 +1,32 @@
 //! Plans: how each store is started. One file for each [`Dialect`]; what a store is stands in the table of
 //! [`storebench_crds::engine`].
 //!
-//! A plan is a pure function from a validated service and a [`Placement`] to a [`ServicePlan`]. Drivers realise plans:
-//! the operator with StatefulSets (where a member's own name and host are Kubernetes' `$(VARIABLE)` references), the
-//! embedded run with child processes on loopback.
+//! A plan is a pure function from a validated service and a [`Placement`] to a [`ServicePlan`], which has *roles*: the store
+//! itself, and before it the companions that it needs. Drivers realise plans: the operator with StatefulSets (where a member's
+//! own name and host are Kubernetes' `$(VARIABLE)` references) and sidecars of the load, the embedded run with child
+//! processes on loopback.
 
 mod d_engine;
 mod etcd;
 mod redis;
+pub mod versitygw;
 
-pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, PEER, Protocol};
+use std::collections::BTreeMap;
+
+pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, PEER, Protocol, Readiness, STORE};
 
 use crate::validate::ValidatedService;
 
-/// Where a driver puts the members: it decides names, addresses, ports and directories.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a driver puts the processes: it decides names, addresses, ports and directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// One for each replica.
-    pub members: Vec<Member>,
+    /// The members of every role, by its name; [`roles`] says which there are. One for each replica.
+    pub roles: BTreeMap<&'static str, Vec<Member>>,
+    /// Where the files of the application are that the store works on; exists. For engines that share a directory.
+    pub shared_directory: Option<String>,
 }
 
-/// Where one member runs.
+/// Where one process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Unique in the service.
@@ -34,24 +40,76 @@ pub struct Member {
     pub own_host: String,
     /// The address the server binds.
     pub bind: String,
-    /// The port for clients.
-    pub client_port: u16,
-    /// The port for other members.
-    pub peer_port: u16,
+    /// Every port of the engine, by name.
+    pub ports: BTreeMap<&'static str, u16>,
     /// Where data may be written; exists and is empty at first start.
     pub data_directory: String,
+    /// Where the plan's files are before the process starts.
+    pub files_directory: String,
+    /// Where the engine's executables are, and what is installed with them, such as a program's libraries.
+    pub programs_directory: String,
+}
+
+impl Placement {
+    /// The members of a role.
+    pub fn members(&self, role: &str) -> &[Member] {
+        self.roles.get(role).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+impl Member {
+    /// A port; 0 for one that the engine has not.
+    pub fn port(&self, name: &str) -> u16 {
+        debug_assert!(self.ports.contains_key(name), "{} has no port {name}", self.name);
+        self.ports.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// A role of a service: what plays it, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Role<'a> {
+    /// [`STORE`], or a companion's.
+    pub name: &'static str,
+    /// What plays it.
+    pub service: &'a ValidatedService,
+    /// Whether its processes run beside the load, which is the application whose files they work on.
+    pub is_beside_load: bool,
+}
+
+impl Role<'_> {
+    /// Whether it is the store, which is measured.
+    pub fn is_store(&self) -> bool {
+        self.name == STORE
+    }
+}
+
+/// The roles of a service, in the order in which they are started: a role begins when those before it are ready.
+pub fn roles(service: &ValidatedService) -> Vec<Role<'_>> {
+    let companions = service.companions.iter();
+    let companions = companions.map(|(name, service)| Role { name, service, is_beside_load: false });
+    let store = Role { name: STORE, service, is_beside_load: service.engine.shares_directory };
+    companions.chain([store]).collect()
 }
 
 /// How to run a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServicePlan {
-    /// The store's protocol, which also says how readiness is probed.
-    pub protocol: Protocol,
-    /// One process for each member.
-    pub members: Vec<ProcessPlan>,
+#[derive(Clone, Debug)]
+pub struct ServicePlan<'a> {
+    /// In the order in which they are started; the store is the last.
+    pub roles: Vec<RolePlan<'a>>,
+    /// What store and load have in common; absent where they have nothing.
+    pub shared_directory: Option<String>,
 }
 
-/// How to run one member.
+/// How to run one role.
+#[derive(Clone, Debug)]
+pub struct RolePlan<'a> {
+    /// Which role.
+    pub role: Role<'a>,
+    /// One for each member.
+    pub processes: Vec<ProcessPlan>,
+}
+
+/// How to run one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessPlan {
     /// The member's name.
@@ -62,17 +120,160 @@ pub struct ProcessPlan {
     pub arguments: Vec<String>,
     /// Its environment, besides an empty one.
     pub environment: Vec<(String, String)>,
-    /// Where clients reach it, `host:port`.
-    pub client_address: String,
+    /// What must be there before it starts: paths below the member's directory of files, and their content, which is the same
+    /// for all members.
+    pub files: Vec<(String, String)>,
+    /// Directories that must be there before it starts: paths below the member's data directory.
+    pub directories: Vec<String>,
+    /// Where it is reached.
+    pub host: String,
+    /// What it listens on, by name.
+    pub ports: BTreeMap<&'static str, u16>,
+    /// Where it keeps its data.
+    pub data_directory: String,
 }
 
-/// How to run a service in a placement. The placement has one member for each replica.
-pub fn plan(service: &ValidatedService, placement: &Placement) -> ServicePlan {
-    debug_assert_eq!(placement.members.len(), service.replicas as usize);
-    let members = match service.engine.dialect {
-        Dialect::Etcd => etcd::members(service, placement),
-        Dialect::DEngine => d_engine::members(service, placement),
-        Dialect::Redis => redis::members(service, placement),
+impl ProcessPlan {
+    /// Where a port is reached, `host:port`, if it has that port.
+    pub fn address(&self, port: &str) -> Option<String> {
+        Some(format!("{}:{}", self.host, self.ports.get(port)?))
+    }
+}
+
+/// What a dialect decides of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Launch {
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    files: Vec<(String, String)>,
+    directories: Vec<String>,
+}
+
+/// How to run a service in a placement.
+pub fn plan<'a>(service: &'a ValidatedService, placement: &Placement) -> ServicePlan<'a> {
+    debug_assert_eq!(service.engine.shares_directory, placement.shared_directory.is_some());
+    let roles = roles(service).into_iter().map(|role| {
+        let members = placement.members(role.name);
+        debug_assert_eq!(members.len(), role.service.replicas as usize, "{}", role.name);
+        RolePlan { role, processes: members.iter().map(|member| process(role.service, members, member)).collect() }
+    });
+    ServicePlan { roles: roles.collect(), shared_directory: placement.shared_directory.clone() }
+}
+
+fn process(service: &ValidatedService, members: &[Member], member: &Member) -> ProcessPlan {
+    let launch = match service.engine.dialect {
+        Dialect::Etcd => etcd::launch(service, members, member),
+        Dialect::DEngine => d_engine::launch(service, members, member),
+        Dialect::Redis => redis::launch(service, member),
+        Dialect::Versitygw => versitygw::launch(member),
     };
-    ServicePlan { protocol: service.engine.protocol, members }
+    let Launch { arguments, environment, files, directories } = launch;
+    ProcessPlan {
+        name: member.name.clone(),
+        binary: service.engine.binary(),
+        // What the user adds comes last, where most programs let the last one count.
+        arguments: arguments.into_iter().chain(service.args.iter().cloned()).collect(),
+        environment: environment.into_iter().chain(service.env.iter().cloned()).collect(),
+        files,
+        directories,
+        host: member.host.clone(),
+        ports: member.ports.clone(),
+        data_directory: member.data_directory.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate;
+    use storebench_crds::StorageService;
+    use storebench_crds::engine::{Companion, EngineKind};
+    use storebench_crds::storage_service::Durability;
+
+    /// A service of this engine with the first class that it honours.
+    fn service(engine: &Engine) -> ValidatedService {
+        let spec = serde_json::json!({ "engine": engine.kind, "durability": engine.durability[0].class });
+        let mut service = StorageService::new(engine.name, serde_json::from_value(spec).unwrap());
+        service.metadata.name = Some(engine.name.into());
+        validate::service(&service).unwrap()
+    }
+
+    fn placed(service: &ValidatedService) -> Placement {
+        let member = |role: &Role| Member {
+            name: format!("{}-{}", service.name, role.name),
+            host: "host".into(),
+            own_name: "own".into(),
+            own_host: "own-host".into(),
+            bind: "0.0.0.0".into(),
+            ports: role.service.engine.ports.iter().map(|port| (port.name, port.number)).collect(),
+            data_directory: "/data".into(),
+            files_directory: "/files".into(),
+            programs_directory: "/programs".into(),
+        };
+        Placement {
+            roles: roles(service).iter().map(|role| (role.name, vec![member(role)])).collect(),
+            shared_directory: service.engine.shares_directory.then(|| "/shared".into()),
+        }
+    }
+
+    #[test]
+    fn every_engine_is_told_its_ports_its_data_and_its_durability() {
+        for engine in ENGINES {
+            let service = service(engine);
+            for class in engine.durability {
+                let service = ValidatedService { durability_class: class, ..service.clone() };
+                let plan = plan(&service, &placed(&service));
+                let RolePlan { role, processes } = plan.roles.last().unwrap();
+                assert!(role.is_store());
+                let [process] = processes.as_slice() else { panic!("{}: one member", engine.name) };
+                assert_eq!(process.binary, engine.binary());
+                let words = format!("{:?} {:?} {:?}", process.arguments, process.environment, process.files);
+                for port in engine.ports {
+                    assert!(
+                        words.contains(&port.number.to_string()),
+                        "{}: {} is not in {words}",
+                        engine.name,
+                        port.name
+                    );
+                }
+                assert!(words.contains("/data"), "{}: its data directory is not in {words}", engine.name);
+                let flags = class.flags.iter().map(ToString::to_string).collect::<Vec<_>>();
+                let has = flags.is_empty() || process.arguments.windows(flags.len()).any(|window| *window == flags);
+                assert!(has, "{}: {flags:?} are not in {words}", engine.name);
+            }
+        }
+    }
+
+    /// Flags and variables that a plan sets are not the user's to set again.
+    #[test]
+    fn what_places_a_store_is_reserved() {
+        for engine in ENGINES {
+            let service = service(engine);
+            let plan = plan(&service, &placed(&service));
+            let process = &plan.roles.last().unwrap().processes[0];
+            let places =
+                |argument: &&String| ["/data", "0.0.0.0", "own-host"].iter().any(|told| argument.contains(told));
+            for argument in process.arguments.iter().filter(|argument| argument.starts_with('-')).filter(places) {
+                let flag = argument.split('=').next().unwrap();
+                assert!(engine.reserved_flags.contains(&flag), "{}: {flag} is not reserved", engine.name);
+            }
+        }
+    }
+
+    #[test]
+    fn companions_come_before_the_store_and_are_told_apart_from_it() {
+        let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
+        let mut replicator = service(EngineKind::Valkey.engine());
+        replicator.engine = Box::leak(Box::new(Engine { companions, shares_directory: true, ..*replicator.engine }));
+        replicator.companions = validate::companions(replicator.engine, &replicator.name);
+        let plan = plan(&replicator, &placed(&replicator));
+        let names: Vec<_> = plan.roles.iter().map(|planned| planned.role.name).collect();
+        assert_eq!(names, ["object-store", STORE]);
+        let [companion, store] = plan.roles.as_slice() else { panic!("two roles") };
+        assert!(!companion.role.is_store() && !companion.role.is_beside_load);
+        assert!(store.role.is_store() && store.role.is_beside_load);
+        assert_eq!(companion.processes[0].binary, "versitygw");
+        assert_eq!(companion.role.service.durability, Durability::None, "the strictest that it honours");
+        assert_eq!(plan.shared_directory.as_deref(), Some("/shared"));
+    }
 }

@@ -1,0 +1,26 @@
+//! Text from elsewhere as one line of a message: what servers, files and libraries say.
+
+/// `text` as one line that cannot control a terminal: white space in a row is one space, and so is what would move the cursor,
+/// reorder the line or hide a part of it.
+pub fn one_line(text: &str) -> String {
+    let shown: String = text.chars().map(|character| if is_safe(character) { character } else { ' ' }).collect();
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a character shows as itself: no control character, and none that reorders or hides its neighbours.
+pub(crate) fn is_safe(character: char) -> bool {
+    let reorders_or_hides =
+        matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}');
+    !character.is_control() && !reorders_or_hides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_stays_one_line_whatever_was_said() {
+        assert_eq!(one_line("  first\r\n\tsecond\u{1b}[2J \u{202E}third\n"), "first second [2J third");
+        assert_eq!(one_line(""), "");
+    }
+}

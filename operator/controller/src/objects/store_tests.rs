@@ -1,0 +1,207 @@
+//! What stores of several roles become in a cluster.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use storebench_core::engine::Engine;
+use storebench_core::validate;
+use storebench_crds::engine::Companion;
+use storebench_crds::{EngineKind, StorageService};
+
+use super::*;
+use crate::objects::load::{self, LOAD_CONTAINER, LoadRequest};
+use crate::settings::Settings;
+
+fn service(spec: &serde_json::Value) -> ValidatedService {
+    let service = StorageService::new("store", serde_json::from_value(spec.clone()).unwrap());
+    validate::service(&service).unwrap()
+}
+
+/// A store that replicates the files of the load to an object store. Valkey's executable stands for its own.
+fn replicator() -> ValidatedService {
+    let mut service = service(&serde_json::json!({ "engine": "Valkey", "storage": { "size": "1Gi" } }));
+    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
+    service.engine = Box::leak(Box::new(Engine { companions, shares_directory: true, ..*service.engine }));
+    service.companions = validate::companions(service.engine, &service.name);
+    service
+}
+
+fn owner() -> Owner {
+    Owner { namespace: "benchmarks".into(), reference: OwnerReference::default(), labels: Labels::new() }
+}
+
+fn settings() -> Settings {
+    clap::Parser::parse_from(["storebench-operator"])
+}
+
+fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -> T {
+    build(&StoreRequest {
+        service,
+        name: "trial",
+        owner: &owner(),
+        labels: &Labels::new(),
+        retention: VolumeRetention::Delete,
+        operator_namespace: "storebench-system",
+        images: &settings().images,
+    })
+}
+
+fn pod(role: &RoleObjects) -> &PodSpec {
+    role.stateful_set.spec.as_ref().unwrap().template.spec.as_ref().unwrap()
+}
+
+fn words(container: &Container) -> &[String] {
+    container.args.as_deref().unwrap_or_default()
+}
+
+#[test]
+fn members_of_a_replicated_store_share_a_command_line_and_keep_a_majority() {
+    let service = service(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
+    let StoreObjects { companions, store } = with(&service, build);
+    assert_eq!(companions, []);
+    let store = store.unwrap();
+    assert!(store.disruption_budget.is_some() && store.files.is_none());
+    let pod = pod(&store);
+    let arguments = words(&pod.containers[0]);
+    assert!(arguments.contains(&"--name=$(POD_NAME)".into()), "{arguments:?}");
+    let cluster = arguments.iter().find(|argument| argument.starts_with("--initial-cluster=")).unwrap();
+    assert!(cluster.contains("trial-2=http://trial-2.trial.benchmarks.svc:2380"), "{cluster}");
+    let meter = &pod.init_containers.as_ref().unwrap()[0];
+    assert!(words(meter).contains(&"--ready=protocol".into()), "{:?}", words(meter));
+    assert_eq!(members(&service, "trial"), ["trial-0", "trial-1", "trial-2"]);
+    assert!(with(&service, beside_load).is_none());
+}
+
+#[test]
+fn a_companion_has_pods_of_its_own_which_load_and_store_may_reach() {
+    let service = replicator();
+    let StoreObjects { companions: built, store } = with(&service, build);
+    assert!(store.is_none(), "it runs beside the load");
+    let [companion] = built.as_slice() else { panic!("one companion") };
+    assert_eq!(companion.stateful_set.metadata.name.as_deref(), Some("trial-object-store"));
+    assert_eq!(companions(&service, "trial"), ["trial-object-store-0"]);
+    assert_eq!(members(&service, "trial"), Vec::<String>::new());
+    let labels = companion.stateful_set.metadata.labels.as_ref().unwrap();
+    assert_eq!((labels[COMPONENT_LABEL].as_str(), labels[ROLE_LABEL].as_str()), (COMPANION, "object-store"));
+    // The pods, their names, and who may connect are selected alike, and apart from the store's.
+    let selected = companion.stateful_set.spec.as_ref().unwrap().selector.match_labels.clone();
+    assert_eq!(companion.service.spec.as_ref().unwrap().selector, selected);
+    let policy = companion.network_policy.spec.as_ref().unwrap();
+    assert_eq!(policy.pod_selector.as_ref().unwrap().match_labels, selected);
+    let from = policy.ingress.as_ref().unwrap()[0].from.as_ref().unwrap();
+    let may = |peer: &str| from.iter().any(|one| format!("{one:?}").contains(&format!("\"{peer}\"")));
+    assert!(may(LOAD) && may(STORE), "{from:?}");
+    // It is asked for its path, not for its protocol.
+    let pod = pod(companion);
+    let meter = words(&pod.init_containers.as_ref().unwrap()[0]);
+    assert!(meter.contains(&"--ready=http:7070/healthz".into()), "{meter:?}");
+    let container = &pod.containers[0];
+    assert!(container.env.as_ref().unwrap().iter().any(|variable| variable.name == "ROOT_ACCESS_KEY"));
+    // Its bucket is a directory, which the kubelet makes.
+    let mounts = container.volume_mounts.as_ref().unwrap();
+    assert!(mounts.iter().any(|mount| mount.sub_path.as_deref() == Some("storebench")), "{mounts:?}");
+    assert_eq!(
+        companion_addresses(&service, "trial", "benchmarks"),
+        BTreeMap::from([(
+            "object-store".to_owned(),
+            "trial-object-store-0.trial-object-store.benchmarks.svc:7070".to_owned()
+        )])
+    );
+}
+
+#[test]
+fn a_store_beside_the_load_is_a_sidecar_that_answers_before_the_load_starts() {
+    let service = replicator();
+    let beside = with(&service, beside_load).unwrap();
+    let [meter, store] = beside.sidecars.as_slice() else { panic!("meter and store") };
+    for sidecar in [meter, store] {
+        assert_eq!(sidecar.restart_policy.as_deref(), Some("Always"), "{}", sidecar.name);
+    }
+    assert_eq!((meter.name.as_str(), store.name.as_str()), ("meter", STORE_CONTAINER));
+    assert!(words(meter).contains(&"--executable=valkey-server".into()), "the load is in the same pod");
+    let asked = store.startup_probe.as_ref().unwrap().http_get.as_ref().unwrap();
+    assert_eq!(asked.port, IntOrString::Int(i32::from(METER_PORT)));
+    let volumes: Vec<&str> = beside.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    assert_eq!(volumes, ["data", "shared"]);
+    assert!(beside.volumes[0].ephemeral.is_some(), "the claim goes with the pod");
+    assert!(store.volume_mounts.as_ref().unwrap().contains(&beside.mount));
+    assert_eq!(command(&service, "trial", "benchmarks")[0], "valkey-server");
+}
+
+#[test]
+fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
+    let service = replicator();
+    let beside = with(&service, beside_load);
+    let built = load::build(LoadRequest {
+        spec: serde_json::from_value(serde_json::json!({
+            "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["127.0.0.1:6379"], "workloads": [],
+            "companions": companion_addresses(&service, "trial", "benchmarks"),
+        }))
+        .unwrap(),
+        name: "trial",
+        owner: &owner(),
+        labels: &Labels::new(),
+        kubeconfig: None,
+        cluster_port: None,
+        beside,
+        deadline_seconds: 60,
+        started_at: "2026-11-22T00:00:00Z",
+        settings: &settings(),
+    })
+    .unwrap();
+    let pod = built.job.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.share_process_namespace, Some(true), "the meter reads the store's /proc");
+    assert_eq!(pod.init_containers.as_ref().unwrap().len(), 2);
+    let load = &pod.containers[0];
+    assert_eq!(load.name, LOAD_CONTAINER);
+    let mount = &load.volume_mounts.as_ref().unwrap()[0];
+    assert_eq!(mount.mount_path, SHARED_DIRECTORY);
+    assert!(pod.volumes.as_ref().unwrap().iter().any(|volume| volume.name == mount.name));
+    let job = load.env.as_ref().unwrap()[0].value.as_ref().unwrap();
+    let job: storebench_crds::job::JobSpec = serde_json::from_str(job).unwrap();
+    assert_eq!(job.shared_directory.as_deref(), Some(SHARED_DIRECTORY));
+    assert!(job.companions["object-store"].ends_with(":7070"), "{:?}", job.companions);
+    let egress = format!("{:?}", built.network_policy.spec.unwrap().egress);
+    assert!(egress.contains(&format!("\"{COMPANION}\"")), "{egress}");
+}
+
+#[test]
+fn a_load_without_such_a_store_is_alone_in_its_pod() {
+    let built = load::build(LoadRequest {
+        spec: serde_json::from_value(serde_json::json!({
+            "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
+        }))
+        .unwrap(),
+        name: "trial",
+        owner: &owner(),
+        labels: &Labels::new(),
+        kubeconfig: None,
+        cluster_port: None,
+        beside: None,
+        deadline_seconds: 60,
+        started_at: "2026-11-22T00:00:00Z",
+        settings: &settings(),
+    })
+    .unwrap();
+    let pod = built.job.spec.unwrap().template.spec.unwrap();
+    assert_eq!((pod.init_containers, pod.volumes, pod.share_process_namespace), (None, None, None));
+    assert!(built.files.is_none());
+}
+
+#[test]
+fn files_of_a_plan_are_mounted_where_it_names_them() {
+    let service = service(&serde_json::json!({ "engine": "Valkey" }));
+    let mut plan = role::plan(&service, "trial", "benchmarks");
+    let planned = &mut plan.roles[0];
+    planned.processes[0].files.push(("/files/settings.toml".into(), "key = 1\n".into()));
+    let built = with(&service, |request| build_role(request, planned));
+    let files = built.files.as_ref().unwrap();
+    assert_eq!(files.data.as_ref().unwrap()["settings.toml"], "key = 1\n");
+    let pod = pod(&built);
+    let volume = pod.volumes.as_ref().unwrap().iter().find(|volume| volume.config_map.is_some()).unwrap();
+    assert_eq!(volume.config_map.as_ref().unwrap().name, files.metadata.name.clone().unwrap());
+    let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+    assert!(mounts.iter().any(|mount| mount.name == volume.name && mount.mount_path == "/files"), "{mounts:?}");
+}

@@ -1,0 +1,26 @@
+//! versitygw: an S3 server on a directory, in which each directory is a bucket. Flags: `versitygw --help` of 1.8.
+//!
+//! Its credentials are no secret: who may connect is decided by loopback and by network policies, as for every store here.
+
+use super::{CLIENT, Launch, Member};
+
+/// The bucket that is there from the start.
+pub const BUCKET: &str = "storebench";
+/// The access key.
+pub const ACCESS_KEY: &str = "storebench";
+/// The secret key.
+pub const SECRET_KEY: &str = "storebench-secret";
+/// The path of readiness, as the engine's row has it.
+const HEALTH: &str = "/healthz";
+
+pub(super) fn launch(member: &Member) -> Launch {
+    let address = format!("{}:{}", member.bind, member.port(CLIENT));
+    let arguments = ["--port", &address, "--health", HEALTH, "--quiet", "posix", &member.data_directory];
+    let environment = [("ROOT_ACCESS_KEY", ACCESS_KEY), ("ROOT_SECRET_KEY", SECRET_KEY)];
+    Launch {
+        arguments: arguments.map(ToString::to_string).into(),
+        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        directories: vec![format!("{}/{BUCKET}", member.data_directory)],
+        files: Vec::new(),
+    }
+}
