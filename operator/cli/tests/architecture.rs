@@ -17,6 +17,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("replog", &["wal"]),
     ("rusd", &["wal", "replog"]),
     ("faulty-store", &[]),
+    // For tests of every crate, as a dev-dependency.
+    ("harness", &[]),
 ];
 
 /// Libraries that a pure crate may not depend on, because they do I/O or know a cluster.

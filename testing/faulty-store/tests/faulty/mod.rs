@@ -1,5 +1,5 @@
-//! What the process tests share: real stores from the peers folder behind `faulty-store`, each in a folder of its own,
-//! and clients that speak bytes to a socket. Everything started here is killed and waited for when it is dropped.
+//! Real stores behind `faulty-store`, each in a folder of its own, and clients that speak bytes to a socket. Everything
+//! started here is killed and waited for when it is dropped.
 
 #![allow(dead_code)] // each test binary uses its part
 
@@ -7,46 +7,21 @@ pub mod etcd;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::{Process, TempDir, command, eventually, free_port, peer};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
-/// Nothing that is waited for takes longer than this, on a machine however slow.
+/// No answer takes longer than this, on a machine however slow.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The binary of a peer, of the newest version that is there.
-pub fn peer(engine: &str, binary: &str) -> PathBuf {
-    let peers = std::env::var_os("STOREBENCH_PEERS").map(PathBuf::from).unwrap_or_else(|| {
-        let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-        data.unwrap_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".local/share"))
-            .join("storebench/peers")
-    });
-    let versions = fs::read_dir(peers.join(engine)).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<PathBuf> = versions.map(|v| v.path().join(binary)).filter(|path| path.exists()).collect();
-    found.sort();
-    found.pop().unwrap_or_else(|| panic!("no {engine}/*/{binary} in {}; run: peers/fetch", peers.display()))
-}
-
-/// A port that was free a moment ago, below those that the system gives to clients and those that faulty-store takes.
-pub fn free_port() -> u16 {
-    use std::sync::atomic::{AtomicU16, Ordering};
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let port = 10_000 + ((std::process::id() as u16 % 97) * 100 + NEXT.fetch_add(1, Ordering::Relaxed)) % 9_900;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// A store behind `faulty-store`, started the way storebench starts a peer.
 pub struct Faulty {
-    pub child: Child,
+    process: Process,
     pub address: SocketAddr,
     pub folder: TempDir,
 }
@@ -78,7 +53,7 @@ impl Faulty {
 
     /// Through a script of the store's name, as in a peers folder made for a test.
     fn start(store: &str, upstream: &Path, faults: &[&str], arguments: impl Fn(u16, &Path) -> Vec<String>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = harness::folder();
         let script = folder.path().join(upstream.file_name().unwrap());
         let faults: String = faults.iter().map(|fault| format!(" --fault {fault}")).collect();
         let (myself, upstream) = (env!("CARGO_BIN_EXE_faulty-store"), upstream.display());
@@ -86,11 +61,11 @@ impl Faulty {
         fs::write(&script, line).unwrap();
         let port = free_port();
         // Not executed itself: another test that forks just now may still hold it open for writing (ETXTBSY).
-        let mut command = Command::new("/bin/sh");
+        let mut command = command("/bin/sh");
         command.arg(&script).args(arguments(port, folder.path())).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(folder.path().join("stderr")).unwrap());
-        let child = command.spawn().unwrap();
-        Self { child, address: SocketAddr::from(([127, 0, 0, 1], port)), folder }
+        let process = Process::start(&mut command);
+        Self { process, address: SocketAddr::from(([127, 0, 0, 1], port)), folder }
     }
 
     /// A connection, as soon as there is one to be had.
@@ -111,16 +86,16 @@ impl Faulty {
     }
 
     fn store_if_any(&self) -> Option<u32> {
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id()));
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.process.id()));
         children.ok()?.split_whitespace().next()?.parse().ok()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.process.signal(signal);
     }
 
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("the end of faulty-store", || self.child.try_wait().unwrap())
+        self.process.wait()
     }
 }
 
@@ -131,33 +106,10 @@ impl Drop for Faulty {
         if let Some(store) = self.store_if_any().and_then(|id| Pid::from_raw(id as i32)) {
             let _ = kill_process(store, Signal::KILL);
             let deadline = Instant::now() + Duration::from_secs(1);
-            while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+            while self.process.ended().is_none() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether a process is there and not dead.
-pub fn is_alive(id: u32) -> bool {
-    state(id).is_some_and(|state| state != 'Z' && state != 'X')
-}
-
-/// The state of a process: `R`, `S`, `T` (stopped), … (proc_pid_stat(5), field 3).
-pub fn state(id: u32) -> Option<char> {
-    fs::read_to_string(format!("/proc/{id}/stat")).ok()?.rsplit_once(") ")?.1.chars().next()
-}
-
-pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -11,7 +11,9 @@ use http::Request;
 use prost::Message;
 use tokio::runtime::Runtime;
 
-use super::{Faulty, PATIENCE, eventually};
+use harness::eventually;
+
+use super::{Faulty, PATIENCE};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Header {
