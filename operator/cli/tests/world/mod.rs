@@ -1,4 +1,4 @@
-//! What the process tests share: a scratch world with its own peers and data directory, in which stores can be faulty.
+//! A scratch world with its own peers and data directory, in which stores can be faulty.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -6,28 +6,19 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use harness::peer;
+use harness::peers::version;
+
 use crate::finished::Finished;
 
 /// A peers directory, a data directory, and files, all temporary.
 pub struct World {
-    root: tempfile::TempDir,
+    root: harness::TempDir,
     /// One world at a time: two loads on two cores would disturb each other, and the loaders would rightly say so.
     _alone: MutexGuard<'static, ()>,
 }
 
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// The real peers, as `peers/fetch` installs them.
-pub fn real_peer(path: &str) -> PathBuf {
-    let base = std::env::var_os("STOREBENCH_PEERS").map(PathBuf::from).unwrap_or_else(|| {
-        let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-        let data = data.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".local/share"));
-        data.join("storebench/peers")
-    });
-    let found = base.join(path);
-    assert!(found.is_file(), "{} is missing; run: peers/fetch", found.display());
-    found
-}
 
 /// The instrument that plants faults, built once.
 fn faulty_store() -> &'static Path {
@@ -48,14 +39,12 @@ impl World {
     pub fn new() -> Self {
         // A test that failed has poisoned the lock, not the world.
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let world = Self { root: tempfile::tempdir().unwrap(), _alone: alone };
+        let world = Self { root: harness::folder(), _alone: alone };
         std::fs::create_dir(world.data()).unwrap();
-        for (peer, binary) in
-            [("redis/7.0.15", "redis-server"), ("valkey/9.1.2", "valkey-server"), ("etcd/3.7.3", "etcd")]
-        {
-            let directory = world.peers().join(peer);
+        for (name, binary) in [("redis", "redis-server"), ("valkey", "valkey-server"), ("etcd", "etcd")] {
+            let directory = world.peers().join(name).join(version(name));
             std::fs::create_dir_all(&directory).unwrap();
-            std::os::unix::fs::symlink(real_peer(&format!("{peer}/{binary}")), directory.join(binary)).unwrap();
+            std::os::unix::fs::symlink(peer(name, binary), directory.join(binary)).unwrap();
         }
         world
     }
@@ -70,9 +59,9 @@ impl World {
 
     /// Installs a version `faulty` of Redis or etcd: the real one behind a proxy with these faults.
     pub fn install_faulty(&self, engine: &str, faults: &[&str]) {
-        let (upstream, binary) = match engine {
-            "redis" => ("redis/7.0.15/redis-server", "redis-server"),
-            "etcd" => ("etcd/3.7.3/etcd", "etcd"),
+        let binary = match engine {
+            "redis" => "redis-server",
+            "etcd" => "etcd",
             other => panic!("no faulty {other}"),
         };
         let directory = self.peers().join(engine).join("faulty");
@@ -81,7 +70,7 @@ impl World {
         let script = format!(
             "#!/bin/sh\nexec {} --store {engine} --upstream {} {} -- \"$@\"\n",
             faulty_store().display(),
-            real_peer(upstream).display(),
+            peer(engine, binary).display(),
             faults.join(" ")
         );
         let path = directory.join(binary);
@@ -96,8 +85,10 @@ impl World {
     }
 
     pub fn storebench(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
-        command.env("STOREBENCH_PEERS", self.peers()).env("STOREBENCH_DATA_DIR", self.data()).stdin(Stdio::null());
+        let mut command = harness::command(env!("CARGO_BIN_EXE_storebench"));
+        command.env("STOREBENCH_PEERS", self.peers()).env("STOREBENCH_DATA_DIR", self.data());
+        // Long enough for the end of what ran before; a test is not to wait for a machine that is never quiet.
+        command.env("STOREBENCH_WAIT_FOR_QUIET", "20s").stdin(Stdio::null());
         command
     }
 
@@ -110,6 +101,7 @@ impl World {
     }
 
     /// Within two seconds no file is in the data directory and no process names it.
+    #[track_caller]
     pub fn assert_nothing_is_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(2);
         loop {
