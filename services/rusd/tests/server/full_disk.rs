@@ -1,23 +1,13 @@
 //! The program itself, alone and in a group, on a disk that is full. Needs root, to mount a small one.
 
-// Helpers outside #[test] functions are test code all the same.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[path = "../peers/mod.rs"]
-mod peers;
-// What is shared with the target `server` is not all used here.
-#[allow(dead_code)]
-#[path = "../server/process.rs"]
-mod process;
-
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use process::{Rusd, Starting};
-use tempfile::TempDir;
+use harness::{TempDir, free_address, output, until};
+
+use crate::process::{Rusd, Starting};
 
 const DISK_BYTES: usize = 128 << 20;
 const VALUE_BYTES: usize = 1 << 20;
@@ -28,12 +18,12 @@ struct Disk(PathBuf);
 
 impl Disk {
     fn mount() -> (Self, TempDir) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let data = directory.path().join("data");
         fs::create_dir(&data).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "rusd"]).arg(&data);
-        peers::output(&mut mount);
+        output(&mut mount);
         (Self(data), directory)
     }
 
@@ -139,9 +129,9 @@ fn a_disk_that_others_fill_is_waited_for() {
 
 /// Three members, of which the one with this data directory and the other two know each other.
 fn group_with(directory: TempDir) -> [Rusd; 3] {
-    let addresses = [(); 3].map(|()| peers::free_address());
+    let addresses = [(); 3].map(|()| free_address());
     let all = [0, 1, 2].map(|number: usize| format!("m{number}=http://{}", addresses[number])).join(",");
-    let other = || tempfile::tempdir().unwrap();
+    let other = || harness::folder();
     let mut number = 0;
     let starting = [other(), other(), directory].map(|directory| {
         let address = addresses[number];
@@ -155,13 +145,6 @@ fn group_with(directory: TempDir) -> [Rusd; 3] {
         Rusd::spawn(directory, flags)
     });
     starting.map(Starting::ready)
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-    }
 }
 
 /// Its number, and whether it leads.
@@ -182,18 +165,18 @@ fn a_follower_whose_disk_is_full_raises_the_alarm_and_the_group_goes_on() {
     let (id, leads) = standing(small);
     if leads {
         small.etcdctl(&["move-leader", &standing(first).0]);
-        wait_until("another one leads", || !standing(small).1);
+        until("another leader", || !standing(small).1);
     }
     put(first, "k", 1).unwrap();
     let file = disk.fill();
     // How many blanks stand between both is the client's mood.
     let member = format!("memberID:{}", u64::from_str_radix(&id, 16).unwrap());
-    wait_until("the alarm is not raised", || {
+    until("the alarm", || {
         let alarms = second.etcdctl(&["alarm", "list"]);
         alarms.contains(&member) && alarms.contains("alarm:NOSPACE")
     });
     for server in &servers {
-        wait_until("a write is not refused", || put(server, "k", 2).is_err_and(|refusal| refusal.contains(NO_SPACE)));
+        until("a refusal", || put(server, "k", 2).is_err_and(|refusal| refusal.contains(NO_SPACE)));
         assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]).as_bytes()[..VALUE_BYTES], vec![1; VALUE_BYTES]);
     }
     // What makes room is done by all of them, the full one included.
