@@ -11,7 +11,8 @@
 //! [`audit`]. Several load processes divide the load by [`share`] and begin together at a [`barrier`].
 //!
 //! What the store uses is read by [`meter`], which is also what an embedded run uses. Where the store runs elsewhere, the
-//! program [`store_meter`] stands beside it, and a job asks it through [`meters`]. A hosted control plane has a meter of its
+//! program [`store_meter`] stands beside it, and a job asks it through [`meters`]. What is neither store nor loader but uses
+//! the machine all the same is named by [`foreign`]. A hosted control plane has a meter of its
 //! own, in [`control_plane`].
 
 pub mod alarm;
@@ -25,6 +26,7 @@ pub mod expect;
 pub mod exposition;
 pub mod failure;
 pub mod family;
+pub mod foreign;
 pub mod fsyncs;
 pub mod http_client;
 pub mod http_server;

@@ -10,12 +10,12 @@ mod support;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use harness::free_port;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use storebench_crds::job::{JobOutcome, Phase};
 
 use support::etcd::Etcd;
-use support::free_port;
 use support::job::{Ended, Job};
 use support::redis::Redis;
 

@@ -1,6 +1,6 @@
 //! `bench-job` against a real redis-server: every command, both protocols, stalls, deaths and wrong answers.
 //!
-//! Needs redis-server in the peers folder or in PATH; `peers/fetch redis` puts it there. A run may end as hindered by a
+//! Needs redis-server in the peers folder; `peers/fetch redis` puts it there. A run may end as hindered by a
 //! busy machine, which says nothing about the store: answers and figures are checked all the same.
 
 // Helpers of a test fail as tests do.
@@ -14,11 +14,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::free_port;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use storebench_crds::job::{Hindrance, JobLine, JobOutcome, LatencyKind, Phase, decode_histogram};
 
-use support::free_port;
 use support::job::{Ended, Job};
 use support::redis::Redis;
 

@@ -9,12 +9,13 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bench_jobs::family::probe::Check;
 use bench_jobs::meter::{MemberReading, Reading};
+use harness::{Process, TempDir, command, free_port, peer, until};
 use procfs::process::Process as OwnProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -24,15 +25,14 @@ use support::etcd::Etcd;
 use support::job::{Ended, Job};
 use support::meter::Meter;
 use support::redis::Redis;
-use support::{Folder, Process, free_port, peer};
 
 fn beside_redis(redis: &Redis) -> Meter {
-    let (pid, data) = (redis.pid().to_string(), redis.folder.0.display().to_string());
+    let (pid, data) = (redis.pid().to_string(), redis.folder.path().display().to_string());
     Meter::start("redis", &redis.endpoint(), &["--pid", &pid, "--data", &data])
 }
 
 fn beside_etcd(etcd: &Etcd) -> Meter {
-    let (pid, data) = (etcd.pid().to_string(), etcd.folder.0.display().to_string());
+    let (pid, data) = (etcd.pid().to_string(), etcd.folder.path().display().to_string());
     Meter::start("etcd", &etcd.endpoint, &["--pid", &pid, "--data", &data])
 }
 
@@ -235,26 +235,24 @@ fn a_meter_that_dies_costs_its_figures_and_not_the_trial() {
 struct Pod {
     first: String,
     _unshare: Process,
-    folder: Folder,
+    folder: TempDir,
     port: u16,
 }
 
 impl Pod {
     fn new() -> Self {
-        let mut unshare = Command::new("unshare");
+        let mut unshare = command("unshare");
         unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "600"]);
-        let unshare = Process(unshare.spawn().unwrap());
-        let main = OwnProcess::new(unshare.0.id().cast_signed()).unwrap().task_main_thread().unwrap();
-        while main.children().unwrap().is_empty() {
-            sleep(Duration::from_millis(10));
-        }
+        let unshare = Process::start(&mut unshare);
+        let main = OwnProcess::new(unshare.id().cast_signed()).unwrap().task_main_thread().unwrap();
+        until("the namespace's first process", || !main.children().unwrap().is_empty());
         let first = main.children().unwrap()[0].to_string();
         // Until it has mounted what shows the namespace's own processes.
         sleep(Duration::from_millis(300));
-        let folder = Folder::new();
-        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+        let folder = harness::folder();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         for program in [peer("etcd", "etcd"), env!("CARGO_BIN_EXE_store-meter").into()] {
-            fs::copy(&program, folder.0.join(program.file_name().unwrap())).unwrap();
+            fs::copy(&program, folder.path().join(program.file_name().unwrap())).unwrap();
         }
         Self { first, _unshare: unshare, folder, port: free_port() }
     }
@@ -262,22 +260,22 @@ impl Pod {
     /// Runs a program in the namespace as a container's is run: first as root, and then as nobody in particular, without
     /// any capability.
     fn enter(&self, root_for: &str, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
+        let mut command = command("nsenter");
         let become_nobody = "exec setpriv --reuid 65532 --regid 65532 --clear-groups --inh-caps=-all \
                              --bounding-set=-all --no-new-privs \"$@\"";
         command.args(["--target", &self.first, "--pid", "--mount", "sh", "-c"]);
-        command.args([&format!("sleep {root_for}; {become_nobody}"), "sh"]).arg(self.folder.0.join(program));
+        command.args([&format!("sleep {root_for}; {become_nobody}"), "sh"]).arg(self.folder.path().join(program));
         command
     }
 
-    fn start_etcd(&self) -> Child {
+    fn start_etcd(&self) -> Process {
         let (client, peer) = (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", free_port()));
         let mut etcd = self.enter("0.5", "etcd");
-        etcd.arg("--data-dir").arg(self.folder.0.join("data").join(free_port().to_string()));
+        etcd.arg("--data-dir").arg(self.folder.path().join("data").join(free_port().to_string()));
         etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         etcd.args(["--initial-cluster", &format!("default={peer}"), "--log-level", "panic"]);
-        etcd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        Process::start(etcd.stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }
 
@@ -304,12 +302,12 @@ fn in_a_pod_the_store_is_waited_for_and_found_and_its_restart_is_counted() {
     let tasks = OwnProcess::new(etcd.id().cast_signed()).unwrap().task_main_thread().unwrap();
     let store = Pid::from_raw(tasks.children().unwrap()[0].cast_signed()).unwrap();
     kill_process(store, Signal::KILL).unwrap();
-    etcd.wait().unwrap();
+    etcd.wait();
     meter.until(|| {
         meter.ask("/reading").is_err_and(|error| error.to_string().contains("no process of a store is there"))
     });
     let mut etcd = pod.start_etcd();
     meter.until(|| meter.ask("/reading").is_ok_and(|text| text.contains("\"restarts\":1")));
     drop(pod);
-    etcd.wait().unwrap();
+    etcd.wait();
 }

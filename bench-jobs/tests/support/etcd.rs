@@ -1,18 +1,15 @@
 //! A real etcd on ports of its own.
 
-use std::net::TcpListener;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use bench_jobs::family::etcd::grpc::{Channel, GrpcError};
 use bench_jobs::family::etcd::messages::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
 };
+use harness::{Process, TempDir, command, free_address, peer, until};
 use prost::Message;
 use rustix::process::Signal;
-
-use super::{Folder, Process, peer};
 
 /// For each request from outside.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,47 +18,37 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Etcd {
     process: Process,
     pub endpoint: String,
-    pub folder: Folder,
+    pub folder: TempDir,
 }
 
 impl Etcd {
     pub fn start() -> Self {
         let etcd = Self::spawn();
-        let deadline = Instant::now() + Duration::from_secs(20);
         let read = RangeRequest { key: b"ready".to_vec(), ..RangeRequest::default() };
-        while etcd.ask::<_, RangeResponse>(path::RANGE, &read).is_err() {
-            assert!(Instant::now() < deadline, "etcd did not answer");
-            sleep(Duration::from_millis(50));
-        }
+        until("etcd's first answer", || etcd.ask::<_, RangeResponse>(path::RANGE, &read).is_ok());
         etcd
     }
 
     /// Starts it and does not wait.
     pub fn spawn() -> Self {
-        let folder = Folder::new();
-        let ports: Vec<u16> = {
-            let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
-        };
-        let (endpoint, peer_url) = (format!("127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
+        let folder = harness::folder_on_disk();
+        let (endpoint, peer_url) = (free_address().to_string(), format!("http://{}", free_address()));
         let client = format!("http://{endpoint}");
-        let process = Command::new(peer("etcd", "etcd"))
-            .arg("--data-dir")
-            .arg(folder.0.join("data"))
+        let mut etcd = command(peer("etcd", "etcd"));
+        etcd.arg("--data-dir")
+            .arg(folder.path().join("data"))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("default={peer_url}")])
             // What is tested is the loader; the disk would only make it slower.
             .args(["--unsafe-no-fsync", "--log-level", "error"])
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { process: Process(process), endpoint, folder }
+            .stderr(Stdio::null());
+        Self { process: Process::start(&mut etcd), endpoint, folder }
     }
 
     pub fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.id()
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use harness::{Process, TempDir, command};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use storebench_crds::job::{Hindrance, JobLine, JobOutcome, JobSummary, LoaderAudit, Phase, WorkloadSummary};
-
-use super::{Folder, Process};
 
 /// A running bench-job.
 pub struct Job {
@@ -19,7 +18,7 @@ pub struct Job {
     lines: BufReader<ChildStdout>,
     errors: JoinHandle<String>,
     seen: Vec<JobLine>,
-    folder: Folder,
+    folder: TempDir,
     /// Dropped when the job is over; until then a watchdog waits for that.
     _running: Sender<()>,
 }
@@ -34,22 +33,22 @@ pub struct Ended {
 
 impl Job {
     pub fn start(spec: &Value, arguments: &[&str]) -> Self {
-        let folder = Folder::new();
-        let job = folder.0.join("job.json");
+        let folder = harness::folder();
+        let job = folder.path().join("job.json");
         fs::write(&job, spec.to_string()).unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_bench-job"))
+        let mut bench_job = command(env!("CARGO_BIN_EXE_bench-job"));
+        bench_job
             .arg("--job")
             .arg(&job)
             .arg("--termination-message")
-            .arg(folder.0.join("summary.json"))
+            .arg(folder.path().join("summary.json"))
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap());
-        let errors = everything(process.stderr.take().unwrap());
-        let pid = Pid::from_child(&process);
+            .stderr(Stdio::piped());
+        let mut process = Process::start(&mut bench_job);
+        let lines = BufReader::new(process.child().stdout.take().unwrap());
+        let errors = everything(process.child().stderr.take().unwrap());
+        let pid = Pid::from_child(process.child());
         let (running, ended) = channel();
         // A job that hangs is a failure that must not hang the test.
         thread::spawn(move || {
@@ -57,7 +56,7 @@ impl Job {
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
-        Self { process: Process(process), lines, errors, seen: Vec::new(), folder, _running: running }
+        Self { process, lines, errors, seen: Vec::new(), folder, _running: running }
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -85,18 +84,18 @@ impl Job {
     /// Waits until it has ended well.
     pub fn end(mut self) -> Ended {
         while self.next_line().is_some() {}
-        let status = self.process.0.wait().unwrap();
+        let status = self.process.wait();
         let errors = self.errors.join().unwrap();
         assert!(status.success(), "bench-job ended with {status}: {errors}");
-        let summary = fs::read(self.folder.0.join("summary.json")).unwrap();
+        let summary = fs::read(self.folder.path().join("summary.json")).unwrap();
         Ended { summary: serde_json::from_slice(&summary).unwrap(), lines: self.seen, errors }
     }
 
     /// Waits until it has ended by itself, without a summary: what it wrote for people.
     pub fn fail(mut self) -> (ExitStatus, String) {
         while self.next_line().is_some() {}
-        let status = self.process.0.wait().unwrap();
-        assert!(!self.folder.0.join("summary.json").exists());
+        let status = self.process.wait();
+        assert!(!self.folder.path().join("summary.json").exists());
         (status, self.errors.join().unwrap())
     }
 }

@@ -1,15 +1,13 @@
 //! `store-meter`, run beside a store.
 
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench_jobs::http_client::{HttpError, get};
 use bench_jobs::meter::MemberReading;
+use harness::{Process, command, free_address};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
-
-use super::{Process, free_port};
 
 /// A store-meter; killed when dropped.
 pub struct Meter {
@@ -19,26 +17,24 @@ pub struct Meter {
 
 impl Meter {
     pub fn start(protocol: &str, store: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_store-meter"));
+        let mut command = command(env!("CARGO_BIN_EXE_store-meter"));
         Self::run(&mut command, protocol, store, arguments)
     }
 
     /// `command` runs store-meter with the arguments that are added to it.
     pub fn run(command: &mut Command, protocol: &str, store: &str, arguments: &[&str]) -> Self {
-        let address = format!("127.0.0.1:{}", free_port());
-        let process = command
+        let address = free_address().to_string();
+        command
             .args(["--protocol", protocol, "--store", store, "--listen", &address])
             .args(arguments)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let meter = Self { process: Process(process), address };
+            .stderr(Stdio::null());
+        let meter = Self { process: Process::start(command), address };
         meter.until(|| meter.ask("/livez").is_ok());
         meter
     }
 
     pub fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.id()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -59,11 +55,8 @@ impl Meter {
         self.read("/store")
     }
 
+    #[track_caller]
     pub fn until(&self, holds: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !holds() {
-            assert!(Instant::now() < deadline, "{:?}", self.ask("/store"));
-            sleep(Duration::from_millis(20));
-        }
+        harness::until("what store-meter says", holds);
     }
 }

@@ -2,19 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
+use harness::{Process, TempDir, command, free_port, peer, until};
 use rustix::process::Signal;
-
-use super::{Folder, Process, free_port, peer};
 
 /// A redis-server; killed when dropped.
 pub struct Redis {
     process: Process,
     pub port: u16,
-    pub folder: Folder,
+    pub folder: TempDir,
 }
 
 impl Redis {
@@ -24,27 +21,22 @@ impl Redis {
 
     pub fn start_on(port: u16, arguments: &[&str]) -> Self {
         let redis = Self::spawn_on(port, arguments);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not listen");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until("redis-server to listen", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         redis
     }
 
     /// Starts it and does not wait.
     pub fn spawn_on(port: u16, arguments: &[&str]) -> Self {
-        let folder = Folder::new();
-        let process = Command::new(peer("redis", "redis-server"))
+        let folder = harness::folder_on_disk();
+        let mut redis = command(peer("redis", "redis-server"));
+        redis
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
             .arg("--dir")
-            .arg(&folder.0)
+            .arg(folder.path())
             .args(arguments)
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { process: Process(process), port, folder }
+            .stderr(Stdio::null());
+        Self { process: Process::start(&mut redis), port, folder }
     }
 
     pub fn endpoint(&self) -> String {
@@ -52,7 +44,7 @@ impl Redis {
     }
 
     pub fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.id()
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -18,6 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("replog", &["wal"]),
     ("rusd", &["service-kit", "wal", "replog"]),
     ("faulty-store", &[]),
+    // For tests of every crate, as a dev-dependency.
+    ("harness", &[]),
 ];
 
 /// Libraries that a pure crate may not depend on, because they do I/O or know a cluster.

@@ -1,6 +1,6 @@
 //! Whatever is wrong with a file, the binary answers with exit code 1 and one line that names the file, and starts nothing.
 //!
-//! The files are those of `operator/core/tests/bad_input.rs`, which also knows what the line must say of each.
+//! The files are those of `operator/core/tests/bad_input.rs`, which also looks at what the line says of each.
 
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 fn files() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/bad_input");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries(directory).flat_map(entries).collect();
     files.sort();
     assert!(files.len() >= 100, "only {} files: were they moved?", files.len());
     files
@@ -18,7 +19,7 @@ fn files() -> Vec<PathBuf> {
 
 /// What is wrong with how the file was answered.
 fn complaint(command: &str, file: &Path) -> Option<String> {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     // A run creates its data directory before it starts anything, and does not remove it.
     let data = scratch.path().join("data");
     let output = Command::new(env!("CARGO_BIN_EXE_storebench"))

@@ -6,13 +6,13 @@
 #[allow(dead_code)]
 mod finished;
 #[allow(dead_code)]
-mod harness;
+mod world;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use finished::Finished;
-use harness::{World, one_arm};
+use world::{World, one_arm};
 
 const REDIS_SET: &str = "redis: { command: Set, keySpace: 20000 }";
 const ETCD_PUT: &str = "etcd: { operation: Put, keySpace: 20000 }";
@@ -202,15 +202,25 @@ fn a_stall_is_seen_from_the_due_instant() {
     assert!(nanos("intendedLatency", "p99Nanos") > 800_000_000, "{result}");
 }
 
-/// Processes that keep every core busy. They go with this value; each would go by itself after 30 s of processor time.
+/// Programs of the name `busy-neighbour` that keep cores busy. They go with this value; each would go by itself after 60 s of
+/// processor time.
 struct Busy(Vec<Child>);
 
 impl Busy {
-    fn cores(count: usize) -> Self {
-        // Store and loader go first, so that they are not kept from the processor: that is another finding.
-        let busy = "ulimit -t 30; exec nice -n 19 yes";
-        let spawn = |_| Command::new("sh").args(["-c", busy]).stdout(Stdio::null()).spawn().unwrap();
+    fn cores(world: &World, count: usize) -> Self {
+        let program = world.data().with_file_name("busy-neighbour");
+        if !program.exists() {
+            std::os::unix::fs::symlink("/usr/bin/yes", &program).unwrap();
+        }
+        let spawn = |_| {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg("ulimit -t 60; exec \"$0\"").arg(&program).stdout(Stdio::null()).spawn().unwrap()
+        };
         Self((0..count).map(spawn).collect())
+    }
+
+    fn all_cores(world: &World) -> Self {
+        Self::cores(world, std::thread::available_parallelism().unwrap().get())
     }
 }
 
@@ -226,21 +236,132 @@ impl Drop for Busy {
 #[test]
 fn other_processes_that_keep_the_cores_busy_are_named() {
     let world = World::new();
-    let cores = std::thread::available_parallelism().unwrap().get();
     let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 2s, connections: 1 }");
-    let busy = Busy::cores(cores);
-    let finished = world.run(&text.replace("retries: 5", "retries: 0"));
+    let file = world.write("run.yaml", &text.replace("retries: 5", "retries: 0"));
+    let busy = Busy::all_cores(&world);
+    let mut command = world.storebench();
+    let finished =
+        Finished::of(command.arg("run").arg(file).args(["--wait-for-quiet", "0s", "-o", "json"]).output().unwrap());
     drop(busy);
     let message = finished.invalid();
+    let cores = std::thread::available_parallelism().unwrap();
     let (_, used) = message.split_once("other processes used ").unwrap_or_else(|| panic!("{message}"));
     let (used, rest) = used.split_once(' ').unwrap();
-    assert!(used.parse::<f64>().unwrap() > 0.2 * cores as f64, "{message}");
-    assert!(rest.starts_with(&format!("of {cores} cores during the measurement")), "{message}");
+    assert!(used.parse::<f64>().unwrap() > 0.2 * cores.get() as f64, "{message}");
+    assert!(rest.starts_with(&format!("of {cores} cores (")), "{message}");
+    assert!(rest.contains("busy-neighbour ") && rest.ends_with(": stop them"), "{message}");
+    assert!(!finished.stderr.contains("waiting for quiet"), "{}", finished.stderr);
+    let last = finished.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("run is Invalid; to do: other programs kept this machine too busy: stop those"), "{last}");
     assert_eq!(
         finished.report()["record"]["trials"].as_array().unwrap().len(),
         1,
         "the first disturbance ends the run"
     );
+}
+
+/// A run whose lines on standard error can be waited for.
+struct Told {
+    child: Child,
+    file: std::path::PathBuf,
+}
+
+impl Told {
+    fn run(world: &World, text: &str, arguments: &[&str]) -> Self {
+        let run = world.write("run.yaml", text);
+        let file = run.with_file_name("stderr");
+        let mut command = world.storebench();
+        command.arg("run").arg(run).args(arguments).args(["-o", "json"]).stdout(Stdio::piped());
+        let child = command.stderr(std::fs::File::create(&file).unwrap()).spawn().unwrap();
+        Self { child, file }
+    }
+
+    fn stderr(&self) -> String {
+        std::fs::read_to_string(&self.file).unwrap()
+    }
+
+    /// Waits until a line holds this.
+    fn until(&self, part: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let text = self.stderr();
+            if let Some(line) = text.lines().find(|line| line.contains(part)) {
+                return line.to_owned();
+            }
+            assert!(Instant::now() < deadline, "no line with `{part}` in {text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn finish(self) -> Finished {
+        let stderr = self.file;
+        let mut finished = Finished::of(self.child.wait_with_output().unwrap());
+        finished.stderr = std::fs::read_to_string(stderr).unwrap();
+        finished
+    }
+}
+
+#[test]
+fn who_keeps_the_run_waiting_is_named_and_at_the_limit_it_measures_all_the_same() {
+    let world = World::new();
+    let busy = Busy::all_cores(&world);
+    let text =
+        one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 500, connections: 1 }").replace("retries: 5", "retries: 0");
+    let finished = Told::run(&world, &text, &["--wait-for-quiet", "2s"]).finish();
+    drop(busy);
+    let line = finished.stderr.lines().next().unwrap_or_default();
+    assert!(line.starts_with("run: waiting for quiet: other processes use "), "{}", finished.stderr);
+    assert!(line.contains("busy-neighbour ") && line.contains("; to measure at once: --wait-for-quiet 0s"), "{line}");
+    assert!(finished.stderr.contains("run: other processes still use "), "{}", finished.stderr);
+    let report = finished.report();
+    assert!(!report["record"]["trials"].as_array().unwrap().is_empty(), "it did measure: {}", finished.stderr);
+    let caveats = report["judgement"]["caveats"].to_string();
+    assert!(caveats.contains("measured on a busy machine: after 2 s of waiting"), "{caveats}");
+    world.assert_nothing_is_left();
+}
+
+#[test]
+fn ctrl_c_in_the_waiting_room_leaves_nothing_behind() {
+    let world = World::new();
+    let busy = Busy::all_cores(&world);
+    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 500, connections: 1 }");
+    let run = Told::run(&world, &text, &["--wait-for-quiet", "10m"]);
+    run.until("waiting for quiet");
+    kill(run.child.id(), "INT");
+    let finished = run.finish();
+    drop(busy);
+    assert_eq!(finished.code, Some(130), "{}", finished.stderr);
+    assert_eq!(finished.report()["record"]["trials"].as_array().unwrap().len(), 0, "nothing was measured");
+    world.assert_nothing_is_left();
+}
+
+#[test]
+#[ignore = "needs a machine that is quiet but for its own busy programs: .ci/run runs it"]
+fn a_neighbour_is_waited_out_and_costs_no_retry() {
+    let world = World::new();
+    let busy = Busy::cores(&world, 1);
+    let text = one_arm("Redis", "7.0.15", "redis: { command: Get }", "{ duration: 4s, connections: 1 }");
+    let run = Told::run(&world, &text.replace("retries: 5", "retries: 0"), &["--wait-for-quiet", "5m"]);
+    // Busy before the first trial, and again during it.
+    let line = run.until("waiting for quiet");
+    drop(busy);
+    run.until("quiet after ");
+    std::thread::sleep(Duration::from_secs(3));
+    let busy = Busy::all_cores(&world);
+    let disturbed = run.until("trial 1 of at most 3");
+    // Waited for after the trial, too.
+    std::thread::sleep(Duration::from_millis(1_500));
+    drop(busy);
+    let finished = run.finish();
+    assert!(line.contains("(busy-neighbour 1.0"), "{line}");
+    assert!(disturbed.contains("busy-neighbour"), "{disturbed}");
+    let report = finished.report();
+    assert_eq!(finished.code, Some(3), "one arm compares nothing: {}", finished.stderr);
+    let trials = report["record"]["trials"].as_array().unwrap();
+    let waited: Vec<_> = trials.iter().filter(|trial| trial["waitedMillis"].as_u64().is_some()).collect();
+    assert_eq!((trials.len(), waited.len()), (4, 1), "three that count, and the disturbed one: {}", finished.stderr);
+    assert_eq!(waited[0]["failure"]["cause"], "Disturbed");
+    world.assert_nothing_is_left();
 }
 
 #[test]
@@ -264,6 +385,17 @@ fn a_missing_peer_names_its_command_and_the_rest_still_runs() {
     let report = finished.report();
     assert_eq!(report["record"]["arms"][1]["unavailable"]["install"], "peers/fetch valkey");
     assert_eq!(report["judgement"]["results"].as_array().unwrap().len(), 2, "redis still ran");
+}
+
+#[test]
+fn a_demonstration_of_which_nothing_is_installed_ends_with_what_to_do() {
+    let world = World::new();
+    std::fs::remove_dir_all(world.peers()).unwrap();
+    let file = world.write("run.yaml", TWO_STORES);
+    let mut command = world.storebench();
+    let finished = Finished::of(command.arg("run").arg(file).env("PATH", "/nonexistent").output().unwrap());
+    assert_eq!(finished.code, Some(4), "{}", finished.stderr);
+    assert_eq!(finished.stderr, "two-stores is Invalid; to do: install what it lacks: peers/fetch redis\n");
 }
 
 #[test]
@@ -292,7 +424,9 @@ kind: BenchmarkRun",
 /// A run that is under way: started, and its store loaded.
 fn under_way(world: &World) -> Child {
     let file = world.write("run.yaml", &one_arm("Etcd", "3.7.3", ETCD_PUT, "{ duration: 10s, connections: 2 }"));
-    let child = world.storebench().arg("run").arg(file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = world.storebench();
+    command.arg("run").arg(file).args(["--wait-for-quiet", "0s"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while !world.processes().iter().any(|line| line.contains("bench-job")) {
         assert!(Instant::now() < deadline, "the run does not get under way");
@@ -354,6 +488,7 @@ fn a_throttled_loader_is_named() {
         .args(["-c", &script])
         .env("STOREBENCH_PEERS", world.peers())
         .env("STOREBENCH_DATA_DIR", world.data())
+        .env("STOREBENCH_WAIT_FOR_QUIET", "20s")
         .output()
         .unwrap();
     world.assert_nothing_is_left();

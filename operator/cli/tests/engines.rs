@@ -9,7 +9,7 @@ use serde_json::Value;
 use storebench_core::engine::{ENGINES, Engine};
 
 fn engines(arguments: &[&str]) -> String {
-    let peers = tempfile::tempdir().unwrap();
+    let peers = harness::TempDir::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
     let output = command.arg("engines").args(arguments).env("STOREBENCH_PEERS", peers.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -10,15 +10,16 @@
 #[allow(dead_code)]
 mod finished;
 #[allow(dead_code)]
-mod harness;
+mod world;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use finished::Finished;
-use harness::{World, real_peer};
+use harness::peers::installed;
 use serde_json::Value;
+use world::World;
 
 const HEAD: &str = "
 apiVersion: storebench.dev/v1alpha1
@@ -78,7 +79,7 @@ fn world() -> World {
     let directory = world.peers().join("kubernetes/1.34.4");
     std::fs::create_dir_all(&directory).unwrap();
     for binary in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"] {
-        let real = real_peer(&format!("kubernetes/1.34.4/{binary}"));
+        let real = installed(&format!("kubernetes/1.34.4/{binary}"));
         std::os::unix::fs::symlink(real, directory.join(binary)).unwrap();
     }
     world

@@ -9,11 +9,11 @@ mod finished;
 use std::process::Command;
 
 use finished::Finished;
+use harness::TempDir;
 use serde_json::{Value, json};
 use storebench_core::judgement::judge;
 use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, json as report_json};
-use tempfile::TempDir;
 
 /// A saved run of three trials, in which rusd takes so many percent of the time that etcd takes.
 fn saved(name: &str, workload: Value, percent: u64) -> String {
@@ -62,7 +62,7 @@ fn saved(name: &str, workload: Value, percent: u64) -> String {
 }
 
 fn world() -> TempDir {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let load = json!({ "total": 1000 });
     let store = json!({ "name": "txn", "etcd": { "operation": "TxnPut" }, "load": load });
     let kubernetes = json!({ "name": "create", "kubernetes": { "operation": "CreateConfigMaps" }, "load": load });

@@ -3,6 +3,7 @@
 //! Because nothing else is remembered, a driver that is killed at any instant resumes at the next trial and measures
 //! nothing twice.
 
+use std::collections::BTreeMap;
 use std::ops::Not as _;
 
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
@@ -34,18 +35,13 @@ pub fn next(
     trials: &[TrialRecord],
     half_widths: impl FnOnce() -> Vec<f64>,
 ) -> Next {
-    if arms.is_empty() || trials.iter().any(is_fatal) {
+    if arms.is_empty() || trials.iter().any(is_fatal) || retries_used(spec, trials) > spec.trials.retries {
         return Next::Finished;
     }
-    let mut voided = 0;
     let mut complete = 0;
     for index in 0.. {
         let of_index = || trials.iter().filter(|trial| trial.index == index);
         if of_index().any(|trial| trial.state == TrialState::Invalid) {
-            voided += 1;
-            if voided > spec.trials.retries {
-                return Next::Finished;
-            }
             continue;
         }
         let has_run = |arm: &str| of_index().any(|trial| trial.arm == arm);
@@ -75,6 +71,18 @@ fn is_enough(spec: &BenchmarkRunSpec, complete: u32, half_widths: impl FnOnce() 
 fn is_fatal(trial: &TrialRecord) -> bool {
     trial.state == TrialState::Invalid
         && trial.failure.as_ref().is_none_or(|failure| failure.cause != FailureCause::Disturbed)
+}
+
+/// How many of `trials.retries` were used up: one for each trial that is to be repeated as a whole. A disturbance that was
+/// waited out is free, so that a machine that is busy for a while costs time and no more; but no more often than a run has
+/// trials, so that one that is busy whenever it measures ends.
+pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
+    let mut waited_out = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| trial.state == TrialState::Invalid) {
+        *waited_out.entry(trial.index).or_insert(true) &= trial.waited_millis.is_some();
+    }
+    let count = |waited: bool| waited_out.values().filter(|one| **one == waited).count() as u32;
+    count(false) + count(true).saturating_sub(spec.trials.max)
 }
 
 /// The indexes in which every one of these arms has a valid trial: the pairs that may be compared.
@@ -113,6 +121,7 @@ mod tests {
             failure: cause.map(|cause| TrialFailure { cause, detail: "a cause".into() }),
             started_millis: 0,
             duration_millis: 0,
+            waited_millis: None,
             workloads: Vec::new(),
             footprint: None,
             idle: None,
@@ -169,6 +178,43 @@ mod tests {
     fn too_many_disturbances_end_the_run() {
         let trials = run(&spec(4, 9, 2), &["a", "b"], |_, _| Some(FailureCause::Disturbed), 0.0);
         assert_eq!(trials.len(), 3, "one trial voids its index; the third exceeds two retries");
+    }
+
+    /// Runs to the end where every trial of "a" is disturbed and waited out, or not.
+    fn run_disturbed(spec: &BenchmarkRunSpec, is_waited_out: impl Fn(u32) -> bool, disturbed: u32) -> Vec<TrialRecord> {
+        let mut trials = Vec::new();
+        while let Next::Run { index, arm } = next(spec, &["a", "b"], &trials, || vec![0.0]) {
+            assert!(trials.len() < 10_000, "the run does not end");
+            let cause = (arm == "a" && index < disturbed).then_some(FailureCause::Disturbed);
+            let waited_millis = (cause.is_some() && is_waited_out(index)).then_some(4_000);
+            trials.push(TrialRecord { waited_millis, ..trial(index, &arm, cause) });
+        }
+        trials
+    }
+
+    #[test]
+    fn a_disturbance_that_was_waited_out_uses_up_no_retry() {
+        let trials = run_disturbed(&spec(4, 6, 0), |_| true, 5);
+        assert_eq!(complete_indexes(&["a", "b"], &trials), [5, 6, 7, 8]);
+        assert_eq!(retries_used(&spec(4, 6, 0), &trials), 0);
+    }
+
+    #[test]
+    fn waiting_excuses_no_other_disturbance() {
+        let trials = run_disturbed(&spec(4, 6, 1), |index| index != 0 && index != 3, 10);
+        assert_eq!(complete_indexes(&["a", "b"], &trials), [0; 0]);
+        assert_eq!(trials.last().map(|trial| trial.index), Some(3), "the second that was not waited out ends the run");
+    }
+
+    #[test]
+    fn what_is_disturbed_whenever_it_measures_ends_although_it_was_waited_out() {
+        let trials = run_disturbed(&spec(4, 6, 1), |_| true, u32::MAX);
+        let disturbed = trials.iter().filter(|trial| trial.failure.is_some()).count();
+        assert_eq!(
+            disturbed,
+            6 + 1 + 1,
+            "as many as there were to be trials, one retry, and the one that was too many"
+        );
     }
 
     proptest! {

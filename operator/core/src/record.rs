@@ -125,6 +125,10 @@ pub struct TrialRecord {
     pub started_millis: u64,
     /// How long it took, start-up included, milliseconds.
     pub duration_millis: u64,
+    /// How long the driver had to wait after this trial until other processes had become quiet, milliseconds. Absent: it did
+    /// not have to, or they did not become quiet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_millis: Option<u64>,
     /// What was measured, for each workload that ran to its end.
     pub workloads: Vec<WorkloadMeasurement>,
     /// What the idle store cost. Absent where it never answered.

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod peers;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use peers::Etcd;
+use harness::{Etcd, output, peer};
 use prost::Message;
 use rusd::etcd_file::{Change, EtcdFileError, Lease, Metadata, read, write};
 use rusd::proto::mvccpb::KeyValue;
@@ -58,29 +56,29 @@ fn write_file(path: &Path) -> Vec<Owned> {
 
 #[test]
 fn etcd_restores_and_serves_what_was_written_and_its_snapshot_is_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = harness::folder();
     let (file, data, back) = (folder.path().join("ours.db"), folder.path().join("data"), folder.path().join("back.db"));
     let history = write_file(&file);
 
     let status =
-        peers::output(Command::new(peers::etcd("etcdutl")).args(["snapshot", "status", "--write-out=json"]).arg(&file));
+        output(Command::new(peer("etcd", "etcdutl")).args(["snapshot", "status", "--write-out=json"]).arg(&file));
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!((&status["revision"], &status["totalKey"]), (&2_002.into(), &900.into()), "{status}");
     assert_eq!(status["version"], "3.7.0");
 
-    let mut restore = Command::new(peers::etcd("etcdutl"));
+    let mut restore = Command::new(peer("etcd", "etcdutl"));
     restore.args(["snapshot", "restore", "--skip-hash-check", "--data-dir"]).arg(&data).arg(&file);
-    peers::output(&mut restore);
+    output(&mut restore);
 
     let etcd = Etcd::start(&data);
-    let count = peers::output(&mut etcd.ctl(&["get", "key-", "--prefix", "--count-only", "--write-out=fields"]));
+    let count = output(&mut etcd.ctl(&["get", "key-", "--prefix", "--count-only", "--write-out=fields"]));
     assert!(count.contains("\"Count\" : 900") && count.contains("\"Revision\" : 2002"), "{count}");
-    assert_eq!(peers::output(&mut etcd.ctl(&["get", "key-0100", "--print-value-only"])), "second\n");
-    assert_eq!(peers::output(&mut etcd.ctl(&["get", "key-0000", "--rev=1001", "--print-value-only"])), "first\n");
-    let leases = peers::output(&mut etcd.ctl(&["lease", "list"]));
+    assert_eq!(output(&mut etcd.ctl(&["get", "key-0100", "--print-value-only"])), "second\n");
+    assert_eq!(output(&mut etcd.ctl(&["get", "key-0000", "--rev=1001", "--print-value-only"])), "first\n");
+    let leases = output(&mut etcd.ctl(&["lease", "list"]));
     assert!(leases.contains(&format!("{:x}", 77)), "{leases}");
 
-    peers::output(&mut etcd.ctl(&["snapshot", "save", back.to_str().unwrap()]));
+    output(&mut etcd.ctl(&["snapshot", "save", back.to_str().unwrap()]));
     let mut changes = Vec::new();
     let metadata = read(&File::open(&back).unwrap(), |change| {
         changes.push((change.main, change.sub, change.is_tombstone, change.key_value.to_vec()));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use harness::Random;
 use replog::{
     Entry, EntryKind, Membership, Now, Recovery, ReplicatedLog, Role, Settings, SnapshotMeta, StateMachine as _,
 };
@@ -19,23 +20,6 @@ const OPTIONS: Options = Options { segment_bytes: 4096, first_segment_bytes: 204
 
 fn settings() -> Settings {
     Settings { snapshot_entries: 12, snapshot_keep_entries: 4, ..Settings::default() }
-}
-
-/// SplitMix64: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }
 
 /// The disk, and the clock that goes on.
@@ -174,7 +158,7 @@ impl Reference {
 }
 
 fn put(random: &mut Random) -> pb::PutRequest {
-    let value = vec![random.next() as u8; random.below(300) as usize];
+    let value = vec![random.draw() as u8; random.below(300) as usize];
     pb::PutRequest { key: format!("key {}", random.below(6)).into(), value: value.into(), ..Default::default() }
 }
 
@@ -202,7 +186,7 @@ fn command(random: &mut Random) -> Bytes {
 
 /// Lives until the power goes, again and again. Gives the number of lives.
 fn live(seed: u64, first_cut: u64) -> u64 {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut machine =
         Machine { wal: SimulatedDirectory::default(), snapshots: SimulatedDirectory::default(), now: Now::default() };
     machine.now.boot_micros = 1_000_000;
@@ -213,7 +197,7 @@ fn live(seed: u64, first_cut: u64) -> u64 {
         let directory = if random.below(4) == 0 { &machine.snapshots } else { &machine.wal };
         directory.fail(Fault::Power, cut);
         let mut under_way = Vec::new();
-        if let Ok(mut server) = machine.start(random.next(), &mut reference) {
+        if let Ok(mut server) = machine.start(random.draw(), &mut reference) {
             for _ in 0..30 {
                 let commands = (0..1 + random.below(4)).map(|_| command(&mut random)).collect();
                 let now = machine.tick();
@@ -225,16 +209,16 @@ fn live(seed: u64, first_cut: u64) -> u64 {
             }
             under_way = std::mem::take(&mut server.under_way).into_values().collect();
         }
-        machine.wal.crash(|| random.next());
-        machine.snapshots.crash(|| random.next());
-        let Ok(server) = machine.start(random.next(), &mut Reference::default()) else {
+        machine.wal.crash(|| random.draw());
+        machine.snapshots.crash(|| random.draw());
+        let Ok(server) = machine.start(random.draw(), &mut Reference::default()) else {
             panic!("{what}: it does not start again")
         };
         reference.adopt(&server.contents(), &under_way, &what);
         drop(server);
         // Killed as it is: nothing that it has written waits for a sync.
-        machine.wal.crash(|| random.next());
-        machine.snapshots.crash(|| random.next());
+        machine.wal.crash(|| random.draw());
+        machine.snapshots.crash(|| random.draw());
         cut = random.below(90);
     }
     5

@@ -4,27 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a failure is a failure")]
 
 use bytes::Bytes;
+use harness::Random;
 use wal::files::{Fault, SimulatedDirectory};
 use wal::{CommitError, Kind, Log, Options, Record};
 
 const OPTIONS: Options = Options { segment_bytes: 2048, first_segment_bytes: 1024, sync: true };
-
-/// SplitMix64: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// What a user of the log would have: its view of one group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,11 +44,11 @@ fn batch(random: &mut Random, model: &Model) -> Vec<Record> {
     let mut records = Vec::new();
     for offset in 0..1 + random.below(6) {
         let length = if random.below(20) == 0 { 3_000 } else { random.below(200) };
-        let fill = random.next() as u8;
+        let fill = random.draw() as u8;
         records.push(record(Kind::Entry, next + offset, Bytes::from(vec![fill; length as usize])));
     }
     if random.below(3) == 0 {
-        records.push(record(Kind::HardState, 0, Bytes::from(random.next().to_le_bytes().to_vec())));
+        records.push(record(Kind::HardState, 0, Bytes::from(random.draw().to_le_bytes().to_vec())));
     }
     if random.below(4) == 0 {
         let last = next - 1;
@@ -94,7 +78,7 @@ fn is_prefix(found: &Model, safe: &Model, under_way: &[Record]) -> bool {
 
 /// Runs until the power goes, restarts, again and again. Gives the number of crashes.
 fn live(seed: u64, first_cut: u64) -> u32 {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let directory = SimulatedDirectory::default();
     let mut safe = Model::default();
     let mut crashes = 0;
@@ -119,7 +103,7 @@ fn live(seed: u64, first_cut: u64) -> u32 {
                 }
             }
         }
-        directory.crash(|| random.next());
+        directory.crash(|| random.draw());
         crashes += 1;
         let (_, found) = open(&directory, &what);
         assert!(
@@ -147,7 +131,7 @@ fn nothing_acknowledged_is_lost_wherever_the_power_is_cut() {
 fn a_failed_sync_poisons_and_its_batch_was_never_acknowledged() {
     for seed in 0..200 {
         for fault in [Fault::DataSync, Fault::Write, Fault::NameSync] {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let directory = SimulatedDirectory::default();
             let (mut log, mut safe) = open(&directory, "new");
             directory.fail(fault, random.below(20));
@@ -166,7 +150,7 @@ fn a_failed_sync_poisons_and_its_batch_was_never_acknowledged() {
             assert!(fault == Fault::NameSync || !under_way.is_empty(), "{fault:?} was never met");
             let again = batch(&mut random, &safe);
             assert!(under_way.is_empty() || matches!(log.commit(&again), Err(CommitError::Poisoned { .. })));
-            directory.crash(|| random.next());
+            directory.crash(|| random.draw());
             let (_, found) = open(&directory, &format!("seed {seed} {fault:?}"));
             assert!(is_prefix(&found, &safe, &under_way), "seed {seed} {fault:?}: {found:?}\n{safe:?}");
         }
@@ -177,7 +161,7 @@ fn a_failed_sync_poisons_and_its_batch_was_never_acknowledged() {
 fn a_full_disk_refuses_a_batch_and_goes_on_when_there_is_room() {
     let directory = SimulatedDirectory::default();
     let (mut log, mut safe) = open(&directory, "new");
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     directory.fail(Fault::Create, 1);
     let mut refusals = 0;
     for _ in 0..100 {
@@ -192,6 +176,6 @@ fn a_full_disk_refuses_a_batch_and_goes_on_when_there_is_room() {
         }
     }
     assert_eq!(refusals, 1);
-    directory.crash(|| random.next());
+    directory.crash(|| random.draw());
     assert_eq!(open(&directory, "after a full disk").1, safe);
 }

@@ -29,7 +29,7 @@ fn submit<D: Directory>(writer: &Writer<D>, index: u64) -> Receiver<Result<(), C
 
 #[test]
 fn one_at_a_time_costs_exactly_one_sync_each() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let directory = CountingDirectory::new(RealDirectory::open(scratch.path()).unwrap());
     let writer = start(directory.clone(), WriterOptions::default());
     submit(&writer, 1).recv().unwrap().unwrap();
@@ -50,7 +50,7 @@ fn one_at_a_time_costs_exactly_one_sync_each() {
 fn a_thousand_in_flight_share_syncs() {
     const IN_FLIGHT: u64 = 1_000;
     const WRITES: u64 = 20_000;
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let slow =
         HeldDirectory::new(RealDirectory::open(scratch.path()).unwrap(), || thread::sleep(Duration::from_millis(2)));
     let directory = CountingDirectory::new(slow);
@@ -211,7 +211,7 @@ fn nothing_is_written_behind_a_batch_for_which_there_was_no_room() {
 
 #[test]
 fn two_processes_do_not_write_one_log() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let _first = RealDirectory::open(scratch.path()).unwrap();
     let error = RealDirectory::open(scratch.path()).unwrap_err();
     assert!(error.to_string().contains("another process uses this directory"), "{error}");
@@ -220,7 +220,7 @@ fn two_processes_do_not_write_one_log() {
 /// Segments follow one another while a thread makes files ahead: nothing is mixed up.
 #[test]
 fn files_made_ahead_become_segments() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let options = Options { segment_bytes: 64 << 10, first_segment_bytes: 8 << 10, sync: true };
     let log = Log::open(RealDirectory::open(scratch.path()).unwrap(), options, |_| ()).unwrap();
     let writer = Writer::start(log, WriterOptions { batch_bytes_max: 16 << 10, ..WriterOptions::default() }).unwrap();

@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod harness;
+mod faulty;
 
 use std::time::Instant;
 
-use harness::{Faulty, Redis};
+use faulty::{Faulty, Redis};
 
 const BLOCKS: usize = 20;
 const REQUESTS_PER_BLOCK: usize = 100;

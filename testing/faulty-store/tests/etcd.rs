@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod harness;
+mod faulty;
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use harness::etcd::{Etcd, Operation, Put, PutAnswer, Range, RangeAnswer, Txn, TxnAnswer, Watch, WatchAnswer};
-use harness::{Faulty, eventually};
+use faulty::Faulty;
+use faulty::etcd::{Etcd, Operation, Put, PutAnswer, Range, RangeAnswer, Txn, TxnAnswer, Watch, WatchAnswer};
+use harness::eventually;
 use prost::Message;
 
 /// What must work the same with and without the proxy in between, and with faults in it that do not strike.

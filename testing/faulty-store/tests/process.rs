@@ -2,15 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod harness;
+mod faulty;
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use harness::etcd::Etcd;
-use harness::{Faulty, Redis, eventually, is_alive, peer, state};
+use faulty::etcd::Etcd;
+use faulty::{Faulty, Redis};
+use harness::process::{is_alive, state};
+use harness::{eventually, peer};
 use rustix::process::Signal;
 
 fn faulty_store(arguments: &[&str]) -> Output {

@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod harness;
+mod faulty;
 
 use std::collections::HashSet;
 use std::process::Command;
 
-use harness::{Faulty, Redis, peer};
+use faulty::{Faulty, Redis};
+use harness::peer;
 
 fn words(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();

@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use storebench_core::judgement::judge;
+use storebench_core::judgement::{available, judge};
+use storebench_core::record::FailureCause;
 use storebench_core::report::Report;
 use storebench_core::validate::for_embedded;
+use storebench_crds::DurationText;
+use storebench_crds::status::Verdict;
 
 use super::report::render;
 use crate::embedded::{self, Options, interrupt, progress::Progress};
@@ -24,9 +27,12 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if let Some(directory) = &arguments.save {
         std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
     }
+    let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
+    let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
     interrupt::listen()?;
-    let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())? };
+    let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut worst = Exit::Passed;
+    let mut to_do = Vec::new();
     for run in &input.runs {
         let progress = Progress::new(run, arguments.quiet);
         let record = embedded::run(run, &options, &progress)?;
@@ -41,8 +47,33 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
         if interrupted {
             return Ok(Exit::Interrupted);
         }
+        to_do.extend(what_to_do(&report));
+    }
+    // After the last report, where it is seen.
+    for line in to_do.iter().filter(|_| !arguments.quiet) {
+        eprintln!("{line}");
     }
     Ok(worst)
+}
+
+/// What the user can do about a run whose numbers cannot be trusted, in one line; `None` where they can.
+fn what_to_do(report: &Report) -> Option<String> {
+    let record = &report.record;
+    if report.judgement.verdict != Verdict::Invalid {
+        return None;
+    }
+    let cause = record.trials.iter().filter_map(|trial| trial.failure.as_ref()).map(|failure| failure.cause);
+    let install = record.arms.iter().find_map(|arm| arm.unavailable.as_ref()).map(|missing| &missing.install);
+    let remedy = match (cause.min_by_key(|cause| cause.rank()), install) {
+        (Some(FailureCause::Disturbed), _) => {
+            "other programs kept this machine too busy: stop those that the report names, or give it more time to wait for \
+             them, as with --wait-for-quiet 30m; then run it again"
+                .into()
+        }
+        (None, Some(install)) if available(record).is_empty() => format!("install what it lacks: {install}"),
+        _ => "the report says why: nothing can be said of speed until that is mended".into(),
+    };
+    Some(format!("{} is Invalid; to do: {remedy}", record.name))
 }
 
 fn save(report: &Report, directory: &Path) -> anyhow::Result<()> {

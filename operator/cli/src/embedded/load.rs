@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bench_jobs::foreign::{Survey, Used};
 use bench_jobs::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
@@ -17,7 +18,7 @@ use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
 use super::deployed::Deployed;
 use super::process::{describe, last_word};
 use super::progress::Progress;
-use super::{guard, interrupt};
+use super::{guard, interrupt, quiet};
 
 /// Between two samples of what the store uses.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,12 +28,6 @@ const LINES_MAX: usize = 1024;
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long after a broken connection the store's death may take to be seen: "killed" explains more than "broken pipe".
 const OBITUARY_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Processor time of processes that are neither store nor loader, thousandths of a core for each core of the machine, from
-/// which on a measurement is disturbed. On a quiet machine the figure is 0 ± 0.1 core in all (docs/accuracy.md).
-const FOREIGN_MILLICORES_PER_CORE_MAX: u64 = 200;
-/// Up to so much processor time is never held against others: it is counted in ticks of 10 ms, of many processes.
-const FOREIGN_HARMLESS: Duration = Duration::from_millis(100);
 
 /// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end.
 pub(super) fn load(
@@ -60,8 +55,13 @@ pub(super) fn load(
         .context("the load process cannot be started")?;
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
-    let mut follower =
-        Follower { processes: Processes::of(deployed), gathering: Gathering::default(), meters: None, progress };
+    let mut follower = Follower {
+        processes: Processes::of(deployed),
+        gathering: Gathering::default(),
+        measuring: None,
+        others: Vec::new(),
+        progress,
+    };
     let mut deadline = deadline;
     let mut death = None;
     loop {
@@ -97,28 +97,46 @@ pub(super) fn load(
     let failed_store = matches!(summary.outcome, JobOutcome::StoreFailed { .. });
     let patience = if failed_store { OBITUARY_TIMEOUT } else { Duration::ZERO };
     let death = death.or_else(|| deployed.death_within(patience));
-    let mut loaded = follower.gathering.finish(summary);
+    let (gathering, others) = follower.finish();
+    let mut loaded = gathering.finish(summary);
     if let Some(detail) = death {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
-    loaded.failure = loaded.failure.or_else(|| disturbance(&loaded.workloads));
+    loaded.failure = match loaded.failure {
+        None => disturbance(&loaded.workloads, &others),
+        Some(failure) if failure.cause == FailureCause::Disturbed => Some(with_who_was_busy(failure, &others)),
+        failure => failure,
+    };
     Ok(Some(loaded))
 }
 
+/// What others used during the measured phase of each workload, by its name.
+type Others = [(String, Used)];
+
 /// A measurement during which processes that are neither store nor loader took a large part of the machine: they take it
 /// from the arms in unequal parts.
-fn disturbance(workloads: &[WorkloadMeasurement]) -> Option<TrialFailure> {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let foreign = |one: &WorkloadMeasurement| {
-        let (millicores, elapsed_nanos) = (one.foreign_millicores()?, one.usage?.elapsed_nanos);
-        let is_much = millicores > cores * FOREIGN_MILLICORES_PER_CORE_MAX
-            && u128::from(millicores) * u128::from(elapsed_nanos) / 1_000 > FOREIGN_HARMLESS.as_nanos();
-        is_much.then_some(millicores)
+fn disturbance(workloads: &[WorkloadMeasurement], others: &Others) -> Option<TrialFailure> {
+    let is_much = |one: &WorkloadMeasurement, used: &Used| {
+        let foreign = one.foreign_millicores().zip(one.usage);
+        foreign.is_some_and(|(millicores, usage)| quiet::is_disturbed(millicores, used.cores, usage.elapsed_nanos))
     };
-    let (name, foreign) = workloads.iter().find_map(|one| Some((&one.summary.name, foreign(one)?)))?;
-    let used = foreign as f64 / 1_000.0;
-    let detail = format!("{name}: other processes used {used:.1} of {cores} cores during the measurement: stop them");
+    let (name, used) = workloads.iter().find_map(|one| {
+        let (name, used) = others.iter().find(|(name, _)| *name == one.summary.name)?;
+        is_much(one, used).then_some((name, used))
+    })?;
+    let detail = format!("{name}: other processes used {used} during the measurement: stop them");
     Some(TrialFailure { cause: FailureCause::Disturbed, detail })
+}
+
+/// A loader that was hindered says how, but not by whom.
+fn with_who_was_busy(failure: TrialFailure, others: &Others) -> TrialFailure {
+    match others.iter().rev().find(|(_, used)| quiet::is_busy(used)) {
+        Some((_, used)) => {
+            let detail = format!("{}; meanwhile other processes used {used}: stop them", failure.detail);
+            TrialFailure { detail, ..failure }
+        }
+        None => failure,
+    }
 }
 
 /// The load process; killed when dropped.
@@ -204,11 +222,19 @@ impl Meters {
     }
 }
 
+/// A workload in its measured phase.
+struct Measuring {
+    workload: String,
+    meters: Meters,
+    survey: Survey,
+}
+
 /// Turns lines into measurements.
 struct Follower<'a> {
     processes: Processes,
     gathering: Gathering,
-    meters: Option<Meters>,
+    measuring: Option<Measuring>,
+    others: Vec<(String, Used)>,
     progress: &'a Progress,
 }
 
@@ -225,18 +251,34 @@ impl Follower<'_> {
     }
 
     fn phase(&mut self, workload: &str, phase: Phase) {
-        if let Some(meters) = self.meters.take() {
-            meters.finish(workload, &mut self.gathering);
-        }
+        self.measured();
         if phase == Phase::Measure {
-            self.meters = Some(self.processes.measure());
+            // The survey around the meters: reading all processes takes longer than reading the store's.
+            let survey = Survey::begin();
+            let meters = self.processes.measure();
+            self.measuring = Some(Measuring { workload: workload.into(), meters, survey });
         }
         self.progress.phase_begins(workload, phase);
     }
 
     fn sample(&mut self) {
-        if let Some(meters) = &mut self.meters {
-            meters.sample();
+        if let Some(measuring) = &mut self.measuring {
+            measuring.meters.sample();
+            measuring.survey.sample();
         }
+    }
+
+    /// The measured phase is over, if there was one.
+    fn measured(&mut self) {
+        if let Some(Measuring { workload, meters, survey }) = self.measuring.take() {
+            meters.finish(&workload, &mut self.gathering);
+            self.others.push((workload, survey.finish()));
+        }
+    }
+
+    fn finish(mut self) -> (Gathering, Vec<(String, Used)>) {
+        // A loader that was hindered ends within the measured phase.
+        self.measured();
+        (self.gathering, self.others)
     }
 }

@@ -12,26 +12,30 @@ mod load;
 pub(crate) mod peers;
 mod process;
 pub(crate) mod progress;
+mod quiet;
 mod service;
 mod trial;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use storebench_core::judgement::{available, stop_half_widths};
 use storebench_core::ledger::{Next, next};
-use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
 
 use guard::ScratchDirectory;
 use peers::Binaries;
 use progress::Progress;
+use quiet::{ThisMachine, Waited, WaitingRoom};
 
 /// What an embedded run needs besides the run itself.
 pub(crate) struct Options {
     /// Where stores keep their data while they run.
     pub(crate) data_directory: PathBuf,
+    /// How long the run may wait in all until other processes are quiet; zero: it does not look.
+    pub(crate) wait_for_quiet: Duration,
 }
 
 /// The data directory: the one asked for, or one in the user's cache, which unlike the temporary directory is on a disk.
@@ -58,6 +62,11 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
     let scratch = ScratchDirectory::create(&options.data_directory)?;
     let (mut record, binaries) = prepare(run, &clock, scratch.path());
     let mut stage = trial::Stage::new(run, scratch.path(), clock.started);
+    let mut room = WaitingRoom::new(options.wait_for_quiet);
+    // A run of which nothing is installed has nothing to wait for.
+    if !available(&record).is_empty() {
+        room.before_the_first_trial(&mut ThisMachine::new(progress));
+    }
     loop {
         if interrupt::requested() {
             record.aborted = Some(format!("interrupted after {} trials of an arm", record.trials.len()));
@@ -77,8 +86,16 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
             arm.command = command;
         }
         progress.trial_ends(&trial);
+        let is_disturbed = trial.failure.as_ref().is_some_and(|failure| failure.cause == FailureCause::Disturbed);
         record.trials.push(trial);
+        if is_disturbed
+            && let Waited::UntilQuiet(waited) = room.after_a_disturbance(&mut ThisMachine::new(progress))
+            && let Some(trial) = record.trials.last_mut()
+        {
+            trial.waited_millis = Some(waited.as_millis() as u64);
+        }
     }
+    record.caveats.extend(room.caveat());
     record.duration_millis = clock.elapsed_millis();
     Ok(record)
 }

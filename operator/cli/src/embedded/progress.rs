@@ -35,6 +35,17 @@ impl Progress {
         self.bar.set_message(format!("trial {} {arm}: starting", index + 1));
     }
 
+    /// What the run waits for, while it does: stays in sight on a terminal.
+    pub(crate) fn waits(&self, what: &str) {
+        self.bar.set_message(format!("waiting {what}"));
+    }
+
+    /// A line that stays: above the bar on a terminal.
+    pub(crate) fn tell(&self, line: &str) {
+        let line = format!("{}: {line}", self.name);
+        if self.plain { eprintln!("{line}") } else { self.bar.println(line) }
+    }
+
     pub(crate) fn phase_begins(&self, workload: &str, phase: Phase) {
         let phase = match phase {
             Phase::Prepare => "preparing",
@@ -66,7 +77,7 @@ impl Progress {
                 .collect();
             let outcome = trial.failure.as_ref().map_or_else(|| figures.join(", "), |failure| failure.detail.clone());
             let number = trial.index + 1;
-            eprintln!("{}: trial {number} of at most {}, {}: {outcome}", self.name, self.trials_max, trial.arm);
+            self.tell(&format!("trial {number} of at most {}, {}: {outcome}", self.trials_max, trial.arm));
         }
     }
 

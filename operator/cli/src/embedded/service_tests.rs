@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use bench_jobs::store_meter::surface;
+use bench_jobs::family::probe;
+use harness::TempDir;
 use storebench_core::engine::Protocol;
 use storebench_core::validate;
 use storebench_crds::EngineKind;
 use storebench_crds::StorageService;
 use storebench_crds::engine::Companion;
-use tempfile::TempDir;
 
 use super::super::peers::find_store;
 use super::*;
@@ -114,7 +114,7 @@ fn versitygw_is_ready_when_it_says_so_and_has_its_bucket() {
     let binaries = find_store(&service).expect("run peers/fetch versitygw");
     let running = start(&service, &binaries, &directory).unwrap();
     let address = running.addresses()[0];
-    let checks = surface::check(Protocol::S3, address);
+    let checks = probe::surface(Protocol::S3, address);
     assert!(checks.iter().all(|check| check.ok), "{checks:?}");
     assert!(running.data().join("store-0").join(engine::versitygw::BUCKET).is_dir());
     assert_eq!(running.metrics(), Vec::<String>::new());

@@ -53,6 +53,7 @@ impl<'a> Stage<'a> {
             failure: None,
             started_millis: begun.duration_since(self.run_started).as_millis() as u64,
             duration_millis: 0,
+            waited_millis: None,
             workloads: Vec::new(),
             footprint: None,
             idle: None,

@@ -40,7 +40,7 @@ pub enum Watch {
 }
 
 pub struct ApiServer {
-    directory: tempfile::TempDir,
+    directory: harness::TempDir,
 }
 
 impl ApiServer {
@@ -64,7 +64,7 @@ impl ApiServer {
     }
 
     fn at(address: SocketAddr) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{ "name": "test", "cluster": { "server": format!("http://{address}") } }],

@@ -126,6 +126,7 @@ pub fn file(
             failure: loaded.failure,
             started_millis: millis(begun, started),
             duration_millis: millis(started, now),
+            waited_millis: None,
             workloads: loaded.workloads,
             footprint: (store.footprint.binary_bytes > 0).then_some(store.footprint),
             idle: (store.idle.elapsed_nanos > 0).then_some(store.idle),

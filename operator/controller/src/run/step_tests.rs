@@ -48,6 +48,7 @@ fn record(trial: &Trial, failure: Option<TrialFailure>) -> TrialRecord {
         failure,
         started_millis: 0,
         duration_millis: 0,
+        waited_millis: None,
         workloads: Vec::new(),
         footprint: None,
         idle: None,

@@ -72,6 +72,7 @@ fn trial(index: u32, arm: &str, per_second: f64) -> TrialRecord {
         failure: None,
         started_millis: u64::from(index) * 4_000,
         duration_millis: 2_000,
+        waited_millis: None,
         workloads: vec![measurement(per_second)],
         footprint: None,
         idle: None,
@@ -249,6 +250,9 @@ fn more_disturbances_than_retries_are_invalid() {
     failed(&mut record, 7, FailureCause::Disturbed);
     failed(&mut record, 12, FailureCause::Disturbed);
     assert_eq!(judge(&record).verdict, Verdict::Invalid);
+    // What was waited out does not count.
+    record.trials[7].waited_millis = Some(5_000);
+    assert_eq!(judge(&record).verdict, Verdict::Passed);
 }
 
 #[test]

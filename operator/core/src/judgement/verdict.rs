@@ -8,6 +8,7 @@ use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 use super::compare::baseline;
 use super::gate::Decided;
 use super::{Valid, available};
+use crate::ledger::retries_used;
 use crate::record::{FailureCause, TrialRecord};
 
 /// The verdict and its reason in one line.
@@ -63,9 +64,9 @@ fn invalid(valid: &Valid) -> Option<String> {
     if let Some(reason) = &record.aborted {
         return Some(reason.clone());
     }
-    let mut voided: Vec<u32> = failures(FailureCause::Disturbed).map(|trial| trial.index).collect();
-    voided.dedup();
-    if voided.len() as u32 > record.spec.trials.retries {
+    if retries_used(&record.spec, &record.trials) > record.spec.trials.retries {
+        let mut voided: Vec<u32> = failures(FailureCause::Disturbed).map(|trial| trial.index).collect();
+        voided.dedup();
         let last = failures(FailureCause::Disturbed).next_back().map(describe).unwrap_or_default();
         let trials = if voided.len() == 1 { "1 trial was".into() } else { format!("{} trials were", voided.len()) };
         return Some(format!("{trials} disturbed, more than trials.retries allows; the last: {last}"));

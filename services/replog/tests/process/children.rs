@@ -4,16 +4,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use harness::{Process, command, eventually};
+use rustix::process::Signal;
 
 use crate::server::file;
-
-/// Nothing takes so long, on whatever machine.
-pub const LONG: Duration = Duration::from_secs(120);
 
 /// A client that has waited so long for an answer does not know what happened, and goes to somebody else.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Children {
     pub root: PathBuf,
     pub members: u64,
-    running: Mutex<Vec<Option<Child>>>,
+    running: Mutex<Vec<Option<Process>>>,
 }
 
 impl Children {
@@ -37,9 +35,9 @@ impl Children {
         let _ = fs::remove_file(file(&self.root, id, "client"));
         let exe = std::env::current_exe().unwrap();
         let mut command = match wrapper {
-            [] => Command::new(exe),
+            [] => command(exe),
             [program, arguments @ ..] => {
-                let mut command = Command::new(program);
+                let mut command = command(program);
                 command.args(arguments).arg(exe);
                 command
             }
@@ -48,8 +46,8 @@ impl Children {
         command.env("REPLOG_MEMBER_ROOT", &self.root).env("REPLOG_MEMBER_ID", id.to_string());
         command.env("REPLOG_MEMBERS", self.members.to_string());
         let log = fs::OpenOptions::new().create(true).append(true).open(file(&self.root, id, "log")).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        self.running.lock().unwrap()[id as usize - 1] = Some(child);
+        let process = Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log));
+        self.running.lock().unwrap()[id as usize - 1] = Some(process);
     }
 
     pub fn start(&self, id: u64) {
@@ -58,29 +56,21 @@ impl Children {
 
     /// `kill -9`.
     pub fn kill(&self, id: u64) {
-        if let Some(mut child) = self.running.lock().unwrap()[id as usize - 1].take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
+        if let Some(mut process) = self.running.lock().unwrap()[id as usize - 1].take() {
+            process.kill();
         }
     }
 
     pub fn signal(&self, id: u64, signal: Signal) {
-        if let Some(child) = &self.running.lock().unwrap()[id as usize - 1] {
-            kill_process(Pid::from_child(child), signal).unwrap();
+        if let Some(process) = &self.running.lock().unwrap()[id as usize - 1] {
+            process.signal(signal);
         }
     }
 
     /// Waits until a member ends by itself. What it said last.
     pub fn wait_for_end(&self, id: u64) -> (ExitStatus, String) {
-        let mut child = self.running.lock().unwrap()[id as usize - 1].take().unwrap();
-        let deadline = Instant::now() + LONG;
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "the member goes on");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let mut process = self.running.lock().unwrap()[id as usize - 1].take().unwrap();
+        let status = process.wait();
         let mut log = String::new();
         fs::File::open(file(&self.root, id, "log")).unwrap().read_to_string(&mut log).unwrap();
         (status, log)
@@ -97,14 +87,7 @@ impl Children {
 
     /// A connection to a member that is starting.
     pub fn wait_for(&self, id: u64) -> Connection {
-        let deadline = Instant::now() + LONG;
-        loop {
-            if let Some(connection) = self.connect(id) {
-                return connection;
-            }
-            assert!(Instant::now() < deadline, "the member does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("the start of a member", || self.connect(id))
     }
 
     /// Who says that it leads.

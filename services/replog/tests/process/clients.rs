@@ -152,7 +152,7 @@ impl<'a> Load<'a> {
         let mut connections: Vec<Option<Connection>> = (0..self.children.members).map(|_| None).collect();
         for member in 1..=self.children.members {
             for key in (0..=self.now() / KEY_NANOS).flat_map(keys_of) {
-                let deadline = Instant::now() + crate::children::LONG;
+                let deadline = Instant::now() + harness::LONG;
                 while !self.get(1_000, key.clone(), "linearizable", member, &mut connections) {
                     assert!(Instant::now() < deadline, "member {member} does not answer when all is well");
                     std::thread::sleep(Duration::from_millis(10));

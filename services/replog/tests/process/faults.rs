@@ -58,7 +58,7 @@ impl Drop for Mount<'_> {
 #[test]
 #[ignore = "needs root: mounts a small file system"]
 fn a_full_disk_is_a_clear_stop_and_nothing_is_lost() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let path = scratch.path().join("small");
     let mount = Mount::new(&path, "size=6m");
     let children = Children::new(&path, 1);
@@ -82,7 +82,7 @@ fn strace(inject: &str) -> [&str; 9] {
 #[test]
 #[ignore = "needs strace and the right to trace"]
 fn a_failed_sync_is_a_clear_stop_and_nothing_is_lost() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let children = Children::new(scratch.path(), 1);
     children.start_by(1, &strace("inject=fdatasync:error=EIO:when=40+"));
     let (acknowledged, end) = put_until_it_ends(&children, 100_000);
@@ -96,7 +96,7 @@ fn a_failed_sync_is_a_clear_stop_and_nothing_is_lost() {
 #[test]
 #[ignore = "needs strace and the right to trace"]
 fn a_slow_disk_is_slow() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let children = Children::new(scratch.path(), 1);
     children.start_by(1, &strace("inject=fdatasync:delay_exit=5000"));
     assert_eq!(put_until_it_ends(&children, 100), (100, None));

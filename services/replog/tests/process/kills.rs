@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::children::{Children, Connection, LONG};
+use harness::LONG;
+
+use crate::children::{Children, Connection};
 use crate::clients::Load;
 use crate::history;
 
@@ -17,7 +19,7 @@ const CLIENTS: usize = 8;
 #[test]
 fn nothing_acknowledged_is_lost_when_processes_are_killed_and_stopped() {
     let seconds = std::env::var("REPLOG_SECONDS").map_or(20, |text| text.parse().unwrap());
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let children = Children::new(scratch.path(), 3);
     (1..=3).for_each(|id| children.start(id));
     let load = Load::new(&children);

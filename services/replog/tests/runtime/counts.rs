@@ -21,7 +21,7 @@ fn counted(scratch: &std::path::Path) -> (Running, CountingDirectory<RealDirecto
 
 #[test]
 fn one_command_at_a_time_costs_exactly_one_sync_each() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let (running, wal) = counted(scratch.path());
     let before = wal.counts().data_syncs;
     for number in 0..200 {
@@ -34,7 +34,7 @@ fn one_command_at_a_time_costs_exactly_one_sync_each() {
 /// on this machine's speed.
 #[test]
 fn a_thousand_in_flight_cost_at_most_five_syncs() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let (running, wal) = counted(scratch.path());
     for round in 0..10 {
         let (go_on, wait) = channel::<()>();

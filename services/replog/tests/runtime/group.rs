@@ -70,7 +70,7 @@ pub struct Group {
     pub settings: Settings,
     pub founders: Membership,
     pub members: Vec<Option<Running>>,
-    scratch: tempfile::TempDir,
+    scratch: harness::TempDir,
 }
 
 impl Group {
@@ -80,7 +80,7 @@ impl Group {
             settings,
             founders: Membership::of(1..=founders),
             members: Vec::new(),
-            scratch: tempfile::tempdir().unwrap(),
+            scratch: harness::folder(),
         };
         (1..=founders).for_each(|id| group.start(id));
         group

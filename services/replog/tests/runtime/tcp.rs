@@ -72,14 +72,14 @@ impl Authority {
 struct Three {
     members: Vec<(Running, Peers)>,
     addresses: BTreeMap<u64, String>,
-    scratch: tempfile::TempDir,
+    scratch: harness::TempDir,
 }
 
 impl Three {
     fn start(how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
         let listeners: Vec<_> = (0..3).map(|_| listen()).collect();
         let addresses = (1..).zip(&listeners).map(|(id, (_, address))| (id, address.to_string())).collect();
-        let mut three = Self { members: Vec::new(), addresses, scratch: tempfile::tempdir().unwrap() };
+        let mut three = Self { members: Vec::new(), addresses, scratch: harness::folder() };
         for (id, (listener, _)) in (1..).zip(listeners) {
             let (group, tls) = how(id);
             let member = three.member(id, listener, group, tls);

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::peers::{self, Etcd};
+use harness::{Etcd, output, peer};
+
 use crate::process::{Rusd, rusd};
 
 /// What is run: the command, what follows it, what it reads, and what it prints among other things.
@@ -91,7 +92,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 
 /// Commands without commands below them, as a program's help lists them.
 fn listed(program: &Path, above: &str) -> BTreeSet<String> {
-    let help = peers::output(Command::new(program).args(above.split_whitespace()).arg("--help"));
+    let help = output(Command::new(program).args(above.split_whitespace()).arg("--help"));
     let mut found = BTreeSet::new();
     let mut lists_commands = false;
     for line in help.lines() {
@@ -116,7 +117,7 @@ fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
 fn every_command_of_etcdctl_is_tested_or_has_a_reason() {
     let tested = RUNS.iter().map(|run| run.0).chain(ELSEWHERE.iter().copied());
     let known = names(tested.chain(NOT_RUN.iter().map(|(name, _)| *name)));
-    assert_eq!(listed(&peers::etcd("etcdctl"), ""), known);
+    assert_eq!(listed(&peer("etcd", "etcdctl"), ""), known);
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn commands_of_etcdctl_that_go_on_tell_what_happens() {
 fn every_command_of_etcdutl_works_on_a_snapshot() {
     let not_run = ["completion", "help", "version"];
     let run = ["snapshot status", "snapshot restore", "hashkv", "defrag", "migrate"];
-    assert_eq!(listed(&peers::etcd("etcdutl"), ""), names(not_run.into_iter().chain(run)));
+    assert_eq!(listed(&peer("etcd", "etcdutl"), ""), names(not_run.into_iter().chain(run)));
 
     let server = Rusd::start(&[]);
     for value in ["1", "2", "3"] {
@@ -199,9 +200,8 @@ fn every_command_of_etcdutl_works_on_a_snapshot() {
     let before = field(server.etcdctl(&["endpoint", "hashkv"]), 1);
     let file = server.directory().join("snapshot");
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
-    let utl = |arguments: &[&str], path: &[&Path]| {
-        peers::output(Command::new(peers::etcd("etcdutl")).args(arguments).args(path))
-    };
+    let utl =
+        |arguments: &[&str], path: &[&Path]| output(Command::new(peer("etcd", "etcdutl")).args(arguments).args(path));
     let restored = server.directory().join("restored");
     utl(&["snapshot", "restore", "--data-dir"], &[&restored, &file]);
     // These open it to write: it is no snapshot any more.
@@ -211,7 +211,7 @@ fn every_command_of_etcdutl_works_on_a_snapshot() {
     utl(&["migrate", "--target-version=3.6", "--data-dir"], &[&restored]);
     utl(&["migrate", "--target-version=3.7", "--data-dir"], &[&restored]);
     let etcd = Etcd::start(&restored);
-    let ctl = |arguments: &[&str]| peers::output(&mut etcd.ctl(arguments));
+    let ctl = |arguments: &[&str]| output(&mut etcd.ctl(arguments));
     assert_eq!(ctl(&["get", "k", "--print-value-only"]), "3\n");
     assert_eq!(field(ctl(&["endpoint", "hashkv"]), 1), before);
     etcd.stop();
@@ -220,7 +220,7 @@ fn every_command_of_etcdutl_works_on_a_snapshot() {
     let (directory, _) = server.kill();
     for arguments in [&["defrag", "--data-dir"][..], &["migrate", "--target-version=3.6", "--data-dir"]] {
         let data = directory.path().join("data");
-        let output = Command::new(peers::etcd("etcdutl")).args(arguments).arg(&data).output().unwrap();
+        let output = Command::new(peer("etcd", "etcdutl")).args(arguments).arg(&data).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
     }
     assert_eq!(Rusd::start_on(directory, &[]).etcdctl(&["get", "k", "--print-value-only"]), "3\n");
@@ -239,10 +239,10 @@ fn a_snapshot_becomes_a_group_of_three() {
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
     let flags = crate::group::flags_of_three();
     let starting = flags.into_iter().map(|flags| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let mut import = rusd();
         import.arg("import").arg(&file).arg("--data-dir").arg(directory.path().join("data")).args(&flags);
-        assert!(peers::output(&mut import).contains("imported revision 4: 1 keys"));
+        assert!(output(&mut import).contains("imported revision 4: 1 keys"));
         Rusd::spawn(directory, flags)
     });
     let group = starting.collect::<Vec<_>>().into_iter().map(crate::process::Starting::ready).collect::<Vec<_>>();

@@ -8,11 +8,11 @@ mod operation;
 
 use std::time::{Duration, Instant};
 
+use harness::Etcd;
 use rusd::proto::etcdserverpb as pb;
 use rusd::proto::etcdserverpb::watch_request::RequestUnion;
 use tokio::task::LocalSet;
 
-use crate::peers::Etcd;
 use crate::process::Rusd;
 use connection::{Connection, LONG, Watching};
 use operation::{Generator, Operation};
@@ -154,7 +154,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn random_requests_have_the_answers_and_events_of_etcd() {
     for seed in seeds() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let (etcd, rusd) = (Etcd::start(&directory.path().join("etcd")), Rusd::start(&[]));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let found =

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use harness::Etcd;
 use serde_json::{Value, json};
 
-use crate::peers::Etcd;
 use crate::process::Rusd;
 
 /// A request, sent; the status, and what follows the head.
@@ -162,7 +162,7 @@ const CALLS: &[(&str, &str)] = &[
 
 #[test]
 fn equal_requests_have_equal_answers() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let etcd = Etcd::start(&directory.path().join("etcd"));
     let rusd = Rusd::start(&[]);
     let mut differences = Vec::new();
@@ -180,7 +180,7 @@ fn equal_requests_have_equal_answers() {
 
 #[test]
 fn what_is_no_request_is_refused_as_etcd_refuses_it() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let etcd = Etcd::start(&directory.path().join("etcd"));
     let rusd = Rusd::start(&[]);
     let bad = [
@@ -231,7 +231,7 @@ fn who_is_refused_before_the_request_is_read_keeps_the_connection() {
 
 #[test]
 fn a_watch_says_a_line_for_each_message() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let etcd = Etcd::start(&directory.path().join("etcd"));
     let rusd = Rusd::start(&[]);
     let [theirs, ours] = [etcd.address(), rusd.address()].map(|address| {

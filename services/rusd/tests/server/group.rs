@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::peers;
+use harness::{free_address, output, peer};
+
 use crate::process::{Rusd, Starting};
 
 const LONG: Duration = Duration::from_secs(120);
 
 fn free_addresses(count: usize) -> Vec<String> {
-    (0..count).map(|_| peers::free_address().to_string()).collect()
+    (0..count).map(|_| free_address().to_string()).collect()
 }
 
 /// The flags of the members of a group of so many.
@@ -30,7 +31,7 @@ fn flags(scheme: &str, addresses: &[String], more: &[String]) -> Vec<Vec<String>
 }
 
 fn spawn(flags: Vec<String>) -> Starting {
-    Rusd::spawn(tempfile::tempdir().unwrap(), flags)
+    Rusd::spawn(harness::folder(), flags)
 }
 
 /// The flags of three members.
@@ -190,10 +191,10 @@ fn a_member_far_behind_catches_up() {
     let follower = (leader_of(&servers) + 1) % 3;
     let (directory, flags) = servers.remove(follower).kill();
     // Snapshots are made every 100,000 entries.
-    let mut benchmark = Command::new(peers::etcd("benchmark"));
+    let mut benchmark = Command::new(peer("etcd", "benchmark"));
     benchmark.arg(format!("--endpoints={}", servers[0].endpoint().trim_start_matches("http://")));
     benchmark.args(["--conns=10", "--clients=1000", "put", "--total=110000", "--key-space-size=1000"]);
-    peers::output(&mut benchmark);
+    output(&mut benchmark);
     let is_newer = |name: &str| name.starts_with("snapshot-") && !name.contains("snapshot-00000000000000000001-");
     wait_until("nobody makes a snapshot", || {
         let files = std::fs::read_dir(servers[0].directory().join("data/member/snap")).unwrap();

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::peers::{self, Etcd};
+use harness::{Etcd, output, peer};
+
 use crate::process::{Rusd, rusd};
 
 fn import(source: &Path, data: &Path) -> Output {
@@ -16,7 +17,7 @@ fn said(output: &[u8]) -> String {
 
 /// Revisions, a compaction, a lease, a user; and the hash of it all.
 fn fill(etcd: &Etcd) -> String {
-    let ctl = |arguments: &[&str]| peers::output(&mut etcd.ctl(arguments));
+    let ctl = |arguments: &[&str]| output(&mut etcd.ctl(arguments));
     for value in ["1", "2", "3"] {
         ctl(&["put", "k", value]);
     }
@@ -48,8 +49,8 @@ fn is_there(server: &Rusd, hash_before: &str) {
 
 #[test]
 fn a_data_directory_of_etcd_is_taken_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let (theirs, ours) = (directory.path().join("etcd"), tempfile::tempdir().unwrap());
+    let directory = harness::folder();
+    let (theirs, ours) = (directory.path().join("etcd"), harness::folder());
     let etcd = Etcd::start(&theirs);
     let before = fill(&etcd);
     etcd.stop();
@@ -64,11 +65,11 @@ fn a_data_directory_of_etcd_is_taken_over() {
 
 #[test]
 fn a_snapshot_of_etcd_is_taken_over_and_a_damaged_one_is_not() {
-    let directory = tempfile::tempdir().unwrap();
-    let (file, ours) = (directory.path().join("snapshot"), tempfile::tempdir().unwrap());
+    let directory = harness::folder();
+    let (file, ours) = (directory.path().join("snapshot"), harness::folder());
     let etcd = Etcd::start(&directory.path().join("etcd"));
     let before = fill(&etcd);
-    peers::output(&mut etcd.ctl(&["snapshot", "save", file.to_str().unwrap()]));
+    output(&mut etcd.ctl(&["snapshot", "save", file.to_str().unwrap()]));
     let mut bytes = std::fs::read(&file).unwrap();
     assert!(import(&file, &ours.path().join("data")).status.success());
     is_there(&Rusd::start_on(ours, &[]), &before);
@@ -84,30 +85,30 @@ fn a_snapshot_of_etcd_is_taken_over_and_a_damaged_one_is_not() {
 
 #[test]
 fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let (file, restored) = (directory.path().join("snapshot"), directory.path().join("restored"));
     let server = Rusd::start(&[]);
     server.etcdctl(&["put", "k", "v"]);
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
-    let mut restore = Command::new(peers::etcd("etcdutl"));
-    peers::output(restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored));
+    let mut restore = Command::new(peer("etcd", "etcdutl"));
+    output(restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored));
     let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
     let output = rusd().arg("--data-dir").arg(&restored).args(urls).output().unwrap();
     let told = said(&output.stderr);
     assert!(told.contains("was written by etcd or etcdutl; take it over with rusd import"), "{told}");
     assert_eq!(output.status.code(), Some(1));
-    let ours = tempfile::tempdir().unwrap();
+    let ours = harness::folder();
     assert!(import(&restored, &ours.path().join("data")).status.success());
     assert_eq!(Rusd::start_on(ours, &[]).etcdctl(&["get", "k", "--print-value-only"]), "v\n");
 }
 
 #[test]
 fn what_a_killed_etcd_had_only_in_its_log_is_not_left_behind() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let theirs = directory.path().join("etcd");
     // What is put goes into the log at once, and into the database an hour later.
     let etcd = Etcd::start_with(&theirs, &["--backend-batch-interval=1h"]);
-    peers::output(&mut etcd.ctl(&["put", "k", "v"]));
+    output(&mut etcd.ctl(&["put", "k", "v"]));
     drop(etcd);
     let output = import(&theirs, &directory.path().join("data"));
     assert!(said(&output.stderr).contains("start it there once and stop it gently"), "{}", said(&output.stderr));
@@ -118,7 +119,7 @@ fn what_a_killed_etcd_had_only_in_its_log_is_not_left_behind() {
 
 #[test]
 fn what_is_no_source_is_told() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let output = import(&directory.path().join("nothing"), &directory.path().join("data"));
     assert!(said(&output.stderr).contains("name a data directory of etcd"), "{}", said(&output.stderr));
     let output = rusd().args(["import", "a", "b"]).output().unwrap();

@@ -6,13 +6,12 @@
 mod commands;
 mod concurrency;
 mod differential;
+mod full_disk;
 mod gateway;
 mod group;
 mod hostile;
 mod http2;
 mod import;
-#[path = "../peers/mod.rs"]
-mod peers;
 mod process;
 mod tls;
 mod tokens;
@@ -22,6 +21,8 @@ mod values;
 use std::io::BufRead;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use harness::{output, peer};
 
 use process::{Rusd, rusd};
 
@@ -104,9 +105,9 @@ fn etcdutl_restores_a_snapshot() {
     let file = server.directory().join("snapshot.db");
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
     let restored = server.directory().join("restored");
-    let mut restore = Command::new(peers::etcd("etcdutl"));
+    let mut restore = Command::new(peer("etcd", "etcdutl"));
     restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored);
-    peers::output(&mut restore);
+    output(&mut restore);
     assert!(restored.join("member/snap/db").exists());
 }
 
@@ -132,7 +133,7 @@ fn data_of_another_member_are_refused() {
 
 #[test]
 fn a_mistake_on_the_command_line_touches_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("data");
     let output = rusd().arg("--data-dir").arg(&data).arg("--no-such-flag").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -143,7 +144,7 @@ fn a_mistake_on_the_command_line_touches_nothing() {
 
 #[test]
 fn the_version_is_what_tools_look_for() {
-    let said = peers::output(rusd().arg("--version"));
+    let said = output(rusd().arg("--version"));
     assert!(said.starts_with("etcd Version: 3.7.3\n"), "{said}");
     assert!(said.contains(concat!("\nrusd Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
 }

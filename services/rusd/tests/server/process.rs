@@ -2,23 +2,21 @@
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-
-use crate::peers;
+use harness::{Process, TempDir, output, peer};
+use rustix::process::Signal;
 
 /// The program, without arguments and without anything of ours in its environment.
 pub fn rusd() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rusd"));
+    let mut command = harness::command(env!("CARGO_BIN_EXE_rusd"));
     command.env_clear();
     command
 }
 
 /// A server with data of its own, which is killed when it is dropped.
 pub struct Rusd {
-    child: Child,
+    process: Process,
     scheme: &'static str,
     address: String,
     other_addresses: Vec<String>,
@@ -30,7 +28,7 @@ impl Rusd {
     /// Starts on a free port, and waits until it is ready.
     pub fn start(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self::start_in(tempfile::tempdir().unwrap(), arguments)
+        Self::start_in(harness::folder(), arguments)
     }
 
     /// As [`Rusd::start`], on data that are there: in the folder `data`.
@@ -44,11 +42,11 @@ impl Rusd {
 
     /// As [`Rusd::start`], where so many files may be open.
     pub fn start_limited(open_files: usize, arguments: &[&str]) -> Self {
-        let mut shell = Command::new("/bin/sh");
+        let mut shell = harness::command("/bin/sh");
         let limited = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
-        shell.env_clear().args(["-c", &limited]).arg(rusd().get_program());
+        shell.env_clear().args(["-c", &limited]).arg(env!("CARGO_BIN_EXE_rusd"));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self::spawn_by(shell, tempfile::tempdir().unwrap(), arguments).ready()
+        Self::spawn_by(shell, harness::folder(), arguments).ready()
     }
 
     /// Starts it without waiting.
@@ -63,19 +61,18 @@ impl Rusd {
         } else {
             "http"
         };
-        let mut child = command
+        command
             .arg("--data-dir")
             .arg(directory.path().join("data"))
             .arg(format!("--listen-client-urls={scheme}://127.0.0.1:0"))
             .arg(format!("--advertise-client-urls={scheme}://127.0.0.1:0"))
             .arg("--listen-peer-urls=http://127.0.0.1:0")
             .args(&arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            .stderr(Stdio::piped());
+        let mut process = Process::start(&mut command);
+        let lines = BufReader::new(process.child().stderr.take().unwrap()).lines();
         let (address, other_addresses) = (String::new(), Vec::new());
-        Starting { rusd: Self { child, scheme, address, other_addresses, arguments, directory }, lines }
+        Starting { rusd: Self { process, scheme, address, other_addresses, arguments, directory }, lines }
     }
 
     /// Where it serves: `127.0.0.1:PORT`.
@@ -99,7 +96,7 @@ impl Rusd {
     }
 
     fn memory_bytes(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
@@ -117,9 +114,8 @@ impl Rusd {
 
     /// Kills it; what is left can be started again.
     pub fn kill(mut self) -> (TempDir, Vec<String>) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let directory = std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap());
+        self.process.kill();
+        let directory = std::mem::replace(&mut self.directory, harness::folder());
         (directory, std::mem::take(&mut self.arguments))
     }
 
@@ -130,18 +126,18 @@ impl Rusd {
 
     /// Waits until it ends by itself.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        self.process.wait()
     }
 
     /// Asks it to stop.
     pub fn stop(mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        self.child.wait().unwrap()
+        self.process.signal(Signal::TERM);
+        self.process.wait()
     }
 
     /// etcd's client, pointed at it.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(peers::etcd("etcdctl"));
+        let mut command = Command::new(peer("etcd", "etcdctl"));
         command.env_clear().env("PATH", "/usr/bin:/bin").arg("--endpoints").arg(self.endpoint());
         command.args(["--command-timeout=60s", "--dial-timeout=60s"]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -150,7 +146,7 @@ impl Rusd {
 
     /// What the client prints; it must succeed.
     pub fn etcdctl(&self, arguments: &[&str]) -> String {
-        peers::output(&mut self.command(arguments))
+        output(&mut self.command(arguments))
     }
 
     /// What the client says of an error; it must fail.
@@ -194,12 +190,5 @@ impl Starting {
     /// What it says when it ends without having been ready.
     pub fn refusal(self) -> String {
         self.lines.map(|line| line.unwrap() + "\n").collect()
-    }
-}
-
-impl Drop for Rusd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

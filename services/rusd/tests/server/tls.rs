@@ -22,7 +22,7 @@ fn pem(label: &str, der: &[u8]) -> String {
 
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    directory: tempfile::TempDir,
+    directory: harness::TempDir,
 }
 
 impl Authority {
@@ -31,7 +31,7 @@ impl Authority {
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         parameters.distinguished_name.push(DnType::CommonName, "authority");
         let key = KeyPair::generate().unwrap();
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let certificate = parameters.self_signed(&key).unwrap();
         std::fs::write(directory.path().join("ca.pem"), pem("CERTIFICATE", certificate.der())).unwrap();
         Self { issuer: Issuer::new(parameters, key), directory }
@@ -108,7 +108,7 @@ fn members_talk_over_mutual_tls_and_no_stranger_joins() {
             format!("--initial-cluster=m={},stranger=https://127.0.0.1:1", crate::group::peer_url(&servers[0])),
             "--initial-cluster-state=existing".to_owned(),
         ]);
-        Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal()
+        Rusd::spawn(harness::folder(), flags).refusal()
     };
     let said = asks(&authority);
     assert!(said.contains("knows no member at https://127.0.0.1:1: add it first"), "{said}");
@@ -264,10 +264,10 @@ fn a_list_of_revoked_certificates_that_cannot_be_used_ends_the_start_and_is_name
         format!("--key-file={}", authority.path("server.key")),
         format!("--client-crl-file={}", authority.path("no.crl")),
     ];
-    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags.clone()).refusal();
+    let said = Rusd::spawn(harness::folder(), flags.clone()).refusal();
     assert!(said.contains("--trusted-ca-file: is required with --client-crl-file"), "{said}");
     flags.push(format!("--trusted-ca-file={}", authority.path("ca.pem")));
-    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal();
+    let said = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(said.contains("no.crl cannot be used as a list of revoked certificates"), "{said}");
 }
 
@@ -295,6 +295,6 @@ fn a_member_whose_certificate_was_revoked_does_not_join() {
         format!("--initial-cluster=m={},lost=https://127.0.0.1:1", crate::group::peer_url(&servers[0])),
         "--initial-cluster-state=existing".to_owned(),
     ]);
-    let said = Rusd::spawn(tempfile::tempdir().unwrap(), flags).refusal();
+    let said = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(said.contains("ertificate"), "{said}");
 }

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::peers;
+use harness::output;
+
 use crate::process::Rusd;
 
 fn with_users(server: &Rusd) {
@@ -13,12 +14,12 @@ fn with_users(server: &Rusd) {
 
 #[test]
 fn json_web_tokens_are_made_and_taken() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (private, public) = (path("private"), path("public"));
     let rsa = ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", &private];
-    peers::output(Command::new("openssl").args(rsa));
-    peers::output(Command::new("openssl").args(["pkey", "-in", &private, "-pubout", "-out", &public]));
+    output(Command::new("openssl").args(rsa));
+    output(Command::new("openssl").args(["pkey", "-in", &private, "-pubout", "-out", &public]));
     let flag = format!("--auth-token=jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m");
     let server = Rusd::start(&[&flag, "--bcrypt-cost=4"]);
     with_users(&server);
@@ -31,7 +32,7 @@ fn json_web_tokens_are_made_and_taken() {
 
 #[test]
 fn a_mistake_in_the_keys_is_told_before_anything_is_served() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let mut rusd = crate::process::rusd();
     rusd.arg("--data-dir").arg(directory.path().join("data"));
     let output = rusd.arg("--auth-token=jwt,pub-key=/nowhere,sign-method=RS256").output().unwrap();

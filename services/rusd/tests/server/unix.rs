@@ -4,18 +4,19 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::peers;
+use harness::{output, peer};
+
 use crate::process::Rusd;
 
 fn put(path: &Path, scheme: &str, more: &[&str]) -> String {
-    let mut command = Command::new(peers::etcd("etcdctl"));
+    let mut command = Command::new(peer("etcd", "etcdctl"));
     let endpoint = format!("--endpoints={scheme}://{}", path.display());
-    peers::output(command.env_clear().args([endpoint.as_str(), "put", "k", "v"]).args(more))
+    output(command.env_clear().args([endpoint.as_str(), "put", "k", "v"]).args(more))
 }
 
 #[test]
 fn clients_come_by_a_file_which_a_killed_server_may_have_left() {
-    let place = tempfile::tempdir().unwrap();
+    let place = harness::folder();
     let path = place.path().join("client");
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a listener leaves its file");
@@ -31,7 +32,7 @@ fn clients_come_by_a_file_which_a_killed_server_may_have_left() {
 
 #[test]
 fn tls_is_spoken_through_a_file() {
-    let place = tempfile::tempdir().unwrap();
+    let place = harness::folder();
     let path = place.path().join("client");
     let _server =
         Rusd::start(&["--auto-tls", &format!("--listen-client-urls=https://127.0.0.1:0,unixs://{}", path.display())]);
