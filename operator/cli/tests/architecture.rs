@@ -13,9 +13,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
     ("bench-jobs", &["storebench-crds"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
+    ("service-kit", &[]),
     ("wal", &[]),
     ("replog", &["wal"]),
-    ("rusd", &["wal", "replog"]),
+    ("rusd", &["service-kit", "wal", "replog"]),
     ("faulty-store", &[]),
 ];
 

@@ -28,7 +28,9 @@ impl wire::Write {
     /// As it was received.
     pub fn parse(self) -> Result<(Transaction, Option<Stamp>), Error> {
         let compares = self.compares.into_iter().map(wire::Compare::parse).collect::<Result<_, _>>()?;
-        let operations = |list: Vec<wire::Operation>| list.into_iter().map(wire::Operation::parse).collect();
+        let operations = |list: Vec<wire::Operation>| {
+            list.into_iter().map(wire::Operation::parse).collect::<Result<Vec<_>, _>>()
+        };
         let transaction = Transaction { compares, then: operations(self.then)?, otherwise: operations(self.otherwise)? };
         let stamp = self.stamp;
         let stamp = stamp.map(|wire::Stamp { session, sequence, awaited_from }| Stamp { session, sequence, awaited_from });
