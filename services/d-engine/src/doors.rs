@@ -50,7 +50,9 @@ impl Method {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         match service {
             "raft.client.RaftClientService" => first::Method::of_client(method).map(Self::First),
-            "raft.cluster.ClusterManagementService" => cluster::Method::of(method).map(first::Method::Cluster).map(Self::First),
+            "raft.cluster.ClusterManagementService" => {
+                cluster::Method::of(method).map(first::Method::Cluster).map(Self::First)
+            }
             "d_engine.client.RaftClientService" => second::Method::of_client(method).map(Self::Second),
             "d_engine.server.cluster.ClusterManagementService" => {
                 cluster::Method::of(method).map(second::Method::Cluster).map(Self::Second)

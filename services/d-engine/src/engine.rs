@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+mod counters;
 mod door;
 mod housekeeping;
 mod identity;
@@ -38,6 +39,7 @@ use crate::state::{Memory, Storage, StorageError, seen_members};
 use housekeeping::Housekeeping;
 use identity::Introduction;
 
+pub use counters::{Counted, Counters};
 pub use door::Watching;
 pub use identity::IdentityError;
 pub use options::{Address, Durability, Options};
@@ -89,9 +91,15 @@ struct Inner {
     shown: Shown,
     options: Options,
     leadership: watch::Receiver<Leadership>,
+    counters: Counters,
 }
 
 impl Node {
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
     /// The log.
     pub fn handle(&self) -> &Handle<Reply> {
         &self.0.handle
@@ -146,11 +154,7 @@ impl Engine {
     }
 
     /// Starts with sockets for other members that listen already; none where it is alone.
-    pub fn start_on(
-        options: Options,
-        storage: impl Storage,
-        listeners: Vec<TcpListener>,
-    ) -> Result<Self, EngineError> {
+    pub fn start_on(options: Options, storage: impl Storage, listeners: Vec<TcpListener>) -> Result<Self, EngineError> {
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
@@ -183,7 +187,7 @@ impl Engine {
         let _ = handle.watch_leader(move |leadership| {
             changed.send_replace(leadership);
         });
-        let node = Node(Arc::new(Inner { handle, shown, options, leadership }));
+        let node = Node(Arc::new(Inner { handle, shown, options, leadership, counters: Counters::default() }));
         let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
         Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })
     }
@@ -221,6 +225,13 @@ impl Engine {
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
         self.node.handle().status().has_ended || self.node.shown().broken().is_some()
+    }
+
+    /// Hands leadership over if it leads and is not alone.
+    pub fn resign(&self) {
+        if let Some(member) = &self.member {
+            member.resign(self.node.options().election);
+        }
     }
 
     /// Hands leadership over if it leads, stops, and waits until its directory is free. An error says why it could not go on.

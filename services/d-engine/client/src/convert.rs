@@ -16,7 +16,8 @@ impl wire::Write {
     /// To be sent.
     pub fn of(transaction: Transaction, stamp: Option<Stamp>) -> Self {
         let Transaction { compares, then, otherwise } = transaction;
-        let stamp = stamp.map(|Stamp { session, sequence, awaited_from }| wire::Stamp { session, sequence, awaited_from });
+        let stamp =
+            stamp.map(|Stamp { session, sequence, awaited_from }| wire::Stamp { session, sequence, awaited_from });
         Self {
             compares: compares.into_iter().map(wire::Compare::of).collect(),
             then: then.into_iter().map(wire::Operation::of).collect(),
@@ -28,12 +29,13 @@ impl wire::Write {
     /// As it was received.
     pub fn parse(self) -> Result<(Transaction, Option<Stamp>), Error> {
         let compares = self.compares.into_iter().map(wire::Compare::parse).collect::<Result<_, _>>()?;
-        let operations = |list: Vec<wire::Operation>| {
-            list.into_iter().map(wire::Operation::parse).collect::<Result<Vec<_>, _>>()
-        };
-        let transaction = Transaction { compares, then: operations(self.then)?, otherwise: operations(self.otherwise)? };
+        let operations =
+            |list: Vec<wire::Operation>| list.into_iter().map(wire::Operation::parse).collect::<Result<Vec<_>, _>>();
+        let transaction =
+            Transaction { compares, then: operations(self.then)?, otherwise: operations(self.otherwise)? };
         let stamp = self.stamp;
-        let stamp = stamp.map(|wire::Stamp { session, sequence, awaited_from }| Stamp { session, sequence, awaited_from });
+        let stamp =
+            stamp.map(|wire::Stamp { session, sequence, awaited_from }| Stamp { session, sequence, awaited_from });
         Ok((transaction, stamp))
     }
 }
@@ -262,7 +264,13 @@ impl wire::Error {
             Error::TooOld(revision) => (Code::TooOld, Leader::default(), revision),
             Error::Unreachable(_) | Error::Stopped => (Code::Stopped, Leader::default(), 0),
         };
-        Self { code: code.into(), message, leader_id: leader.id, leader_address: leader.address, oldest_revision: number }
+        Self {
+            code: code.into(),
+            message,
+            leader_id: leader.id,
+            leader_address: leader.address,
+            oldest_revision: number,
+        }
     }
 
     /// As it was received.
@@ -348,8 +356,11 @@ mod tests {
 
     fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            (bytes(), bytes(), any::<u64>())
-                .prop_map(|(key, value, ttl_millis)| Operation::Put { key, value, ttl_millis }),
+            (bytes(), bytes(), any::<u64>()).prop_map(|(key, value, ttl_millis)| Operation::Put {
+                key,
+                value,
+                ttl_millis
+            }),
             bytes().prop_map(|key| Operation::Delete { key }),
             bytes().prop_map(|key| Operation::Get { key }),
             (bytes(), any::<i64>()).prop_map(|(key, delta)| Operation::Add { key, delta }),

@@ -79,7 +79,11 @@ impl Channel {
     }
 
     /// Sends one message and waits for the one that answers it. `path` is `/package.Service/Method`.
-    pub async fn unary<B: Message + Default>(&self, path: &'static str, request: &impl Message) -> Result<B, GrpcError> {
+    pub async fn unary<B: Message + Default>(
+        &self,
+        path: &'static str,
+        request: &impl Message,
+    ) -> Result<B, GrpcError> {
         let (response, _) = self.open(path, frame(request), true).await?;
         let mut answers = Answers::<B>::new(response);
         let answer = answers.next().await?.ok_or_else(|| GrpcError::Broken("success without a message".into()))?;

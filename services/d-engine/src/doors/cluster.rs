@@ -6,7 +6,6 @@ use d_engine_client::proto::d_engine::common as new_words;
 use d_engine_client::proto::d_engine::server::cluster as new;
 use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::proto::raft::common as old_words;
-use replog::Role;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
 use super::{Doors, decode, gone, now, only};
@@ -84,8 +83,10 @@ pub(super) fn first(doors: &Doors, method: Method, message: Bytes) -> Result<Una
         Method::DiscoverLeader => {
             let old::LeaderDiscoveryRequest { .. } = decode(message)?;
             let said = leader(node);
-            now(said.map(|(leader_id, leader_address, term)| {
-                old::LeaderDiscoveryResponse { leader_id, leader_address, term }
+            now(said.map(|(leader_id, leader_address, term)| old::LeaderDiscoveryResponse {
+                leader_id,
+                leader_address,
+                term,
             }))
         }
         Method::JoinCluster => {
@@ -123,8 +124,10 @@ pub(super) fn second(doors: &Doors, method: Method, message: Bytes) -> Result<Un
         Method::DiscoverLeader => {
             let new::LeaderDiscoveryRequest { .. } = decode(message)?;
             let said = leader(node);
-            now(said.map(|(leader_id, leader_address, term)| {
-                new::LeaderDiscoveryResponse { leader_id, leader_address, term }
+            now(said.map(|(leader_id, leader_address, term)| new::LeaderDiscoveryResponse {
+                leader_id,
+                leader_address,
+                term,
             }))
         }
         Method::JoinCluster => {

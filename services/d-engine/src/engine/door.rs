@@ -40,13 +40,13 @@ impl Node {
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = check(&transaction, &self.options().limits);
         let checked = checked.map_err(|error| Error::Invalid(error.to_string()));
-        let proposed =
-            checked.map(|()| self.handle().propose_async(Command::Write(transaction, stamp).encode()));
+        let proposed = checked.map(|()| self.handle().propose_async(Command::Write(transaction, stamp).encode()));
         let node = self.clone();
         async move { node.written(proposed?.await) }
     }
 
     fn written(&self, outcome: Result<Committed<Reply>, ProposeError>) -> Result<Written, Error> {
+        self.counters().write(outcome.is_ok());
         let applied = match outcome {
             Ok(Committed { reply: Ok(applied), .. }) => applied,
             Ok(_) => return Err(Error::UnknownOutcome("the member's state cannot go on".into())),
@@ -69,6 +69,15 @@ impl Node {
         }
     }
 
+    /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
+    pub fn session_then(&self, close: Option<u64>, done: impl FnOnce(Result<u64, Error>) + Send + 'static) {
+        let command = close.map_or(Command::OpenSession, Command::CloseSession);
+        let node = self.clone();
+        self.handle().propose(command.encode(), move |outcome| {
+            done(node.written(outcome).map(|written| close.unwrap_or(written.revision)));
+        });
+    }
+
     /// Opens a session, or ends one; its number.
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
@@ -80,8 +89,20 @@ impl Node {
     /// Answers at once, where nothing has to be waited for.
     pub fn read_now(&self, query: &Query, options: ReadOptions) -> Option<Result<Seen<Answer>, Error>> {
         let ticket = self.handle().try_read(level(options.level), options.at_least)?;
+        self.look_with(query, ticket)
+    }
+
+    /// Calls `done` when the state is fresh enough; then [`Node::look_with`]. It must be quick.
+    pub fn read_then(&self, options: ReadOptions, done: impl FnOnce(Result<Ticket, Error>) + Send + 'static) {
+        let ticket = move |ticket: Result<Ticket, ReadError>| done(ticket.map_err(read_error));
+        self.handle().read(level(options.level), options.at_least, ticket);
+    }
+
+    /// Answers with a ticket; `None`: it is not worth anything any more.
+    pub fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
         let found = self.look(query);
-        self.handle().confirm(&ticket).then(|| found.map(|answer| seen(ticket, answer)))
+        let is_good = self.handle().confirm(&ticket);
+        is_good.then(|| found.map(|answer| self.seen(ticket, answer)))
     }
 
     /// Answers when the state is fresh enough.
@@ -94,7 +115,7 @@ impl Node {
         async move {
             let looked = node.handle().look(level(options.level), options.at_least, || node.look(&query)).await;
             let (ticket, found) = looked.map_err(read_error)?;
-            found.map(|answer| seen(ticket, answer))
+            found.map(|answer| node.seen(ticket, answer))
         }
     }
 
@@ -106,6 +127,17 @@ impl Node {
             QueryError::TooLarge => Error::Invalid(error.to_string()),
             QueryError::Storage(error) => Error::Unreachable(error.to_string()),
         })
+    }
+
+    fn seen(&self, ticket: Ticket, value: Answer) -> Seen<Answer> {
+        let path = match ticket.path {
+            replog::ReadPath::ReadIndex => ReadPath::ReadIndex,
+            replog::ReadPath::Lease => ReadPath::Lease,
+            replog::ReadPath::Age => ReadPath::Age,
+            replog::ReadPath::Local => ReadPath::Local,
+        };
+        self.counters().read(path);
+        Seen { value, index: ticket.index, term: ticket.term, path, age_micros: ticket.age_micros }
     }
 
     /// Begins to watch.
@@ -137,16 +169,6 @@ fn level(level: ReadLevel) -> replog::ReadLevel {
         ReadLevel::Bounded { max_staleness_micros } => replog::ReadLevel::Bounded { max_staleness_micros },
         ReadLevel::Eventual => replog::ReadLevel::Eventual,
     }
-}
-
-fn seen(ticket: Ticket, value: Answer) -> Seen<Answer> {
-    let path = match ticket.path {
-        replog::ReadPath::ReadIndex => ReadPath::ReadIndex,
-        replog::ReadPath::Lease => ReadPath::Lease,
-        replog::ReadPath::Age => ReadPath::Age,
-        replog::ReadPath::Local => ReadPath::Local,
-    };
-    Seen { value, index: ticket.index, term: ticket.term, path, age_micros: ticket.age_micros }
 }
 
 /// Somebody who watches.

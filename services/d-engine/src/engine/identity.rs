@@ -33,7 +33,9 @@ pub enum IdentityError {
     #[error("{0}: {1}; restore it, or start with an empty directory as a new member")]
     Content(String, serde_json::Error),
     /// It is of somebody else.
-    #[error("{path} is of member {found} of group {found_group}, not of member {wanted} of group {wanted_group}: check node_id, initial_cluster and group")]
+    #[error(
+        "{path} is of member {found} of group {found_group}, not of member {wanted} of group {wanted_group}: check node_id, initial_cluster and group"
+    )]
     Other {
         /// Which directory.
         path: String,
@@ -47,13 +49,17 @@ pub enum IdentityError {
         wanted_group: String,
     },
     /// Its log is gone.
-    #[error("{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one")]
+    #[error(
+        "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one"
+    )]
     LogLost(String),
     /// It has a log and does not say whose.
     #[error("{0} has a log and no {FILE}: restore the file")]
     Unnamed(String),
     /// It is empty, and should not be.
-    #[error("{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one")]
+    #[error(
+        "{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
+    )]
     Emptied(String, u64, String),
 }
 
@@ -154,7 +160,8 @@ fn make(folder: &Path) -> io::Result<()> {
 fn has_log(folder: &Path) -> io::Result<bool> {
     match fs::read_dir(folder.join("wal")) {
         Ok(mut entries) => {
-            let is_segment = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "wal");
+            let is_segment =
+                |entry: &fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "wal");
             Ok(entries.any(|entry| entry.as_ref().is_ok_and(is_segment)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -221,9 +228,11 @@ mod tests {
     fn a_member_that_lost_everything_is_refused_by_those_who_know() {
         let root = tempfile::tempdir().unwrap();
         let options = options(root.path());
-        let says = |seen: &'static str| move |address: &str| {
-            assert_eq!(address, "b:2");
-            Ok(format!("{{\"seen\":[{seen}]}}").into_bytes())
+        let says = |seen: &'static str| {
+            move |address: &str| {
+                assert_eq!(address, "b:2");
+                Ok(format!("{{\"seen\":[{seen}]}}").into_bytes())
+            }
         };
         check(&options, says("2")).unwrap();
         assert!(matches!(check(&options, says("2,1")), Err(IdentityError::Emptied(_, 1, _))));

@@ -280,7 +280,11 @@ impl<S: Storage> State<S> {
         let end = expiry(time_millis.saturating_add(1), &[]);
         self.storage.scan(Table::Expiries, &[], Some(&end), &mut |row, _| {
             over.push(of_expiry(row).1);
-            if over.len() < EXPIRED_MAX { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+            if over.len() < EXPIRED_MAX {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
         })?;
         for key in over {
             let before = value_of(&self.storage, &key)?;

@@ -65,10 +65,6 @@ impl Reader {
         (0..count).map(|_| item(self)).collect()
     }
 
-    pub(super) fn rest(self) -> Bytes {
-        self.bytes
-    }
-
     pub(super) fn end(&self) -> Result<(), Malformed> {
         if self.bytes.is_empty() { Ok(()) } else { self.fail() }
     }

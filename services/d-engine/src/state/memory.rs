@@ -38,13 +38,7 @@ impl Rows for Tables {
         Ok(self.of(table).get(at(key)).map(|row| row.0.1.clone()))
     }
 
-    fn scan(
-        &self,
-        table: Table,
-        start: &[u8],
-        end: Option<&[u8]>,
-        each: &mut EachRow<'_>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
         for Row(row) in self.of(table).iter_from(at(start)) {
             if end.is_some_and(|end| *row.0 >= *end) || each(&row.0, &row.1) == ControlFlow::Break(()) {
                 break;
@@ -66,13 +60,7 @@ impl Rows for Memory {
         self.tables.get(table, key)
     }
 
-    fn scan(
-        &self,
-        table: Table,
-        start: &[u8],
-        end: Option<&[u8]>,
-        each: &mut EachRow<'_>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
         self.tables.scan(table, start, end, each)
     }
 }

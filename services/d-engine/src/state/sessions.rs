@@ -62,11 +62,7 @@ fn damaged(error: Malformed) -> StorageError {
 }
 
 /// Opens a session.
-pub(super) fn open(
-    storage: &mut impl Storage,
-    number: u64,
-    time_millis: u64,
-) -> Result<(), StorageError> {
+pub(super) fn open(storage: &mut impl Storage, number: u64, time_millis: u64) -> Result<(), StorageError> {
     let session = Session { used_millis: time_millis, awaited_from: 1, kept: 0 };
     storage.put(Table::Sessions, single(number), session.encode())?;
     storage.put(Table::Idle, pair(time_millis, number), Bytes::new())

@@ -24,8 +24,7 @@ pub enum Table {
 
 impl Table {
     /// All, in the order in which they stand in a snapshot.
-    pub const ALL: [Self; 6] =
-        [Self::Keys, Self::Expiries, Self::Sessions, Self::Answers, Self::Idle, Self::Members];
+    pub const ALL: [Self; 6] = [Self::Keys, Self::Expiries, Self::Sessions, Self::Answers, Self::Idle, Self::Members];
 
     /// Its number in a snapshot, from 0.
     pub fn number(self) -> usize {
@@ -47,13 +46,7 @@ pub trait Rows {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError>;
 
     /// Rows in order: from `start`, inclusive, to `end`, exclusive; `None` is the end of the table.
-    fn scan(
-        &self,
-        table: Table,
-        start: &[u8],
-        end: Option<&[u8]>,
-        each: &mut EachRow<'_>,
-    ) -> Result<(), StorageError>;
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError>;
 }
 
 /// Tables that one thread changes, and others look at.

@@ -296,10 +296,7 @@ fn a_command_of_another_version_ends_the_member() {
 #[test]
 fn a_put_has_the_bytes_of_the_table() {
     let bytes = put("k", 5).encode();
-    assert_eq!(
-        &bytes[..],
-        b"\x01\x01\0\0\0\0\x01\0\0\0\x01\x01\0\0\0k\x01\0\0\0v\x05\0\0\0\0\0\0\0\0\0\0\0"
-    );
+    assert_eq!(&bytes[..], b"\x01\x01\0\0\0\0\x01\0\0\0\x01\x01\0\0\0k\x01\0\0\0v\x05\0\0\0\0\0\0\0\0\0\0\0");
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub struct Status {
     /// What is told to the client.
     pub message: Cow<'static, str>,
     /// What is told besides, if anything is.
-    metadata: Option<Box<HeaderMap>>,
+    pub metadata: Option<Box<HeaderMap>>,
 }
 
 impl Status {
