@@ -73,6 +73,23 @@ impl Method {
     }
 }
 
+/// Understands what a client says to a method, as far as that needs no state: for who wants to know whether any bytes do harm.
+pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
+    use d_engine_client::proto::{d_engine, raft};
+    match method {
+        Method::First(first::Method::Write) => first::transaction(decode(message)?).map(drop),
+        Method::First(first::Method::Read) => decode(message).map(first::query).map(drop),
+        Method::First(_) => decode::<raft::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Second(second::Method::Write) => second::transaction(decode(message)?).map(drop),
+        Method::Second(second::Method::Read) => decode(message).map(second::query).map(drop),
+        Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
+        Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
+        Method::Second(_) => decode::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Own(_) => decode(message).map(operate::understand),
+        Method::Health(_) => Ok(()),
+    }
+}
+
 /// The API on one worker thread.
 #[derive(Clone)]
 pub struct Doors {

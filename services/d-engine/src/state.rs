@@ -34,5 +34,5 @@ pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, check};
 pub use memory::Memory;
 pub use query::{QueryError, answer, next_expiry, seen_members};
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{EachRow, Rows, Storage, StorageError, Table};

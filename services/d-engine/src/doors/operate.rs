@@ -71,6 +71,17 @@ impl Done {
     }
 }
 
+/// Understands a frame.
+pub(super) fn understand(frame: wire::Requests) {
+    for request in frame.requests {
+        match request.body {
+            Some(Body::Write(write)) => drop(write.parse()),
+            Some(Body::Read(read)) => drop(read.parse()),
+            Some(Body::OpenSession(_) | Body::CloseSession(_)) | None => {}
+        }
+    }
+}
+
 /// Serves a stream of operations.
 pub(super) async fn operate(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     responses.open().map_err(gone)?;

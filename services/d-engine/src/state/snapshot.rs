@@ -35,7 +35,7 @@ pub enum SnapshotError {
 }
 
 /// Writes all rows.
-pub(super) fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(HEAD)?;
     for table in Table::ALL {
         let mut written = Ok(());
