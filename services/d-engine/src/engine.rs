@@ -149,16 +149,12 @@ impl Engine {
 
     /// Starts with the state in a storage of one's own.
     pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
-        let listeners = listen(&options)?;
-        Self::start_on(options, storage, listeners)
-    }
-
-    /// Starts with sockets for other members that listen already; none where it is alone.
-    pub fn start_on(options: Options, storage: impl Storage, listeners: Vec<TcpListener>) -> Result<Self, EngineError> {
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
         let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        // Not before: others that begin as well shall not wait for an answer that cannot come yet.
+        let listeners = listen(&options)?;
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
@@ -285,8 +281,9 @@ fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
 fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
     match options.members.get(&options.id) {
         Some(own) if options.members.len() > 1 => {
-            let listener = TcpListener::bind(&own.peer);
-            Ok(vec![listener.map_err(|error| EngineError::Listen(own.peer.clone(), error))?])
+            let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
+            let listener = TcpListener::bind(address);
+            Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])
         }
         _ => Ok(Vec::new()),
     }

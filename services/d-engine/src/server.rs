@@ -6,7 +6,6 @@ use std::time::Duration;
 use service_kit::grpc::Limits;
 use service_kit::listen::Group;
 use service_kit::server::{self, Bound, StartError};
-use service_kit::socket;
 use service_kit::tls::{ClientTls, Tls, TlsError};
 use service_kit::url::Url;
 use tokio::time::sleep;
@@ -14,7 +13,6 @@ use tokio::time::sleep;
 use crate::doors::Doors;
 use crate::engine::{Engine, EngineError};
 use crate::settings::{PeerTls, Settings};
-use crate::state::Memory;
 
 /// The largest request, bytes: more than the largest transaction.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
@@ -48,21 +46,14 @@ pub struct Server {
 impl Server {
     /// Binds sockets, opens the data, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let Settings { mut engine, listen, listen_peer, patience, tls, peer_tls, warnings } = settings;
+        let Settings { mut engine, listen, patience, tls, peer_tls, warnings } = settings;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
         let tls = tls.map(Tls::open).transpose()?.map(Arc::new);
         let bound = Bound::bind(&[Group { urls: &[url(&listen, tls.is_some())], grpc: true, http: true }])?;
-        let listeners = match engine.members.len() {
-            1 => Vec::new(),
-            _ => {
-                let bound = socket::bind_tcp(&url(&listen_peer, peer_tls.is_some()));
-                vec![bound.map_err(|error| EngineError::Listen(listen_peer, error))?]
-            }
-        };
         engine.peer_tls = peer_tls.map(open_peer).transpose()?;
-        let engine = Engine::start_on(engine, Memory::default(), listeners)?;
+        let engine = Engine::start(engine)?;
         let limits = Limits {
             message_bytes_max: MESSAGE_BYTES_MAX,
             stream_window_bytes: WINDOW_BYTES,

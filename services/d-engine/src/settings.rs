@@ -192,8 +192,6 @@ pub struct Settings {
     pub engine: Options,
     /// Where clients are served, `host:port`.
     pub listen: String,
-    /// Where other members are served, `host:port`.
-    pub listen_peer: String,
     /// How long an answer may take.
     pub patience: Duration,
     /// Certificates for clients.
@@ -264,6 +262,7 @@ impl Settings {
         let engine = Options {
             id,
             members,
+            listen_peer: flags.listen_peer_address,
             group: flags.group.or(file.cluster.group).unwrap_or_else(|| "d-engine".into()),
             durability,
             heartbeat,
@@ -272,11 +271,10 @@ impl Settings {
             ..Options::alone(directory)
         };
         let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own.client);
-        let listen_peer = flags.listen_peer_address.unwrap_or(own.peer);
-        for address in [&listen, &listen_peer] {
+        for address in [Some(&listen), engine.listen_peer.as_ref()].into_iter().flatten() {
             split(address)?;
         }
-        Ok(Self { engine, listen, listen_peer, patience, tls, peer_tls, warnings })
+        Ok(Self { engine, listen, patience, tls, peer_tls, warnings })
     }
 
     /// Of flags, and the file and the environment that they name.

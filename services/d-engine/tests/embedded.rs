@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use d_engine::state::Memory;
 use d_engine::{Address, Durability, Engine, Options};
-use d_engine_client::{EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix};
+use d_engine_client::{
+    EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -85,14 +86,14 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
 #[tokio::test]
 async fn three_engines_in_one_program_agree() {
     let root = tempfile::tempdir().unwrap();
-    let mut listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
-    let peers = listeners.iter().map(address).map(|peer| Address { client: String::new(), peer });
+    let held: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let address = |listener: TcpListener| listener.local_addr().unwrap().to_string();
+    let peers = held.into_iter().map(address).map(|peer| Address { client: String::new(), peer });
     let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
     let engines: Vec<Engine> = (1..=3)
         .map(|id| {
             let options = Options { id, members: members.clone(), ..Options::alone(root.path().join(id.to_string())) };
-            Engine::start_on(options, Memory::default(), vec![listeners.remove(0)]).unwrap()
+            Engine::start(options).unwrap()
         })
         .collect();
     for engine in &engines {

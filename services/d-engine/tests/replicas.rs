@@ -131,7 +131,8 @@ impl World {
         let shown = machine.shown();
         if recovered.is_empty() {
             let founders = Membership::of(1..=MEMBERS);
-            let (founded, records) = ReplicatedLog::found(&settings, &machine, founders, host.snapshots.clone()).unwrap();
+            let (founded, records) =
+                ReplicatedLog::found(&settings, &machine, founders, host.snapshots.clone()).unwrap();
             wal.commit(&records).unwrap();
             recovered = founded;
         }
@@ -240,7 +241,8 @@ impl World {
         let leads =
             |host: &Host| host.process.as_ref().is_some_and(|process| process.log.node().role() == Role::Leader);
         let now = Now { boot_micros: self.time, unix_millis: self.time / 1000 };
-        let missing: Vec<u64> = (1..=ADDITIONS).filter(|sequence| !self.answers.contains_key(sequence)).take(3).collect();
+        let missing: Vec<u64> =
+            (1..=ADDITIONS).filter(|sequence| !self.answers.contains_key(sequence)).take(3).collect();
         let awaited_from = missing.first().copied().unwrap_or(ADDITIONS + 1);
         // Also what was answered long ago, as a client that was stopped may.
         let again = 1 + self.random.below(ADDITIONS);

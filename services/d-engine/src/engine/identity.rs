@@ -15,6 +15,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,7 @@ pub struct Checked {
 }
 
 /// Makes the directory, and looks at whose it is. `ask` gets an address of another member and brings what that says.
-pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<Checked, IdentityError> {
+pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync) -> Result<Checked, IdentityError> {
     let folder = options.directory.clone();
     let shown = folder.display().to_string();
     let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
@@ -115,18 +116,31 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>>) -> Re
         Some(found) if has_log => Ok(Checked { folder, identity: found }),
         None if has_log => Err(IdentityError::Unnamed(shown)),
         _ => {
-            for (_, address) in options.members.iter().filter(|(id, _)| **id != options.id) {
-                // Who is not there, or begins as well, knows nothing.
-                let Ok(bytes) = ask(&address.peer) else { continue };
-                let Ok(introduction) = serde_json::from_slice::<Introduction>(&bytes) else { continue };
-                if introduction.seen.contains(&options.id) {
-                    return Err(IdentityError::Emptied(shown, options.id, address.peer.clone()));
-                }
+            if let Some(who) = who_knows(options, &ask) {
+                return Err(IdentityError::Emptied(shown, options.id, who));
             }
             write(&folder, &wanted).map_err(|error| file(&path, error))?;
             Ok(Checked { folder, identity: wanted })
         }
     }
+}
+
+/// The address of a member that says that this one has acknowledged entries. All are asked at the same time: one that hangs takes
+/// seconds.
+fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Option<String> {
+    let others = options.members.iter().filter(|(id, _)| **id != options.id);
+    let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
+    // Who is not there, or begins as well, knows nothing.
+    let knows = |address: &str| {
+        let bytes = ask(address).ok()?;
+        let introduction = serde_json::from_slice::<Introduction>(&bytes).ok()?;
+        introduction.seen.contains(&options.id).then(|| address.to_owned())
+    };
+    let knows = &knows;
+    thread::scope(|scope| {
+        let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || knows(address))).collect();
+        asked.into_iter().find_map(|thread| thread.join().ok().flatten())
+    })
 }
 
 /// Asks over TCP.

@@ -45,6 +45,8 @@ pub struct Options {
     pub id: u64,
     /// All members of the group, this one among them; the same for all.
     pub members: BTreeMap<u64, Address>,
+    /// Where other members are served, `host:port`, if not where they find this one.
+    pub listen_peer: Option<String>,
     /// Names the group together with the members' numbers, so that two groups never mix.
     pub group: String,
     /// What an acknowledged write has been through.
@@ -69,6 +71,7 @@ impl Options {
             directory: directory.into(),
             id: 1,
             members: BTreeMap::from([(1, address)]),
+            listen_peer: None,
             group: "d-engine".into(),
             durability: Durability::Fsync,
             heartbeat: Duration::from_millis(100),

@@ -51,7 +51,7 @@ fn the_originals_words_are_understood() {
     assert_eq!(engine.members[&3].peer, "127.0.0.1:7083");
     assert_eq!((engine.election, engine.heartbeat), (Duration::from_millis(600), Duration::from_millis(100)));
     assert_eq!(settings.patience, Duration::from_millis(700));
-    assert_eq!((&*settings.listen, &*settings.listen_peer), ("127.0.0.1:9082", "127.0.0.1:10082"));
+    assert_eq!(settings.listen, "127.0.0.1:9082");
     assert_eq!(settings.warnings.len(), 3, "{:?}", settings.warnings);
 }
 
