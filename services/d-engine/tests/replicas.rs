@@ -316,7 +316,7 @@ impl World {
         let (due, later): (Vec<_>, Vec<_>) = self.messages.drain(..).partition(|(due, _)| *due <= self.time);
         self.messages = later;
         for (_, message) in due {
-            let (to, now) = (message.to, self.now());
+            let (to, now) = (message.to(), self.now());
             if let Some(process) = &mut self.hosts[to as usize - 1].process {
                 process.log.receive(message, now).unwrap();
                 self.drain(to);

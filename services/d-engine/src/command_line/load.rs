@@ -110,7 +110,7 @@ pub fn run(load: &Load, leader: &str) -> anyhow::Result<Measured> {
                     }
                 }
                 // Everybody begins at once, also who has failed.
-                tokio::task::spawn_blocking(move || drop(barrier.wait())).await?;
+                tokio::task::spawn_blocking(move || barrier.wait()).await?;
                 if let Some(problem) = problem {
                     return Err(problem);
                 }

@@ -231,7 +231,7 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
         version: env!("CARGO_PKG_VERSION").into(),
         durability: options.durability.name().into(),
         syncs,
-        sync_mean_micros: if syncs == 0 { 0 } else { times.sum_nanos / syncs / 1000 },
+        sync_mean_micros: times.sum_nanos.checked_div(syncs).unwrap_or_default() / 1000,
         is_ready: leadership.leader.is_some() && (leadership.leader != Some(options.id) || leadership.is_ready_leader),
     }
 }
