@@ -15,8 +15,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("service-kit", &[]),
     ("wal", &[]),
+    ("persistent-tree", &[]),
     ("replog", &["wal"]),
-    ("rusd", &["service-kit", "wal", "replog"]),
+    ("rusd", &["service-kit", "wal", "persistent-tree", "replog"]),
+    ("d-engine-client", &[]),
+    ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.
     ("harness", &[]),

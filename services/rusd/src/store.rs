@@ -33,7 +33,6 @@ pub mod snapshot;
 pub mod spill;
 mod state;
 pub mod timers;
-mod tree;
 mod view;
 pub mod watch;
 

@@ -61,12 +61,20 @@ pub struct Status {
     pub code: Code,
     /// What is told to the client.
     pub message: Cow<'static, str>,
+    /// What is told besides, if anything is.
+    pub metadata: Option<Box<HeaderMap>>,
 }
 
 impl Status {
     /// An error.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), metadata: None }
+    }
+
+    /// The same with an entry of the metadata besides.
+    pub fn with(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.metadata.get_or_insert_default().insert(name, value);
+        self
     }
 
     /// The deadline of the client has passed.
@@ -81,6 +89,9 @@ impl Status {
         // What was percent-encoded is visible ASCII.
         if let Ok(message) = HeaderValue::from_maybe_shared(percent_encode(&self.message)) {
             trailers.insert("grpc-message", message);
+        }
+        if let Some(metadata) = &self.metadata {
+            trailers.extend(metadata.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
         trailers
     }
@@ -131,5 +142,12 @@ mod tests {
         let trailers = Status::new(Code::OutOfRange, "50% of\nkö").trailers();
         assert_eq!(trailers["grpc-status"], "11");
         assert_eq!(trailers["grpc-message"], "50%25 of%0Ak%C3%B6");
+    }
+
+    #[test]
+    fn metadata_goes_along() {
+        let status = Status::new(Code::FailedPrecondition, "no").with("x-more", HeaderValue::from_static("{}"));
+        let trailers = status.trailers();
+        assert_eq!((trailers.len(), &trailers["x-more"]), (3, &HeaderValue::from_static("{}")));
     }
 }

@@ -20,10 +20,11 @@
 
 use std::cmp::Ordering;
 
+use persistent_tree::{self as tree, Entry, Tree};
+
 use super::error::Error;
 use super::keys::Keys;
 use super::record::{Put, Record, Revision};
-use super::tree::{self, Entry, Tree};
 
 mod cooling;
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use persistent_tree::{Entry, Tree};
+
 use super::error::Error;
-use super::tree::{Entry, Tree};
 
 /// Longest time to live of a lease, in seconds: etcd's `MaxLeaseTTL`.
 pub const TTL_MAX_SECONDS: i64 = 9_000_000_000;

@@ -12,7 +12,7 @@
 //!
 //! Nodes are small, because copying one costs an atomic increment for each of its entries or children, and its end the same again.
 //! With 32 of each, and beside every child its first entry, a put of one key again and again took 10.2 µs instead of 5.9, of random
-//! keys 16.1 instead of 10.7 (`benches/store.rs` with 300,000 keys, batches of 1, processor time on a busy machine).
+//! keys 16.1 instead of 10.7 (`benches/store.rs` of `rusd` with 300,000 keys, batches of 1, processor time on a busy machine).
 
 use std::cmp::Ordering;
 use std::mem;

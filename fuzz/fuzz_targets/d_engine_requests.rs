@@ -1,0 +1,27 @@
+//! What clients of d-engine say, in any dialect: it is understood or refused.
+
+#![no_main]
+
+use bytes::Bytes;
+use d_engine::doors::{Method, understand};
+use libfuzzer_sys::fuzz_target;
+
+const PATHS: [&str; 9] = [
+    "/raft.client.RaftClientService/HandleClientWrite",
+    "/raft.client.RaftClientService/HandleClientRead",
+    "/raft.cluster.ClusterManagementService/UpdateClusterConf",
+    "/d_engine.client.RaftClientService/HandleClientWrite",
+    "/d_engine.client.RaftClientService/HandleClientRead",
+    "/d_engine.client.RaftClientService/HandleClientScan",
+    "/d_engine.client.RaftClientService/Watch",
+    "/d_engine.server.cluster.ClusterManagementService/UpdateClusterConf",
+    "/storebench.dengine.v1.Store/Operate",
+];
+
+fuzz_target!(|data: &[u8]| {
+    let [which, content @ ..] = data else { return };
+    let path = PATHS[usize::from(*which) % PATHS.len()];
+    let method = Method::of(path).expect("a method of ours");
+    // An error is an answer too.
+    let _ = understand(method, Bytes::copy_from_slice(content));
+});

@@ -1,0 +1,12 @@
+//! d-engine's configuration: any text is taken, or refused in one line.
+
+#![no_main]
+
+use d_engine::settings::{Flags, Settings};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Err(mistake) = Settings::of(Some(text), [], Flags::default()) {
+        assert!(!mistake.to_string().contains('\n'), "{mistake}");
+    }
+});

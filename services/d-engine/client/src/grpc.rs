@@ -1,0 +1,312 @@
+//! A small gRPC client on the `h2` crate: unary calls and streams over one connection, without TLS.
+//!
+//! Whatever a server sends, a call ends in an answer or a [`GrpcError`]. Nothing is repeated. Source of the protocol:
+//! grpc/grpc `doc/PROTOCOL-HTTP2.md`.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Request, StatusCode, Uri, Version};
+use prost::Message;
+use tokio::net::TcpStream;
+
+/// Bytes in front of a message: whether it is compressed, and its length.
+const HEAD_BYTES: usize = 5;
+/// The longest answer, bytes.
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// What a server may send ahead on a stream, bytes.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// The same of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrpcError {
+    /// Nobody is there.
+    #[error("{0}")]
+    Connect(String),
+    /// The connection broke, or something came that is no gRPC. The server may have carried the request out.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The server's own word.
+    #[error("status {code}: {message}")]
+    Status {
+        /// A status code of gRPC, never 0.
+        code: u8,
+        /// What it says.
+        message: String,
+        /// The header `x-raft-leader`, if there is one.
+        leader: Option<String>,
+    },
+}
+
+impl From<h2::Error> for GrpcError {
+    fn from(error: h2::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// A connection. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    requests: SendRequest<Bytes>,
+    authority: Authority,
+}
+
+impl Channel {
+    /// Connects to `host:port`, with or without `http://`; on a tokio runtime.
+    pub async fn connect(endpoint: &str) -> Result<Self, GrpcError> {
+        let address = endpoint.strip_prefix("http://").unwrap_or(endpoint).trim_end_matches('/');
+        let said = |error: &dyn std::fmt::Display| GrpcError::Connect(format!("{address}: {error}"));
+        let authority = Authority::try_from(address).map_err(|error| said(&error))?;
+        let socket = TcpStream::connect(address).await.map_err(|error| said(&error))?;
+        // Requests are written whole: waiting for more would only delay them.
+        socket.set_nodelay(true).map_err(|error| said(&error))?;
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let (requests, connection) = builder.handshake(socket).await.map_err(|error| said(&error))?;
+        // Its error is told to every call.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { requests, authority })
+    }
+
+    /// Sends one message and waits for the one that answers it. `path` is `/package.Service/Method`.
+    pub async fn unary<B: Message + Default>(
+        &self,
+        path: &'static str,
+        request: &impl Message,
+    ) -> Result<B, GrpcError> {
+        let (response, _) = self.open(path, frame(request), true).await?;
+        let mut answers = Answers::<B>::new(response);
+        let answer = answers.next().await?.ok_or_else(|| GrpcError::Broken("success without a message".into()))?;
+        // The status comes behind the message.
+        match answers.next().await? {
+            None => Ok(answer),
+            Some(_) => Err(GrpcError::Broken("more than one message answers a unary call".into())),
+        }
+    }
+
+    /// Opens a stream with its first message; what `is_only` has no other.
+    pub async fn stream<A: Message, B: Message + Default>(
+        &self,
+        path: &'static str,
+        first: &A,
+        is_only: bool,
+    ) -> Result<(Questions<A>, Answers<B>), GrpcError> {
+        let (response, body) = self.open(path, frame(first), is_only).await?;
+        Ok((Questions { body, kind: PhantomData }, Answers::new(response)))
+    }
+
+    async fn open(
+        &self,
+        path: &'static str,
+        first: Bytes,
+        is_only: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), GrpcError> {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(PathAndQuery::from_static(path));
+        let uri = Uri::from_parts(parts).map_err(|error| GrpcError::Broken(error.to_string()))?;
+        let request = Request::post(uri)
+            .version(Version::HTTP_2)
+            .header("te", "trailers")
+            .header("content-type", "application/grpc")
+            .body(())
+            .map_err(|error| GrpcError::Broken(error.to_string()))?;
+        let mut requests = self.requests.clone();
+        poll_fn(|context| requests.poll_ready(context)).await?;
+        let (response, mut body) = requests.send_request(request, false)?;
+        body.send_data(first, is_only)?;
+        Ok((response, body))
+    }
+}
+
+/// A message in its frame.
+fn frame(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(HEAD_BYTES + length);
+    bytes.put_u8(0);
+    bytes.put_u32(length as u32);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// The way to the server of a stream.
+pub struct Questions<A> {
+    body: SendStream<Bytes>,
+    kind: PhantomData<A>,
+}
+
+impl<A: Message> Questions<A> {
+    /// Sends a message, as soon as the server has room for it.
+    pub async fn send(&mut self, message: &A) -> Result<(), GrpcError> {
+        let mut bytes = frame(message);
+        while !bytes.is_empty() {
+            self.body.reserve_capacity(bytes.len());
+            let room = match self.body.capacity() {
+                0 => poll_fn(|context| self.body.poll_capacity(context)).await,
+                room => Some(Ok(room)),
+            };
+            let room = room.ok_or_else(|| GrpcError::Broken("the stream has ended".into()))??;
+            self.body.send_data(bytes.split_to(room.min(bytes.len())), false)?;
+        }
+        Ok(())
+    }
+}
+
+enum State {
+    Waiting(BoxFuture<'static, Result<http::Response<RecvStream>, h2::Error>>),
+    Reading(RecvStream),
+    Over,
+}
+
+/// The answers of a call.
+pub struct Answers<B> {
+    state: State,
+    received: BytesMut,
+    kind: PhantomData<fn() -> B>,
+}
+
+impl<B: Message + Default> Answers<B> {
+    fn new(response: ResponseFuture) -> Self {
+        Self { state: State::Waiting(Box::pin(response)), received: BytesMut::new(), kind: PhantomData }
+    }
+
+    /// The next answer; `None`: there was the last one, and the call has succeeded.
+    pub async fn next(&mut self) -> Result<Option<B>, GrpcError> {
+        loop {
+            match &mut self.state {
+                State::Over => return Ok(None),
+                State::Waiting(response) => {
+                    let (head, body) = response.await?.into_parts();
+                    if head.headers.contains_key("grpc-status") {
+                        self.state = State::Over;
+                        status_of(&head.headers)?;
+                        return Ok(None);
+                    }
+                    if head.status != StatusCode::OK {
+                        self.state = State::Over;
+                        return Err(GrpcError::Broken(format!("HTTP status {}", head.status)));
+                    }
+                    self.state = State::Reading(body);
+                }
+                State::Reading(body) => {
+                    if let Some(message) = take(&mut self.received)? {
+                        return B::decode(message).map(Some).map_err(|error| GrpcError::Broken(error.to_string()));
+                    }
+                    match body.data().await {
+                        Some(chunk) => {
+                            let chunk = chunk?;
+                            // An error: the stream has ended, which shows next.
+                            let _ = body.flow_control().release_capacity(chunk.len());
+                            self.received.extend_from_slice(&chunk);
+                        }
+                        None => {
+                            let trailers = body.trailers().await?.unwrap_or_default();
+                            self.state = State::Over;
+                            status_of(&trailers)?;
+                            if !self.received.is_empty() {
+                                return Err(GrpcError::Broken("the answer ends within a message".into()));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first message, when it is there in full.
+fn take(received: &mut BytesMut) -> Result<Option<Bytes>, GrpcError> {
+    let Some(head) = received.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if head[0] != 0 || length > MESSAGE_BYTES_MAX {
+        return Err(GrpcError::Broken(format!("a message of {length} bytes, compressed flag {}", head[0])));
+    }
+    if received.len() - HEAD_BYTES < length {
+        return Ok(None);
+    }
+    let mut message = received.split_to(HEAD_BYTES + length);
+    message.advance(HEAD_BYTES);
+    Ok(Some(message.freeze()))
+}
+
+fn status_of(headers: &HeaderMap) -> Result<(), GrpcError> {
+    let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    match text("grpc-status").and_then(|code| code.parse::<u8>().ok()) {
+        Some(0) => Ok(()),
+        Some(code) => {
+            let message = percent_decode(&text("grpc-message").unwrap_or_default());
+            Err(GrpcError::Status { code, message, leader: text("x-raft-leader") })
+        }
+        None => Err(GrpcError::Broken("no status".into())),
+    }
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| byte == b'%') {
+            Some(decoded) => {
+                out.push(decoded);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_out_of_any_cuts(messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5), size in 1_usize..9) {
+            let whole: Vec<u8> = messages.iter().flat_map(|message| {
+                [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat()
+            }).collect();
+            let mut received = BytesMut::new();
+            let mut found = Vec::new();
+            for piece in whole.chunks(size) {
+                received.extend_from_slice(piece);
+                while let Some(message) = take(&mut received).unwrap() {
+                    found.push(message.to_vec());
+                }
+            }
+            prop_assert_eq!(found, messages);
+        }
+
+        #[test]
+        fn any_text_is_decoded(text in "[%0-9a-fA-Fxyzö]{0,12}") {
+            percent_decode(&text);
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_from_trailers() {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-status", "9".parse().unwrap());
+        headers.insert("grpc-message", "Not%20leader%".parse().unwrap());
+        headers.insert("x-raft-leader", "{}".parse().unwrap());
+        let status = GrpcError::Status { code: 9, message: "Not leader%".into(), leader: Some("{}".into()) };
+        assert_eq!(status_of(&headers), Err(status));
+        assert!(matches!(status_of(&HeaderMap::new()), Err(GrpcError::Broken(_))));
+    }
+}

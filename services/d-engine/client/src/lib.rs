@@ -1,0 +1,37 @@
+//! What one says to a d-engine: the same whether it is a server far away or an engine in this process.
+//!
+//! [`Client`] reads, writes and watches through a [`Door`]. [`Client::connect`] makes one of the addresses of servers: it finds
+//! the leader, and speaks the streaming RPC of `proto/storebench/dengine/v1.proto`. `d_engine::Engine::client` makes one of an
+//! engine in this process.
+//!
+//! Promises: an error says whether the write may have happened ([`Error::may_have_happened`]). A write is sent again only when
+//! nothing has happened, or within a [`Session`], where sending it again does not do it again.
+//!
+//! [`proto`] has the messages of all dialects, [`grpc`] a small client for unary calls and streams.
+
+mod client;
+mod convert;
+mod door;
+mod error;
+pub mod grpc;
+mod read;
+mod remote;
+mod session;
+mod watch;
+mod write;
+
+/// The messages of all dialects, made by `build.rs` from the files in `../proto`. Fields of type `bytes` are [`bytes::Bytes`].
+#[allow(missing_docs, clippy::all)]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+}
+
+pub use client::Client;
+pub use door::{BoxFuture, Door};
+pub use error::{Error, Leader};
+pub use proto::storebench::dengine::v1 as wire;
+pub use read::{Answer, KeyValue, Page, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, end_of_prefix};
+pub use remote::Options;
+pub use session::Session;
+pub use watch::{Event, EventKind, Watch, WatchOptions};
+pub use write::{Applied, Compare, Condition, Operation, OperationResult, Stamp, Transaction, Written};

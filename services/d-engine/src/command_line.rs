@@ -1,0 +1,111 @@
+//! The command line: `serve`, `bench`, `ctl`. What is wrong with it is one line, and exit code 2.
+
+mod bench;
+mod ctl;
+mod keys;
+mod load;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::server::Server;
+use crate::settings::{Flags, Settings};
+
+/// A replicated key-value store with three read levels, each of which keeps its word.
+#[derive(Debug, Parser)]
+#[command(name = "d-engine", version, max_term_width = 120)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a member.
+    Serve(Box<Flags>),
+    /// Loads a group, with the flags of the published report's tool.
+    Bench(bench::Arguments),
+    /// Looks at a group, and changes a key.
+    Ctl(ctl::Arguments),
+}
+
+/// Runs what the arguments say.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = match CommandLine::try_parse_from(arguments) {
+        Ok(CommandLine { command }) => command,
+        Err(error) if !error.use_stderr() => {
+            // Help and version. An error: nobody reads them.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return usage(&first_line(&error.to_string())),
+    };
+    match command {
+        Command::Serve(flags) => {
+            let level = flags.log_level.clone();
+            let Ok(level) = level.parse::<tracing::Level>() else {
+                return usage(&format!("--log-level {level}: expected error, warn, info or debug"));
+            };
+            tracing_subscriber::fmt()
+                .json()
+                .flatten_event(true)
+                .with_max_level(level)
+                .with_writer(std::io::stderr)
+                .init();
+            match Settings::load(*flags) {
+                Ok(settings) => end(serve(settings)),
+                Err(mistake) => usage(&mistake.to_string()),
+            }
+        }
+        Command::Bench(arguments) => match arguments.check() {
+            Ok(load) => end(bench::run(load)),
+            Err(mistake) => usage(&mistake),
+        },
+        Command::Ctl(arguments) => end(runtime().and_then(|runtime| runtime.block_on(ctl::run(arguments)))),
+    }
+}
+
+/// clap's message without what it adds.
+fn first_line(text: &str) -> String {
+    let line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
+fn usage(mistake: &str) -> ExitCode {
+    eprintln!("d-engine: {mistake}");
+    ExitCode::from(2)
+}
+
+fn end(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("d-engine: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+fn serve(settings: Settings) -> anyhow::Result<()> {
+    service_kit::open_files::raise();
+    runtime()?.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server = Server::start(settings)?;
+        let options = server.engine().node().options();
+        let addresses = server.addresses().join(" ");
+        tracing::info!(addresses, member = options.id, durability = options.durability.name(), "listening");
+        let stop = async {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        };
+        Ok(server.run(stop).await?)
+    })
+}

@@ -1,0 +1,168 @@
+//! `d-engine bench`: the load of the published report, with its flags, and what its numbers do not say.
+//!
+//! The report's tool lets in as many requests as there are connections, and starts the clock when one is let in, so that its "1,000
+//! clients" are 200. Here all clients are in flight, unless `--report-inflight` asks for the report's reading; how many really were is
+//! printed, and so is what an acknowledged write has been through.
+
+use d_engine_client::ReadLevel;
+
+use super::ctl;
+use super::keys::Keys;
+use super::load::{self, Door, Load, Measured, Work};
+
+/// A sync that takes less than this does not reach a disk, microseconds.
+const SYNC_MICROS_MIN: u64 = 50;
+
+/// Its arguments.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Addresses of members; once for each, or with commas.
+    #[arg(long = "endpoints", default_value = "http://127.0.0.1:9081", value_delimiter = ',')]
+    endpoints: Vec<String>,
+    /// Connections.
+    #[arg(long, default_value_t = 1)]
+    conns: usize,
+    /// Clients: each makes one request after the other.
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
+    /// Requests of all clients together.
+    #[arg(long, default_value_t = 10_000)]
+    total: u64,
+    /// Bytes of a key.
+    #[arg(long, default_value_t = 8)]
+    key_size: usize,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 256)]
+    value_size: usize,
+    /// Keys in order, from 99999999 down.
+    #[arg(long)]
+    sequential_keys: bool,
+    /// Different keys; by default as many as requests.
+    #[arg(long)]
+    key_space: Option<u64>,
+    /// Lets in as many requests as there are connections, and starts the clock then, as the report's tool does.
+    #[arg(long)]
+    report_inflight: bool,
+    /// What is spoken.
+    #[arg(long, value_enum, default_value_t = Door::Unary)]
+    door: Door,
+    #[command(subcommand)]
+    work: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Puts.
+    Put,
+    /// Gets of single keys.
+    Range {
+        /// l (linearizable), s (lease) or e (eventual).
+        #[arg(long, default_value = "l", value_parser = ctl::level)]
+        consistency: ReadLevel,
+    },
+}
+
+impl Arguments {
+    /// The run that they ask for, or what is wrong with them.
+    pub fn check(self) -> Result<Load, String> {
+        if self.conns == 0 || self.clients < self.conns || self.total == 0 || self.key_space == Some(0) {
+            return Err(
+                "--conns must be at least 1, --clients at least --conns, --total and --key-space at least 1".into()
+            );
+        }
+        if self.key_size == 0 || self.key_size > 4096 || self.value_size > 1 << 20 {
+            return Err("--key-size must be from 1 to 4096, --value-size at most 1048576".into());
+        }
+        let work = match self.work {
+            Verb::Put => Work::Put(self.value_size),
+            Verb::Range { consistency } => Work::Get(consistency),
+        };
+        Ok(Load {
+            endpoints: self.endpoints,
+            connections: self.conns,
+            clients: self.clients,
+            total: self.total,
+            keys: Keys { bytes: self.key_size, is_sequential: self.sequential_keys },
+            key_space: self.key_space.unwrap_or(self.total),
+            door: self.door,
+            work,
+            limits_in_flight: self.report_inflight,
+        })
+    }
+}
+
+/// Runs it, and prints what came of it.
+pub(super) fn run(load: Load) -> anyhow::Result<()> {
+    let runtime = super::runtime()?;
+    let mut problem = anyhow::anyhow!("no address was given");
+    let mut before = None;
+    for endpoint in &load.endpoints {
+        match runtime.block_on(ctl::status(endpoint)) {
+            Ok(status) if !status.leader_address.is_empty() || status.leader_id == status.member_id => {
+                let leader =
+                    if status.leader_id == status.member_id { endpoint.clone() } else { status.leader_address };
+                before = Some(runtime.block_on(ctl::status(&leader)).map(|status| (leader, status))?);
+                break;
+            }
+            Ok(_) => problem = anyhow::anyhow!("{endpoint} knows no leader"),
+            Err(error) => problem = error,
+        }
+    }
+    let Some((leader, before)) = before else { return Err(problem) };
+    println!(
+        "leader: {leader}, members: {}, durability of acknowledged writes: {}",
+        before.members.len(),
+        before.durability
+    );
+    let measured = load::run(&load, &leader)?;
+    let after = runtime.block_on(ctl::status(&leader))?;
+    print(&load, &measured);
+    if before.durability == "fsync" {
+        let syncs = after.syncs.saturating_sub(before.syncs);
+        println!("syncs of the leader's log: {syncs}, mean {} us with their writes", after.sync_mean_micros);
+        if syncs > 0 && after.sync_mean_micros < SYNC_MICROS_MIN {
+            println!(
+                "warning: syncs of less than {SYNC_MICROS_MIN} us do not reach a disk: numbers of writes are not durable ones"
+            );
+        }
+    } else {
+        println!("warning: acknowledged writes are not synced: compare with nothing that syncs");
+    }
+    anyhow::ensure!(
+        measured.latencies.len() == load.total,
+        "only {} of {} requests succeeded",
+        measured.latencies.len(),
+        load.total
+    );
+    Ok(())
+}
+
+fn print(load: &Load, measured: &Measured) {
+    let Measured { elapsed, latencies, found, failed, problem, busy_seconds } = measured;
+    let seconds = elapsed.as_secs_f64();
+    let requests = latencies.len();
+    println!("total time: {seconds:.3} s, requests: {requests}, throughput: {:.0} ops/s", requests as f64 / seconds);
+    println!(
+        "in flight: {:.1} on average (clients {}, connections {}{})",
+        busy_seconds / seconds,
+        load.clients,
+        load.connections,
+        if load.limits_in_flight { ", limited to the connections as in the report" } else { "" }
+    );
+    if let Work::Get(_) = load.work {
+        println!("found: {found} of {requests}");
+    }
+    println!(
+        "latency us: avg {:.0} min {} max {} p50 {} p90 {} p99 {} p99.9 {}",
+        latencies.mean(),
+        latencies.min(),
+        latencies.max(),
+        latencies.value_at_quantile(0.5),
+        latencies.value_at_quantile(0.9),
+        latencies.value_at_quantile(0.99),
+        latencies.value_at_quantile(0.999)
+    );
+    if let Some(problem) = problem {
+        println!("failed and made again: {failed}, first: {problem}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What the server speaks on its port: both dialects of the original, a streaming RPC of our own, health, and HTTP for probes.
+//!
+//! | file | serves |
+//! | --- | --- |
+//! | `first` | packages `raft.*`, as clients of release 0.1.4 speak them |
+//! | `second` | packages `d_engine.*`, as clients of release 0.2.4 do |
+//! | `cluster` | who the members are, in both |
+//! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
+//! | `observe` | health, probes, metrics |
+//!
+//! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
+//! leads; clients that ask the leader notice no difference. Writes are taken by the leader alone, as in the original.
+
+mod cluster;
+mod errors;
+mod first;
+mod observe;
+mod operate;
+mod second;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request;
+use prost::Message;
+use service_kit::grpc::{self, Caller, Code, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::http::Incoming;
+
+use crate::engine::Node;
+
+/// A method of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Of release 0.1.4.
+    First(first::Method),
+    /// Of release 0.2.4.
+    Second(second::Method),
+    /// Of our own.
+    Own(operate::Method),
+    /// Of gRPC's health protocol.
+    Health(observe::Method),
+}
+
+impl Method {
+    /// The method with this path.
+    pub fn of(path: &str) -> Option<Self> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        match service {
+            "raft.client.RaftClientService" => first::Method::of_client(method).map(Self::First),
+            "raft.cluster.ClusterManagementService" => {
+                cluster::Method::of(method).map(first::Method::Cluster).map(Self::First)
+            }
+            "d_engine.client.RaftClientService" => second::Method::of_client(method).map(Self::Second),
+            "d_engine.server.cluster.ClusterManagementService" => {
+                cluster::Method::of(method).map(second::Method::Cluster).map(Self::Second)
+            }
+            "storebench.dengine.v1.Store" => operate::Method::of(method).map(Self::Own),
+            "grpc.health.v1.Health" => observe::Method::of(method).map(Self::Health),
+            _ => None,
+        }
+    }
+
+    fn is_stream(self) -> bool {
+        match self {
+            Self::First(_) => false,
+            Self::Second(method) => matches!(method, second::Method::Watch | second::Method::WatchMembership),
+            Self::Own(method) => method != operate::Method::Status,
+            Self::Health(method) => method == observe::Method::Watch,
+        }
+    }
+}
+
+/// Understands what a client says to a method, as far as that needs no state: for who wants to know whether any bytes do harm.
+pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
+    use d_engine_client::proto::{d_engine, raft};
+    match method {
+        Method::First(first::Method::Write) => first::transaction(decode(message)?).map(drop),
+        Method::First(first::Method::Read) => decode(message).map(first::query).map(drop),
+        Method::First(_) => decode::<raft::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Second(second::Method::Write) => second::transaction(decode(message)?).map(drop),
+        Method::Second(second::Method::Read) => decode(message).map(second::query).map(drop),
+        Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
+        Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
+        Method::Second(_) => decode::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Own(_) => decode(message).map(operate::understand),
+        Method::Health(_) => Ok(()),
+    }
+}
+
+/// The API on one worker thread.
+#[derive(Clone)]
+pub struct Doors {
+    node: Node,
+    /// How long an answer may take.
+    patience: Duration,
+}
+
+impl Doors {
+    /// Of a member.
+    pub fn new(node: Node, patience: Duration) -> Self {
+        Self { node, patience }
+    }
+}
+
+/// An answer that comes in time, or [`Code::DeadlineExceeded`].
+fn later<M: Message>(patience: Duration, answer: impl Future<Output = Result<M, Status>> + 'static) -> Unary {
+    Unary::Later(Box::pin(async move {
+        match tokio::time::timeout(patience, answer).await {
+            Ok(answer) => Ok(grpc::encode(&answer?)),
+            Err(_) => Err(Status::new(Code::DeadlineExceeded, "no answer in time")),
+        }
+    }))
+}
+
+fn now<M: Message>(answer: Result<M, Status>) -> Unary {
+    Unary::Now(answer.map(|answer| grpc::encode(&answer)))
+}
+
+fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, format!("the request is malformed: {error}")))
+}
+
+/// The only request of a stream of answers.
+async fn only<M: Message + Default>(requests: &mut Requests) -> Result<M, Status> {
+    let message = requests.next().await?;
+    decode(message.ok_or_else(|| Status::new(Code::InvalidArgument, "there is no request"))?)
+}
+
+/// The client of a stream waits no longer.
+fn gone(_: grpc::Gone) -> Status {
+    Status::new(Code::Canceled, "the client has gone")
+}
+
+impl Service for Doors {
+    type Method = Method;
+
+    fn method(&self, path: &str) -> Option<(Method, bool)> {
+        let method = Method::of(path)?;
+        Some((method, method.is_stream()))
+    }
+
+    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
+        let answer = match method {
+            Method::First(method) => first::unary(self, method, message),
+            Method::Second(method) => second::unary(self, method, message),
+            Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
+            Method::Health(_) => Ok(now(Ok(observe::health(&self.node)))),
+        };
+        answer.unwrap_or_else(|status| Unary::Now(Err(status)))
+    }
+
+    fn stream(&self, method: Method, _: Caller, requests: Requests, responses: Responses) -> Stream {
+        let node = self.node.clone();
+        match method {
+            Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
+            Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
+            Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
+            Method::Own(_) => Box::pin(operate::operate(node, requests, responses)),
+            Method::Health(_) => Box::pin(observe::watch(node, requests, responses)),
+            Method::First(_) => Box::pin(async { Err(Status::new(Code::Internal, "it is no stream")) }),
+        }
+    }
+
+    fn http(&self, head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+        Some(Box::pin(observe::http(self.node.clone(), head)))
+    }
+}

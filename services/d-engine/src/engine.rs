@@ -1,0 +1,313 @@
+//! An engine: a member of a group, with its state, within this process. A server is a thin shell around one.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = d_engine::Engine::start(d_engine::Options::alone("/var/lib/d-engine"))?;
+//! engine.wait_ready(std::time::Duration::from_secs(5)).await?;
+//! let client = engine.client();
+//! client.put("greeting", "hello").await?;
+//! assert_eq!(client.get("greeting").await?.map(|item| item.value), Some("hello".into()));
+//! engine.stop()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod counters;
+mod door;
+mod housekeeping;
+mod identity;
+mod options;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use d_engine_client::{Client, Door, Error, Leader};
+use replog::Membership;
+use replog::runtime::tcp::{Host, Tcp, TcpOptions};
+use replog::runtime::{Handle, Leadership, Limits, Member, MemberError, Origin, Start};
+use tokio::sync::watch;
+use wal::files::RealDirectory;
+
+use crate::machine::{Machine, Reply, Shown};
+use crate::state::{Memory, Storage, StorageError, seen_members};
+
+use housekeeping::Housekeeping;
+use identity::Introduction;
+
+pub use counters::{Counted, Counters};
+pub use door::Watching;
+pub use identity::IdentityError;
+pub use options::{Address, Durability, Options};
+
+/// The grain of elections and heartbeats.
+const TICK_MICROS: u64 = 20_000;
+
+/// Why an engine cannot start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// What it was started with.
+    #[error("{0}")]
+    Options(String),
+    /// Whose directory it is.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Its directory.
+    #[error("{0}: {1}")]
+    Directory(String, io::Error),
+    /// Where other members reach it.
+    #[error("cannot listen for other members on {0}: {1}")]
+    Listen(String, io::Error),
+    /// Where its state lies.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Its log.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    /// Its log, later.
+    #[error("{0}")]
+    Ended(Arc<MemberError>),
+    /// Its state, later.
+    #[error("{0}")]
+    State(String),
+    /// A thread.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+    /// It has no leader yet, or is behind.
+    #[error("not ready in time: {0}")]
+    NotReady(Error),
+}
+
+/// A member of a group, as everything around it sees it. Clones are the same one.
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+struct Inner {
+    handle: Handle<Reply>,
+    shown: Shown,
+    options: Options,
+    leadership: watch::Receiver<Leadership>,
+    counters: Counters,
+}
+
+impl Node {
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// The log.
+    pub fn handle(&self) -> &Handle<Reply> {
+        &self.0.handle
+    }
+
+    /// The state.
+    pub fn shown(&self) -> &Shown {
+        &self.0.shown
+    }
+
+    /// What it was started with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Who leads, and each change of it.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.0.leadership.clone()
+    }
+
+    /// A member, and where clients find it.
+    pub fn leader(&self, id: Option<u64>) -> Option<Leader> {
+        let id = id?;
+        let address = self.0.options.members.get(&id).map(|member| member.client.clone()).unwrap_or_default();
+        Some(Leader { id, address })
+    }
+
+    /// Whether strong reads succeed: there is a leader with a majority, and this member has what it has.
+    pub async fn is_ready(&self) -> Result<(), Error> {
+        let read = self.0.handle.read_async(replog::ReadLevel::Linearizable, 0).await;
+        read.map(|_| ()).map_err(door::read_error)
+    }
+}
+
+/// An engine that runs. Dropping it stops it.
+pub struct Engine {
+    node: Node,
+    housekeeping: Option<Housekeeping>,
+    member: Option<Member<Reply>>,
+}
+
+impl Engine {
+    /// Starts with the state in memory. Blocks while it reads its log.
+    pub fn start(options: Options) -> Result<Self, EngineError> {
+        Self::start_with(options, Memory::default())
+    }
+
+    /// Starts with the state in a storage of one's own.
+    pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+        if options.id == 0 || !options.members.contains_key(&options.id) {
+            return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
+        }
+        let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        // Not before: others that begin as well shall not wait for an answer that cannot come yet.
+        let listeners = listen(&options)?;
+        let machine = Machine::new(storage)?;
+        let shown = machine.shown();
+        let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
+        tcp.tls = options.peer_tls.clone();
+        let introducer = Arc::new(Introducer::default());
+        tcp.host = Some(Arc::clone(&introducer) as _);
+        // A shown state that is asked before it is there says that nobody was seen, as is true.
+        introducer.0.get_or_init(|| shown.clone());
+        let open = |name| open(&options.directory.join(name));
+        let member = Member::start(Start {
+            id: options.id,
+            settings: settings(&options)?,
+            limits: Limits::default(),
+            wal_options: wal::Options { sync: options.durability == Durability::Fsync, ..wal::Options::default() },
+            machine,
+            wal: open("wal")?,
+            snapshots: open("snapshots")?,
+            origin: Origin::Found(Membership::of(options.members.keys().copied())),
+            transport: Box::new(Tcp::new(tcp)),
+        })?;
+        checked.has_log()?;
+        let handle = member.handle();
+        let nobody = Leadership { leader: None, term: 0, is_ready_leader: false };
+        let (changed, leadership) = watch::channel(nobody);
+        // An error: it has ended, which shows in everything that is asked.
+        let _ = handle.watch_leader(move |leadership| {
+            changed.send_replace(leadership);
+        });
+        let node = Node(Arc::new(Inner { handle, shown, options, leadership, counters: Counters::default() }));
+        let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
+        Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })
+    }
+
+    /// The member, for servers around it.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Reads, writes and watches within this process, with the words of the remote client. A write is taken by the leader alone:
+    /// others say who leads.
+    pub fn client(&self) -> Client {
+        Client::through(Arc::new(self.node.clone()) as Arc<dyn Door>)
+    }
+
+    /// Who leads, and each change of it.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.node.leadership()
+    }
+
+    /// Waits until strong reads succeed; on a tokio runtime.
+    pub async fn wait_ready(&self, patience: Duration) -> Result<(), EngineError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut problem = Error::NoQuorum;
+        while tokio::time::Instant::now() < deadline {
+            match tokio::time::timeout_at(deadline, self.node.is_ready()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => problem = error,
+                Err(_) => break,
+            }
+        }
+        Err(EngineError::NotReady(problem))
+    }
+
+    /// Whether it cannot go on.
+    pub fn has_ended(&self) -> bool {
+        self.node.handle().status().has_ended || self.node.shown().broken().is_some()
+    }
+
+    /// Hands leadership over if it leads and is not alone.
+    pub fn resign(&self) {
+        if let Some(member) = &self.member {
+            member.resign(self.node.options().election);
+        }
+    }
+
+    /// Hands leadership over if it leads, stops, and waits until its directory is free. An error says why it could not go on.
+    pub fn stop(mut self) -> Result<(), EngineError> {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Result<(), EngineError> {
+        if let Some(housekeeping) = self.housekeeping.take() {
+            housekeeping.stop();
+        }
+        let Some(member) = self.member.take() else { return Ok(()) };
+        member.resign(self.node.options().election);
+        member.stop().map_err(EngineError::Ended)?;
+        match self.node.shown().broken() {
+            Some(error) => Err(EngineError::State(error.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Who wants to know asks `stop`.
+        let _ = self.shut_down();
+    }
+}
+
+/// Tells newcomers who has been seen.
+#[derive(Default)]
+struct Introducer(OnceLock<Shown>);
+
+impl Host for Introducer {
+    fn note(&self, _: u64, _: Bytes) {}
+
+    fn introduction(&self) -> Vec<u8> {
+        let seen = self.0.get().and_then(|shown| seen_members(&*shown.view().rows).ok()).unwrap_or_default();
+        serde_json::to_vec(&Introduction { seen }).unwrap_or_default()
+    }
+
+    fn is_removed(&self, _: u64) -> bool {
+        false
+    }
+}
+
+fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
+    options.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
+}
+
+/// Where other members reach this one; nowhere if it is alone.
+fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
+    match options.members.get(&options.id) {
+        Some(own) if options.members.len() > 1 => {
+            let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
+            let listener = TcpListener::bind(address);
+            Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
+    let ticks = |time: Duration| (time.as_micros() as u64 / TICK_MICROS).max(1) as u32;
+    let (heartbeat_ticks, election_ticks) = (ticks(options.heartbeat), ticks(options.election));
+    if election_ticks < 3 * heartbeat_ticks {
+        return Err(EngineError::Options("the election timeout must be at least three heartbeats".into()));
+    }
+    let clock_drift_ppm = options.clock_drift_ppm;
+    Ok(replog::Settings {
+        tick_micros: TICK_MICROS,
+        heartbeat_ticks,
+        election_ticks,
+        clock_drift_ppm,
+        ..replog::Settings::default()
+    })
+}
+
+fn open(path: &Path) -> Result<RealDirectory, EngineError> {
+    let said = |error| EngineError::Directory(path.display().to_string(), error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(said)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(said)?;
+    RealDirectory::open(path).map_err(said)
+}

@@ -1,0 +1,241 @@
+//! What one says to a member: the same within the process and behind every server.
+
+use d_engine_client::{
+    Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Seen, Stamp, Transaction, Watch,
+    WatchOptions, Written,
+};
+use replog::runtime::{Committed, ProposeError, ReadError, Ticket};
+use tokio::sync::watch;
+
+use super::Node;
+use crate::history::{Place, Step, TooOld};
+use crate::machine::Reply;
+use crate::state::{Command, QueryError, Refusal, answer, check};
+
+/// Keys that are asked for at a time.
+const KEYS_MAX: usize = 10_000;
+
+impl Node {
+    /// Puts a transaction into the log, if this member leads. `done` is called once, perhaps on the thread that applies: it must be
+    /// quick.
+    pub fn write_then(
+        &self,
+        transaction: Transaction,
+        stamp: Option<Stamp>,
+        done: impl FnOnce(Result<Written, Error>) + Send + 'static,
+    ) {
+        if let Err(error) = check(&transaction, &self.options().limits) {
+            return done(Err(Error::Invalid(error.to_string())));
+        }
+        let node = self.clone();
+        let command = Command::Write(transaction, stamp).encode();
+        self.handle().propose(command, move |outcome| done(node.written(outcome)));
+    }
+
+    /// As [`Node::write_then`].
+    pub fn write_later(
+        &self,
+        transaction: Transaction,
+        stamp: Option<Stamp>,
+    ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
+        let checked = check(&transaction, &self.options().limits);
+        let checked = checked.map_err(|error| Error::Invalid(error.to_string()));
+        let proposed = checked.map(|()| self.handle().propose_async(Command::Write(transaction, stamp).encode()));
+        let node = self.clone();
+        async move { node.written(proposed?.await) }
+    }
+
+    fn written(&self, outcome: Result<Committed<Reply>, ProposeError>) -> Result<Written, Error> {
+        self.counters().write(outcome.is_ok());
+        let applied = match outcome {
+            Ok(Committed { reply: Ok(applied), .. }) => applied,
+            Ok(_) => return Err(Error::UnknownOutcome("the member's state cannot go on".into())),
+            Err(error) => return Err(self.propose_error(error)),
+        };
+        match applied.outcome {
+            Ok(results) => Ok(Written { revision: applied.index, term: applied.term, applied: results }),
+            Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
+            Err(refusal) => Err(Error::Invalid(refusal.to_string())),
+        }
+    }
+
+    fn propose_error(&self, error: ProposeError) -> Error {
+        match error {
+            ProposeError::NotLeader(leader) => Error::NotLeader(self.leader(leader)),
+            ProposeError::Busy => Error::Busy,
+            ProposeError::TooLarge(bytes) => Error::Invalid(format!("a command of {bytes} bytes is too large")),
+            ProposeError::Unknown => Error::UnknownOutcome("leadership was lost meanwhile".into()),
+            ProposeError::Stopped => Error::Stopped,
+        }
+    }
+
+    /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
+    pub fn session_then(&self, close: Option<u64>, done: impl FnOnce(Result<u64, Error>) + Send + 'static) {
+        let command = close.map_or(Command::OpenSession, Command::CloseSession);
+        let node = self.clone();
+        self.handle().propose(command.encode(), move |outcome| {
+            done(node.written(outcome).map(|written| close.unwrap_or(written.revision)));
+        });
+    }
+
+    /// Opens a session, or ends one; its number.
+    pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
+        let command = close.map_or(Command::OpenSession, Command::CloseSession);
+        let proposed = self.handle().propose_async(command.encode());
+        let node = self.clone();
+        async move { Ok(close.unwrap_or(node.written(proposed.await)?.revision)) }
+    }
+
+    /// Answers at once, where nothing has to be waited for.
+    pub fn read_now(&self, query: &Query, options: ReadOptions) -> Option<Result<Seen<Answer>, Error>> {
+        let ticket = self.handle().try_read(level(options.level), options.at_least)?;
+        self.look_with(query, ticket)
+    }
+
+    /// Calls `done` when the state is fresh enough; then [`Node::look_with`]. It must be quick.
+    pub fn read_then(&self, options: ReadOptions, done: impl FnOnce(Result<Ticket, Error>) + Send + 'static) {
+        let ticket = move |ticket: Result<Ticket, ReadError>| done(ticket.map_err(read_error));
+        self.handle().read(level(options.level), options.at_least, ticket);
+    }
+
+    /// Answers with a ticket; `None`: it is not worth anything any more.
+    pub fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
+        let found = self.look(query);
+        let is_good = self.handle().confirm(&ticket);
+        is_good.then(|| found.map(|answer| self.seen(ticket, answer)))
+    }
+
+    /// Answers when the state is fresh enough.
+    pub fn read_later(
+        &self,
+        query: Query,
+        options: ReadOptions,
+    ) -> impl Future<Output = Result<Seen<Answer>, Error>> + Send + 'static {
+        let node = self.clone();
+        async move {
+            let looked = node.handle().look(level(options.level), options.at_least, || node.look(&query)).await;
+            let (ticket, found) = looked.map_err(read_error)?;
+            found.map(|answer| node.seen(ticket, answer))
+        }
+    }
+
+    fn look(&self, query: &Query) -> Result<Answer, Error> {
+        if matches!(query, Query::GetMany(keys) if keys.len() > KEYS_MAX) {
+            return Err(Error::Invalid(format!("more than {KEYS_MAX} keys are asked for at a time")));
+        }
+        answer(&*self.shown().view().rows, query).map_err(|error| match error {
+            QueryError::TooLarge => Error::Invalid(error.to_string()),
+            QueryError::Storage(error) => Error::Unreachable(error.to_string()),
+        })
+    }
+
+    fn seen(&self, ticket: Ticket, value: Answer) -> Seen<Answer> {
+        let path = match ticket.path {
+            replog::ReadPath::ReadIndex => ReadPath::ReadIndex,
+            replog::ReadPath::Lease => ReadPath::Lease,
+            replog::ReadPath::Age => ReadPath::Age,
+            replog::ReadPath::Local => ReadPath::Local,
+        };
+        self.counters().read(path);
+        Seen { value, index: ticket.index, term: ticket.term, path, age_micros: ticket.age_micros }
+    }
+
+    /// Begins to watch.
+    pub fn watch_now(&self, options: WatchOptions) -> Result<Watching, Error> {
+        let history = &self.shown().history;
+        // Before the place, so that nothing is missed between them.
+        let published = history.published();
+        let place = history.begin(options.from_revision).map_err(too_old)?;
+        Ok(Watching { node: self.clone(), options, place, published })
+    }
+}
+
+fn too_old(TooOld(oldest): TooOld) -> Error {
+    Error::TooOld(oldest)
+}
+
+pub(super) fn read_error(error: ReadError) -> Error {
+    match error {
+        ReadError::Busy => Error::Busy,
+        ReadError::NoQuorum => Error::NoQuorum,
+        ReadError::Stopped => Error::Stopped,
+    }
+}
+
+fn level(level: ReadLevel) -> replog::ReadLevel {
+    match level {
+        ReadLevel::Linearizable => replog::ReadLevel::Linearizable,
+        ReadLevel::Lease => replog::ReadLevel::Lease,
+        ReadLevel::Bounded { max_staleness_micros } => replog::ReadLevel::Bounded { max_staleness_micros },
+        ReadLevel::Eventual => replog::ReadLevel::Eventual,
+    }
+}
+
+/// Somebody who watches.
+pub struct Watching {
+    node: Node,
+    options: WatchOptions,
+    place: Place,
+    published: watch::Receiver<u64>,
+}
+
+impl Watching {
+    /// What has happened since, at once; nothing if nothing has.
+    pub fn step(&mut self) -> Result<Step, Error> {
+        self.node.shown().history.step(&mut self.place, &self.options).map_err(too_old)
+    }
+
+    /// Waits until something may have happened.
+    pub async fn changed(&mut self) -> Result<(), Error> {
+        self.published.changed().await.map_err(|_| Error::Stopped)
+    }
+
+    /// The next events that are wanted: never none.
+    pub async fn next(&mut self) -> Result<Vec<Event>, Error> {
+        loop {
+            let step = self.step()?;
+            if !step.events.is_empty() {
+                return Ok(step.events);
+            }
+            if !step.has_more {
+                self.changed().await?;
+            }
+        }
+    }
+}
+
+impl Door for Node {
+    fn write(&self, transaction: Transaction, stamp: Option<Stamp>) -> BoxFuture<'_, Result<Written, Error>> {
+        Box::pin(self.write_later(transaction, stamp))
+    }
+
+    fn read(&self, query: Query, options: ReadOptions) -> BoxFuture<'_, Result<Seen<Answer>, Error>> {
+        match self.read_now(&query, options) {
+            Some(answer) => Box::pin(async { answer }),
+            None => Box::pin(self.read_later(query, options)),
+        }
+    }
+
+    fn open_session(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(self.session_later(None))
+    }
+
+    fn close_session(&self, session: u64) -> BoxFuture<'_, Result<(), Error>> {
+        let closed = self.session_later(Some(session));
+        Box::pin(async move { closed.await.map(|_| ()) })
+    }
+
+    fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Watch, Error>> {
+        Box::pin(async move {
+            let watching = self.watch_now(options)?;
+            let batches = futures::stream::unfold(Some(watching), |watching| async move {
+                let mut watching = watching?;
+                match watching.next().await {
+                    Ok(events) => Some((Ok(events), Some(watching))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok(Watch::of(Box::pin(batches)))
+        })
+    }
+}

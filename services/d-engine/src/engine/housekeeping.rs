@@ -1,0 +1,82 @@
+//! What a leader does beside its clients' work: it proposes the end of keys and sessions whose time is over, and writes into the log
+//! which members have acknowledged entries. Its clock decides when it proposes, the entry's time what ends.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Node;
+use crate::state::{Command, next_expiry, seen_members};
+
+/// How often it looks; so late does a key end at most, beside the log's own time.
+const ROUND: Duration = Duration::from_millis(50);
+/// Rounds between looks at the members.
+const MEMBERS_ROUNDS: u32 = 10;
+
+/// The thread that does it.
+pub(super) struct Housekeeping {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Housekeeping {
+    pub(super) fn start(node: Node) -> io::Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let of_thread = Arc::clone(&stop);
+        let work = move || {
+            for round in 0_u32.. {
+                if node.handle().leader().1 {
+                    expire(&node);
+                    if round % MEMBERS_ROUNDS == 0 {
+                        see_members(&node);
+                    }
+                }
+                let (lock, stopped) = &*of_thread;
+                let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+                let wait = stopped.wait_timeout_while(guard, ROUND, |stop| !*stop);
+                if *wait.unwrap_or_else(PoisonError::into_inner).0 {
+                    return;
+                }
+            }
+        };
+        Ok(Self { stop, thread: thread::Builder::new().name("housekeeping".into()).spawn(work)? })
+    }
+
+    pub(super) fn stop(self) {
+        let (lock, stopped) = &*self.stop;
+        *lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        stopped.notify_all();
+        // A thread that has panicked has ended as well.
+        let _ = self.thread.join();
+    }
+}
+
+/// Proposes, and waits until it was applied, so that the same is not proposed again and again.
+fn propose(node: &Node, command: &Command) -> bool {
+    node.handle().propose_blocking(command.encode()).is_ok()
+}
+
+fn expire(node: &Node) {
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let next = next_expiry(&*node.shown().view().rows).ok().flatten();
+        // An entry ends a bounded number of keys: as many entries as it takes.
+        if next.is_none_or(|next| next > now) || !propose(node, &Command::Expire) {
+            return;
+        }
+    }
+}
+
+/// Who has a part of the log may not come with an empty one.
+fn see_members(node: &Node) {
+    let status = node.handle().status();
+    let Ok(seen) = seen_members(&*node.shown().view().rows) else { return };
+    let seen: BTreeSet<u64> = seen.into_iter().collect();
+    let have_acknowledged = status.progress.iter().filter(|(_, matched)| *matched > 0).map(|(id, _)| *id);
+    let new: Vec<u64> = have_acknowledged.filter(|id| !seen.contains(id)).collect();
+    if !new.is_empty() {
+        propose(node, &Command::Seen(new));
+    }
+}

@@ -1,0 +1,267 @@
+//! Who a data directory belongs to, and whether it has lost its log.
+//!
+//! A member that comes back without what it has acknowledged may not vote: it would help to elect somebody who lacks it too. What is
+//! looked at before a log is founded:
+//!
+//! - `identity.json` is of this member of this group, or there is none;
+//! - where it says that there was a log, there is one; where there is a log, it says whose;
+//! - where there is nothing at all, the other members are asked. A leader writes into the log who has acknowledged entries, so that
+//!   any of them knows whether this member had some.
+//!
+//! Not covered: all members that know are down at the same time as the directory is lost; an old copy of the directory is put in
+//! its place; a member that is alone.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use replog::runtime::tcp;
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+
+const FILE: &str = "identity.json";
+
+/// Why a directory is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// It cannot be read or written.
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    /// Its file was changed by somebody else.
+    #[error("{0}: {1}; restore it, or start with an empty directory as a new member")]
+    Content(String, serde_json::Error),
+    /// It is of somebody else.
+    #[error(
+        "{path} is of member {found} of group {found_group}, not of member {wanted} of group {wanted_group}: check node_id, initial_cluster and group"
+    )]
+    Other {
+        /// Which directory.
+        path: String,
+        /// Whose it is.
+        found: u64,
+        /// Of which group.
+        found_group: String,
+        /// Who asks.
+        wanted: u64,
+        /// Of which group.
+        wanted_group: String,
+    },
+    /// Its log is gone.
+    #[error(
+        "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one"
+    )]
+    LogLost(String),
+    /// It has a log and does not say whose.
+    #[error("{0} has a log and no {FILE}: restore the file")]
+    Unnamed(String),
+    /// It is empty, and should not be.
+    #[error(
+        "{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
+    )]
+    Emptied(String, u64, String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identity {
+    /// Hexadecimal.
+    group: String,
+    member: u64,
+    /// There has been a log.
+    has_log: bool,
+}
+
+/// What members tell of each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Members that have acknowledged entries, as far as it knows.
+    pub seen: Vec<u64>,
+}
+
+/// A directory that may be used.
+pub struct Checked {
+    folder: PathBuf,
+    identity: Identity,
+}
+
+/// Makes the directory, and looks at whose it is. `ask` gets an address of another member and brings what that says.
+pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync) -> Result<Checked, IdentityError> {
+    let folder = options.directory.clone();
+    let shown = folder.display().to_string();
+    let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
+    make(&folder).map_err(|error| file(&folder, error))?;
+    let wanted = Identity { group: format!("{:x}", options.group_number()), member: options.id, has_log: false };
+    let has_log = has_log(&folder).map_err(|error| file(&folder, error))?;
+    let path = folder.join(FILE);
+    let found = match fs::read(&path) {
+        Ok(bytes) => {
+            let content = |error| IdentityError::Content(path.display().to_string(), error);
+            Some(serde_json::from_slice::<Identity>(&bytes).map_err(content)?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(file(&path, error)),
+    };
+    match found {
+        Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
+            path: shown,
+            found: found.member,
+            found_group: found.group,
+            wanted: wanted.member,
+            wanted_group: wanted.group,
+        }),
+        Some(found) if found.has_log && !has_log => Err(IdentityError::LogLost(shown)),
+        Some(found) if has_log => Ok(Checked { folder, identity: found }),
+        None if has_log => Err(IdentityError::Unnamed(shown)),
+        _ => {
+            if let Some(who) = who_knows(options, &ask) {
+                return Err(IdentityError::Emptied(shown, options.id, who));
+            }
+            write(&folder, &wanted).map_err(|error| file(&path, error))?;
+            Ok(Checked { folder, identity: wanted })
+        }
+    }
+}
+
+/// The address of a member that says that this one has acknowledged entries. All are asked at the same time: one that hangs takes
+/// seconds.
+fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Option<String> {
+    let others = options.members.iter().filter(|(id, _)| **id != options.id);
+    let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
+    // Who is not there, or begins as well, knows nothing.
+    let knows = |address: &str| {
+        let bytes = ask(address).ok()?;
+        let introduction = serde_json::from_slice::<Introduction>(&bytes).ok()?;
+        introduction.seen.contains(&options.id).then(|| address.to_owned())
+    };
+    let knows = &knows;
+    thread::scope(|scope| {
+        let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || knows(address))).collect();
+        asked.into_iter().find_map(|thread| thread.join().ok().flatten())
+    })
+}
+
+/// Asks over TCP.
+pub fn ask(address: &str, tls: Option<&tcp::Tls>) -> io::Result<Vec<u8>> {
+    tcp::ask(address, tls)
+}
+
+impl Checked {
+    /// There is a log from now on.
+    pub fn has_log(mut self) -> Result<(), IdentityError> {
+        if self.identity.has_log {
+            return Ok(());
+        }
+        self.identity.has_log = true;
+        let path = self.folder.join(FILE);
+        write(&self.folder, &self.identity).map_err(|error| IdentityError::File(path.display().to_string(), error))
+    }
+}
+
+/// Of its user alone, also if somebody else made it.
+fn make(folder: &Path) -> io::Result<()> {
+    let is_new = !folder.exists();
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    match folder.parent().filter(|parent| is_new && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn has_log(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder.join("wal")) {
+        Ok(mut entries) => {
+            let is_segment =
+                |entry: &fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "wal");
+            Ok(entries.any(|entry| entry.as_ref().is_ok_and(is_segment)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// All of it or nothing, and safe when this returns.
+fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
+    let next = folder.join("identity.next");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+    file.write_all(serde_json::to_string_pretty(identity)?.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(next, folder.join(FILE))?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Address;
+    use std::collections::BTreeMap;
+
+    fn options(directory: &Path) -> Options {
+        let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
+        let members = BTreeMap::from([(1, address(1)), (2, address(2))]);
+        Options { members, ..Options::alone(directory.join("data")) }
+    }
+
+    fn nobody(_: &str) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+
+    fn make_log(options: &Options) {
+        fs::create_dir_all(options.directory.join("wal")).unwrap();
+        fs::write(options.directory.join("wal/00000000000000000001.wal"), "").unwrap();
+    }
+
+    #[test]
+    fn a_new_member_begins_and_its_directory_is_its_users_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let options = options(root.path());
+        // A start that was killed before it had a log, too.
+        for _ in 0..2 {
+            check(&options, nobody).unwrap();
+        }
+        let mode = fs::metadata(&options.directory).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_member_that_lost_its_log_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let options = options(root.path());
+        check(&options, nobody).unwrap().has_log().unwrap();
+        assert!(matches!(check(&options, nobody), Err(IdentityError::LogLost(_))));
+        make_log(&options);
+        check(&options, nobody).unwrap();
+        fs::remove_file(options.directory.join(FILE)).unwrap();
+        assert!(matches!(check(&options, nobody), Err(IdentityError::Unnamed(_))));
+    }
+
+    #[test]
+    fn a_member_that_lost_everything_is_refused_by_those_who_know() {
+        let root = tempfile::tempdir().unwrap();
+        let options = options(root.path());
+        let says = |seen: &'static str| {
+            move |address: &str| {
+                assert_eq!(address, "b:2");
+                Ok(format!("{{\"seen\":[{seen}]}}").into_bytes())
+            }
+        };
+        check(&options, says("2")).unwrap();
+        assert!(matches!(check(&options, says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let options = options(root.path());
+        check(&options, nobody).unwrap();
+        let others = [Options { id: 2, ..options.clone() }, Options { group: "other".into(), ..options.clone() }];
+        for other in others {
+            assert!(matches!(check(&other, nobody), Err(IdentityError::Other { .. })));
+        }
+        fs::write(options.directory.join(FILE), "{").unwrap();
+        assert!(matches!(check(&options, nobody), Err(IdentityError::Content(..))));
+    }
+}

@@ -1,0 +1,92 @@
+//! What an engine starts with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::state::Limits;
+
+/// What an acknowledged write has been through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It is synced to the disks of a majority.
+    #[default]
+    Fsync,
+    /// It is with the operating systems of a majority: a crash of processes loses nothing, a crash of a machine may cost that machine its
+    /// log, and of a majority of machines acknowledged writes.
+    None,
+}
+
+impl Durability {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fsync => "fsync",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Where a member is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// By clients, `host:port`.
+    pub client: String,
+    /// By other members, `host:port`.
+    pub peer: String,
+}
+
+/// What an engine starts with.
+#[derive(Clone)]
+pub struct Options {
+    /// Its data, of this engine alone; made if it is not there.
+    pub directory: PathBuf,
+    /// Its number in the group; not 0.
+    pub id: u64,
+    /// All members of the group, this one among them; the same for all.
+    pub members: BTreeMap<u64, Address>,
+    /// Where other members are served, `host:port`, if not where they find this one.
+    pub listen_peer: Option<String>,
+    /// Names the group together with the members' numbers, so that two groups never mix.
+    pub group: String,
+    /// What an acknowledged write has been through.
+    pub durability: Durability,
+    /// How often a leader is heard.
+    pub heartbeat: Duration,
+    /// The shortest time without a leader after which another is elected; the same for all members.
+    pub election: Duration,
+    /// How wrong the rate of a member's clock may be, parts per million: `Lease` reads are linearizable as long as that holds.
+    pub clock_drift_ppm: u32,
+    /// What clients may ask for.
+    pub limits: Limits,
+    /// TLS between members.
+    pub peer_tls: Option<replog::runtime::tcp::Tls>,
+}
+
+impl Options {
+    /// An engine that is alone.
+    pub fn alone(directory: impl Into<PathBuf>) -> Self {
+        let address = Address { client: String::new(), peer: String::new() };
+        Self {
+            directory: directory.into(),
+            id: 1,
+            members: BTreeMap::from([(1, address)]),
+            listen_peer: None,
+            group: "d-engine".into(),
+            durability: Durability::Fsync,
+            heartbeat: Duration::from_millis(100),
+            election: Duration::from_millis(500),
+            clock_drift_ppm: 500,
+            limits: Limits::default(),
+            peer_tls: None,
+        }
+    }
+
+    /// The group's number: of its name and of its members' numbers.
+    pub fn group_number(&self) -> u64 {
+        // FNV-1a: it keeps accidents apart, not enemies. It stands in directories: it must not change with a release.
+        let numbers = self.members.keys().flat_map(|id| id.to_le_bytes());
+        let bytes = self.group.bytes().chain([0]).chain(numbers);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}

@@ -1,0 +1,117 @@
+//! Between the log and the state: what was applied becomes visible, batch by batch.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use replog::{Entry, RestoreError, SnapshotView, StateMachine};
+
+use crate::history::History;
+use crate::state::{Applied, Rows, State, StateError, Storage, StorageError};
+
+/// A state as of a moment. Everything read from one view is of one moment.
+pub struct View {
+    /// Its rows.
+    pub rows: Arc<dyn Rows + Send + Sync>,
+    /// It has every entry up to this one.
+    pub applied: u64,
+}
+
+/// What a member's state shows to everybody else. Clones show the same.
+#[derive(Clone)]
+pub struct Shown {
+    view: Arc<ArcSwap<View>>,
+    /// What has happened.
+    pub history: Arc<History>,
+    broken: Arc<OnceLock<StateError>>,
+}
+
+impl Shown {
+    /// What is visible now: all in it is on the disks of a quorum.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Why the state cannot go on, if it cannot.
+    pub fn broken(&self) -> Option<&StateError> {
+        self.broken.get()
+    }
+}
+
+/// The member cannot apply any more; what became of a command is not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// What the log tells who proposed.
+pub type Reply = Result<Applied, Broken>;
+
+/// The state, driven by the log.
+pub struct Machine<S> {
+    state: State<S>,
+    shown: Shown,
+}
+
+impl<S: Storage> Machine<S> {
+    /// Of what the storage has.
+    pub fn new(storage: S) -> Result<Self, StorageError> {
+        let state = State::new(storage)?;
+        let view = View { rows: state.view(), applied: state.committed() };
+        let history = Arc::new(History::new(state.committed() + 1));
+        let view = Arc::new(ArcSwap::from_pointee(view));
+        Ok(Self { state, shown: Shown { view, history, broken: Arc::default() } })
+    }
+
+    /// What it shows.
+    pub fn shown(&self) -> Shown {
+        self.shown.clone()
+    }
+
+    /// From here on nothing is applied. The first reason counts.
+    fn end(&self, why: StateError) {
+        tracing::error!(error = %why, "the state cannot go on");
+        let _ = self.shown.broken.set(why);
+    }
+}
+
+impl<S: Storage> StateMachine for Machine<S> {
+    type Reply = Reply;
+
+    fn apply(&mut self, entry: &Entry) -> Reply {
+        // What a storage has kept is not done again: nobody waits for the answer.
+        if self.shown.broken().is_some() || entry.index <= self.state.committed() {
+            return Err(Broken);
+        }
+        let applied = self.state.apply(entry.index, entry.term, entry.time_millis, entry.data.clone());
+        applied.map_err(|error| {
+            self.end(error);
+            Broken
+        })
+    }
+
+    fn applied(&mut self, index: u64) {
+        if self.shown.broken().is_some() || index < self.state.committed() {
+            return;
+        }
+        if let Err(error) = self.state.commit(index) {
+            return self.end(error.into());
+        }
+        self.shown.view.store(Arc::new(View { rows: self.state.view(), applied: index }));
+        self.shown.history.publish(self.state.take_changes(), index);
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        let write = self.state.snapshot();
+        let broken = Arc::clone(&self.shown.broken);
+        Box::new(move |out: &mut dyn Write| match broken.get() {
+            None => write(out),
+            Some(error) => Err(std::io::Error::other(error.to_string())),
+        })
+    }
+
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        let restored = self.state.restore(snapshot).map_err(|error| RestoreError(error.to_string()));
+        // What happened in between is not known here.
+        self.shown.history.begin_anew();
+        restored
+    }
+}

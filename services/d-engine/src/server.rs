@@ -1,0 +1,113 @@
+//! A server: an engine and its doors, put together; and how it stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use service_kit::grpc::Limits;
+use service_kit::listen::Group;
+use service_kit::server::{self, Bound, StartError};
+use service_kit::tls::{ClientTls, Tls, TlsError};
+use service_kit::url::Url;
+use tokio::time::sleep;
+
+use crate::doors::Doors;
+use crate::engine::{Engine, EngineError};
+use crate::settings::{PeerTls, Settings};
+
+/// The largest request, bytes: more than the largest transaction.
+const MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// Calls of a connection at a time.
+const STREAMS_MAX: u32 = 10_000;
+/// What a client of the streaming door may send ahead, bytes.
+const WINDOW_BYTES: u32 = 1 << 20;
+/// How often a server looks whether its engine has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Why a server cannot start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Sockets and threads.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A server that listens.
+pub struct Server {
+    engine: Engine,
+    server: server::Server,
+}
+
+impl Server {
+    /// Binds sockets, opens the data, and listens; nothing is accepted before [`Server::run`].
+    pub fn start(settings: Settings) -> Result<Self, ServerError> {
+        let Settings { mut engine, listen, patience, tls, peer_tls, warnings } = settings;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let tls = tls.map(Tls::open).transpose()?.map(Arc::new);
+        let bound = Bound::bind(&[Group { urls: &[url(&listen, tls.is_some())], grpc: true, http: true }])?;
+        engine.peer_tls = peer_tls.map(open_peer).transpose()?;
+        let engine = Engine::start(engine)?;
+        let limits = Limits {
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            stream_window_bytes: WINDOW_BYTES,
+            connection_window_bytes: 4 * WINDOW_BYTES,
+            streams_max: STREAMS_MAX,
+            ..Limits::default()
+        };
+        let node = engine.node().clone();
+        let options = server::Options { tls, limits, ..server::Options::default() };
+        let server = bound.start(options, move |_| Doors::new(node.clone(), patience))?;
+        Ok(Self { engine, server })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Where clients are served.
+    pub fn addresses(&self) -> &[String] {
+        self.server.addresses()
+    }
+
+    /// Serves until `stop` is there or the engine cannot go on; then ends gently. Runs on a tokio runtime.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let accepted = tokio::select! {
+            () = stop => Ok(()),
+            () = ended(&self.engine) => Ok(()),
+            accepted = self.server.accept() => accepted,
+        };
+        // Others need not wait until they notice.
+        self.engine.resign();
+        self.server.stop();
+        self.engine.stop()?;
+        Ok(accepted?)
+    }
+}
+
+fn url(address: &str, is_tls: bool) -> Url {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+    Url { is_tls, is_unix: false, host: host.to_owned(), port: port.parse().unwrap_or_default() }
+}
+
+fn open_peer(files: PeerTls) -> Result<replog::runtime::tcp::Tls, TlsError> {
+    let (server, client) = (Tls::open(files.server)?, ClientTls::open(files.client)?);
+    Ok(replog::runtime::tcp::Tls {
+        server: Arc::new(move || server.config()),
+        client: Arc::new(move || client.config()),
+        server_name: None,
+    })
+}
+
+async fn ended(engine: &Engine) {
+    while !engine.has_ended() {
+        sleep(LOOK_EVERY).await;
+    }
+}

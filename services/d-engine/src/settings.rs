@@ -1,0 +1,444 @@
+//! What a server runs with: a file in TOML with the original's words, the environment (`RAFT__CLUSTER__NODE_ID=2` is `node_id` of
+//! `[cluster]`), and flags, of which each overrides the one before. A word that nobody knows is refused.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
+
+use crate::engine::{Address, Durability, Options};
+
+/// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
+const PEER_PORT_ABOVE: u16 = 1000;
+/// Begins the environment's words.
+const PREFIX: &str = "RAFT__";
+
+/// What is wrong with a file, the environment or flags: one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Mistake(pub String);
+
+fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake(text.into()))
+}
+
+/// A file as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    cluster: Cluster,
+    raft: Raft,
+    tls: Tls,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Cluster {
+    node_id: Option<u64>,
+    listen_address: Option<String>,
+    initial_cluster: Vec<Node>,
+    db_root_dir: Option<PathBuf>,
+    /// Our own.
+    group: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Node {
+    id: u64,
+    address: String,
+    /// Our own.
+    peer_address: Option<String>,
+    #[serde(default, rename = "name")]
+    _name: Option<String>,
+    /// Without effect: members elect.
+    #[serde(default, rename = "role")]
+    _role: Option<i64>,
+    #[serde(default, rename = "status")]
+    _status: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Raft {
+    general_raft_timeout_duration_in_ms: Option<u64>,
+    election: Election,
+    replication: Replication,
+    persistence: Persistence,
+    read_consistency: ReadConsistency,
+    /// Our own.
+    clock_drift_ppm: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Election {
+    election_timeout_min: Option<u64>,
+    /// Must be about twice the other: that is what it is.
+    election_timeout_max: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Replication {
+    rpc_append_entries_clock_in_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Persistence {
+    strategy: Option<String>,
+    /// When the original's memory goes to disk; without effect.
+    flush_policy: Option<toml::Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReadConsistency {
+    default_policy: Option<String>,
+    /// Without effect: the lease follows from the election timeout and the drift.
+    lease_duration_ms: Option<u64>,
+    allow_client_override: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Tls {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_authority: Option<PathBuf>,
+    peer_certificate: Option<PathBuf>,
+    peer_key: Option<PathBuf>,
+    peer_authority: Option<PathBuf>,
+}
+
+/// Flags of a server; each overrides the file and the environment.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// File in TOML, with the original's words.
+    #[arg(long, env = "CONFIG_PATH", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// This member's number in the group.
+    #[arg(long, env = "D_ENGINE_NODE_ID", value_name = "NUMBER")]
+    pub node_id: Option<u64>,
+    /// A member of the group: number, where clients find it, and where other members do; by default 1000 ports above. Once for each.
+    #[arg(long = "member", env = "D_ENGINE_MEMBERS", value_delimiter = ' ', value_name = "ID=HOST:PORT[,HOST:PORT]")]
+    pub members: Vec<String>,
+    /// Where clients are served; by default where they find this member.
+    #[arg(long, env = "D_ENGINE_LISTEN_ADDRESS", value_name = "HOST:PORT")]
+    pub listen_address: Option<String>,
+    /// Where other members are served; by default where they find this one.
+    #[arg(long, env = "D_ENGINE_LISTEN_PEER_ADDRESS", value_name = "HOST:PORT")]
+    pub listen_peer_address: Option<String>,
+    /// Data of this member alone; made if it is not there.
+    #[arg(long, alias = "data-dir", env = "D_ENGINE_DB_ROOT_DIR", value_name = "DIRECTORY")]
+    pub db_root_dir: Option<PathBuf>,
+    /// What an acknowledged write has been through: fsync (synced by a majority), none (with the operating systems of a majority).
+    #[arg(long, env = "D_ENGINE_DURABILITY", value_name = "CLASS")]
+    pub durability: Option<String>,
+    /// Names the group, so that two groups never mix.
+    #[arg(long, env = "D_ENGINE_GROUP", value_name = "NAME")]
+    pub group: Option<String>,
+    /// Shortest time without a leader after which another is elected, in milliseconds; the longest is twice that.
+    #[arg(long, env = "D_ENGINE_ELECTION_TIMEOUT_MS", value_name = "MILLISECONDS")]
+    pub election_timeout_ms: Option<u64>,
+    /// How often a leader is heard, in milliseconds.
+    #[arg(long, env = "D_ENGINE_HEARTBEAT_MS", value_name = "MILLISECONDS")]
+    pub heartbeat_ms: Option<u64>,
+    /// How wrong the rate of a clock may be, in millionths: lease reads are linearizable as long as that holds.
+    #[arg(long, env = "D_ENGINE_CLOCK_DRIFT_PPM", value_name = "MILLIONTHS")]
+    pub clock_drift_ppm: Option<u32>,
+    /// How long an answer may take, in milliseconds.
+    #[arg(long, env = "D_ENGINE_REQUEST_TIMEOUT_MS", value_name = "MILLISECONDS")]
+    pub request_timeout_ms: Option<u64>,
+    /// Certificate shown to clients, PEM; with it, nothing but TLS is served.
+    #[arg(long, env = "D_ENGINE_TLS_CERTIFICATE", value_name = "FILE")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, env = "D_ENGINE_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Who signs clients' certificates, PEM; with it, clients need one.
+    #[arg(long, env = "D_ENGINE_TLS_CLIENT_AUTHORITY", value_name = "FILE")]
+    pub tls_client_authority: Option<PathBuf>,
+    /// Certificate shown to other members, PEM.
+    #[arg(long, env = "D_ENGINE_PEER_TLS_CERTIFICATE", value_name = "FILE")]
+    pub peer_tls_certificate: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, env = "D_ENGINE_PEER_TLS_KEY", value_name = "FILE")]
+    pub peer_tls_key: Option<PathBuf>,
+    /// Who signs members' certificates, PEM.
+    #[arg(long, env = "D_ENGINE_PEER_TLS_AUTHORITY", value_name = "FILE")]
+    pub peer_tls_authority: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug.
+    #[arg(long, env = "D_ENGINE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    pub log_level: String,
+}
+
+/// Certificates of members, shown to each other and asked of each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerTls {
+    /// When others connect.
+    pub server: TlsFiles,
+    /// When this one does.
+    pub client: ClientTlsFiles,
+}
+
+/// What a server runs with.
+#[derive(Clone)]
+pub struct Settings {
+    /// The engine.
+    pub engine: Options,
+    /// Where clients are served, `host:port`.
+    pub listen: String,
+    /// How long an answer may take.
+    pub patience: Duration,
+    /// Certificates for clients.
+    pub tls: Option<TlsFiles>,
+    /// Certificates for other members.
+    pub peer_tls: Option<PeerTls>,
+    /// What the user should know, each a line.
+    pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Of a file's text, the environment and flags.
+    pub fn of(
+        text: Option<&str>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: Flags,
+    ) -> Result<Self, Mistake> {
+        let file = read(text, environment)?;
+        let mut warnings = Vec::new();
+        let members = members(&file.cluster.initial_cluster, &flags.members)?;
+        let Some(id) = flags.node_id.or(file.cluster.node_id) else {
+            return mistake("--node-id, or node_id of [cluster]: say which member this is");
+        };
+        let address = format!("127.0.0.1:{}", 9080_u64.saturating_add(id));
+        let members = match members.is_empty() {
+            true => BTreeMap::from([(id, address_of(&address, None)?)]),
+            false => members,
+        };
+        let Some(own) = members.get(&id).cloned() else {
+            return mistake(format!("member {id} is not among the members {:?}", members.keys().collect::<Vec<_>>()));
+        };
+        if let Some(large) = members.keys().find(|id| **id == 0 || u32::try_from(**id).is_err()) {
+            return mistake(format!("member {large}: numbers are from 1 to 4294967295, as the dialects have them"));
+        }
+        let Some(directory) = flags.db_root_dir.or(file.cluster.db_root_dir) else {
+            return mistake("--db-root-dir, or db_root_dir of [cluster]: say where the data are");
+        };
+        let raft = &file.raft;
+        let durability = durability(flags.durability.as_deref(), &raft.persistence, &mut warnings)?;
+        read_consistency(&raft.read_consistency, &mut warnings)?;
+        let millis =
+            |flag: Option<u64>, file: Option<u64>, default| Duration::from_millis(flag.or(file).unwrap_or(default));
+        let election = millis(flags.election_timeout_ms, raft.election.election_timeout_min, 500);
+        let heartbeat = millis(flags.heartbeat_ms, raft.replication.rpc_append_entries_clock_in_ms, 100);
+        if let Some(longest) = raft.election.election_timeout_max
+            && Duration::from_millis(longest) < election
+        {
+            return mistake("election_timeout_max is less than the shortest election timeout");
+        }
+        if election < 3 * heartbeat || election > Duration::from_secs(60) {
+            return mistake("the election timeout must be at least three heartbeats, and a minute at most");
+        }
+        let patience = millis(flags.request_timeout_ms, raft.general_raft_timeout_duration_in_ms, 3000);
+        let clock_drift_ppm = flags.clock_drift_ppm.or(raft.clock_drift_ppm).unwrap_or(500);
+        if clock_drift_ppm > 200_000 {
+            return mistake("clock_drift_ppm: at most 200000, a fifth");
+        }
+        let tls = tls(
+            flags.tls_certificate.or(file.tls.certificate),
+            flags.tls_key.or(file.tls.key),
+            flags.tls_client_authority.or(file.tls.client_authority),
+        )?;
+        let peer_tls = peer_tls(
+            flags.peer_tls_certificate.or(file.tls.peer_certificate),
+            flags.peer_tls_key.or(file.tls.peer_key),
+            flags.peer_tls_authority.or(file.tls.peer_authority),
+        )?;
+        let engine = Options {
+            id,
+            members,
+            listen_peer: flags.listen_peer_address,
+            group: flags.group.or(file.cluster.group).unwrap_or_else(|| "d-engine".into()),
+            durability,
+            heartbeat,
+            election,
+            clock_drift_ppm,
+            ..Options::alone(directory)
+        };
+        let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own.client);
+        for address in [Some(&listen), engine.listen_peer.as_ref()].into_iter().flatten() {
+            split(address)?;
+        }
+        Ok(Self { engine, listen, patience, tls, peer_tls, warnings })
+    }
+
+    /// Of flags, and the file and the environment that they name.
+    pub fn load(flags: Flags) -> Result<Self, Mistake> {
+        let text = flags.config.as_deref().map(load).transpose()?;
+        Self::of(text.as_deref(), std::env::vars(), flags)
+    }
+}
+
+fn load(path: &Path) -> Result<String, Mistake> {
+    std::fs::read_to_string(path).map_err(|error| Mistake(format!("{}: {error}", path.display())))
+}
+
+/// The file, with what the environment says.
+fn read(text: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<File, Mistake> {
+    let said = |error: toml::de::Error| {
+        let place = error.span().map(|span| span.start);
+        let line = place.zip(text).map(|(place, text)| text[..place.min(text.len())].lines().count().max(1));
+        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        Mistake(format!("configuration: {line}{}", error.message().replace('\n', " ")))
+    };
+    if let Some(text) = text {
+        // For its line numbers.
+        toml::from_str::<File>(text).map_err(said)?;
+    }
+    let mut table: toml::Table = toml::from_str(text.unwrap_or_default()).map_err(said)?;
+    for (name, value) in environment {
+        let Some(words) = name.strip_prefix(PREFIX) else { continue };
+        let words = words.to_lowercase();
+        let words = words.split("__").collect::<Vec<_>>();
+        let Some((last, before)) = words.split_last() else { continue };
+        let mut here = &mut table;
+        for word in before {
+            let inner = here.entry(*word).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let Some(inner) = inner.as_table_mut() else { return mistake(format!("{name}: there is no such word")) };
+            here = inner;
+        }
+        // What is no value of TOML is text.
+        let value = toml::from_str::<toml::Table>(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table| table.remove("value"))
+            .unwrap_or(toml::Value::String(value));
+        here.insert((*last).to_owned(), value);
+    }
+    toml::Value::Table(table).try_into().map_err(said)
+}
+
+fn split(address: &str) -> Result<(&str, u16), Mistake> {
+    let parsed = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match parsed {
+        Some((host, port)) if !host.is_empty() && !host.contains('/') => Ok((host, port)),
+        _ => mistake(format!("{address:?} is not an address: expected host:port")),
+    }
+}
+
+fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> {
+    let (host, port) = split(client)?;
+    let peer = match peer {
+        Some(peer) => split(peer).map(|_| peer.to_owned())?,
+        None => match port.checked_add(PEER_PORT_ABOVE) {
+            Some(above) => format!("{host}:{above}"),
+            None => return mistake(format!("{client}: there is no port {PEER_PORT_ABOVE} above it, say peer_address")),
+        },
+    };
+    Ok(Address { client: client.to_owned(), peer })
+}
+
+/// Flags replace the file's list.
+fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, Mistake> {
+    let mut members = BTreeMap::new();
+    let mut add = |id, address| match members.insert(id, address) {
+        None => Ok(()),
+        Some(_) => mistake(format!("member {id} is named twice")),
+    };
+    if flags.is_empty() {
+        for node in nodes {
+            add(node.id, address_of(&node.address, node.peer_address.as_deref())?)?;
+        }
+    }
+    for flag in flags {
+        let parsed = flag.split_once('=').and_then(|(id, addresses)| Some((id.parse().ok()?, addresses)));
+        let Some((id, addresses)) = parsed else {
+            return mistake(format!("--member {flag}: expected ID=HOST:PORT or ID=HOST:PORT,HOST:PORT"));
+        };
+        let (client, peer) = addresses.split_once(',').map_or((addresses, None), |(client, peer)| (client, Some(peer)));
+        add(id, address_of(client, peer)?)?;
+    }
+    Ok(members)
+}
+
+/// The class; of the original's words those that promise no more than is kept.
+fn durability(flag: Option<&str>, file: &Persistence, warnings: &mut Vec<String>) -> Result<Durability, Mistake> {
+    if file.flush_policy.is_some() {
+        warnings.push("flush_policy has no effect: writes are synced in groups, or never".into());
+    }
+    match (flag, file.strategy.as_deref()) {
+        (Some("fsync"), _) | (None, Some("DiskFirst") | None) => Ok(Durability::Fsync),
+        (Some("none"), _) => Ok(Durability::None),
+        (None, Some("MemFirst")) => {
+            warnings.push("strategy MemFirst is durability class none: acknowledged writes are not synced".into());
+            Ok(Durability::None)
+        }
+        (Some("interval"), _) => {
+            mistake("--durability interval: the log does not sync by the clock; use fsync or none")
+        }
+        (Some(other), _) => mistake(format!("--durability {other}: expected fsync or none")),
+        (None, Some(other)) => mistake(format!("strategy {other:?}: expected DiskFirst or MemFirst")),
+    }
+}
+
+fn read_consistency(file: &ReadConsistency, warnings: &mut Vec<String>) -> Result<(), Mistake> {
+    if file.lease_duration_ms.is_some() {
+        warnings
+            .push("lease_duration_ms has no effect: the lease follows from the election timeout and the drift".into());
+    }
+    if file.allow_client_override == Some(false) {
+        return mistake("allow_client_override = false: not offered, each request says how it reads");
+    }
+    match file.default_policy.as_deref() {
+        None | Some("LinearizableRead") => Ok(()),
+        Some(other) => {
+            mistake(format!("default_policy {other:?}: not offered, requests that do not say read linearizably"))
+        }
+    }
+}
+
+fn tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_authority: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, Mistake> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
+            certificate,
+            key,
+            client_authority,
+            revocations: None,
+            self_signed: None,
+            protocol: Protocol::default(),
+        })),
+        (None, None) if client_authority.is_none() => Ok(None),
+        _ => mistake("TLS needs both a certificate and its key"),
+    }
+}
+
+fn peer_tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authority: Option<PathBuf>,
+) -> Result<Option<PeerTls>, Mistake> {
+    match (certificate, key, authority) {
+        (None, None, None) => Ok(None),
+        (Some(certificate), Some(key), Some(authority)) => {
+            let client = ClientTlsFiles {
+                authority: Some(authority.clone()),
+                certificate: Some((certificate.clone(), key.clone())),
+                protocol: Protocol::default(),
+            };
+            let server = tls(Some(certificate), Some(key), Some(authority))?;
+            Ok(server.map(|server| PeerTls { server, client }))
+        }
+        _ => mistake("TLS between members needs a certificate, its key and the authority"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

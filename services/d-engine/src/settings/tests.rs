@@ -1,0 +1,114 @@
+//! Files, environments and flags, right and wrong.
+
+use super::*;
+
+/// As the original's documents have it, as far as it is offered here.
+const FILE: &str = r#"
+[cluster]
+node_id = 2
+listen_address = "127.0.0.1:9082"
+db_root_dir = "/tmp/db"
+initial_cluster = [
+    { id = 1, name = "n1", address = "127.0.0.1:9081", role = 1, status = 3 },
+    { id = 2, name = "n2", address = "127.0.0.1:9082", role = 1, status = 3 },
+    { id = 3, name = "n3", address = "127.0.0.1:9083", peer_address = "127.0.0.1:7083" },
+]
+
+[raft]
+general_raft_timeout_duration_in_ms = 700
+
+[raft.election]
+election_timeout_min = 600
+election_timeout_max = 1200
+
+[raft.persistence]
+strategy = "MemFirst"
+flush_policy = { Batch = { idle_flush_interval_ms = 1000 } }
+
+[raft.read_consistency]
+default_policy = "LinearizableRead"
+lease_duration_ms = 250
+"#;
+
+fn of(text: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Settings, Mistake> {
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::of(Some(text), environment, flags)
+}
+
+fn refused(text: &str, environment: &[(&str, &str)], flags: Flags) -> String {
+    match of(text, environment, flags) {
+        Err(Mistake(text)) => text,
+        Ok(_) => panic!("it is taken"),
+    }
+}
+
+#[test]
+fn the_originals_words_are_understood() {
+    let settings = of(FILE, &[], Flags::default()).unwrap();
+    let engine = &settings.engine;
+    assert_eq!((engine.id, engine.members.len(), engine.durability), (2, 3, Durability::None));
+    assert_eq!(engine.members[&1].peer, "127.0.0.1:10081");
+    assert_eq!(engine.members[&3].peer, "127.0.0.1:7083");
+    assert_eq!((engine.election, engine.heartbeat), (Duration::from_millis(600), Duration::from_millis(100)));
+    assert_eq!(settings.patience, Duration::from_millis(700));
+    assert_eq!(settings.listen, "127.0.0.1:9082");
+    assert_eq!(settings.warnings.len(), 3, "{:?}", settings.warnings);
+}
+
+#[test]
+fn flags_override_the_environment_which_overrides_the_file() {
+    let environment = [("RAFT__CLUSTER__NODE_ID", "3"), ("RAFT__CLUSTER__DB_ROOT_DIR", "/tmp/other"), ("PATH", "x")];
+    let settings = of(FILE, &environment, Flags::default()).unwrap();
+    assert_eq!((settings.engine.id, settings.engine.directory.to_str()), (3, Some("/tmp/other")));
+    let flags = Flags { node_id: Some(1), durability: Some("fsync".into()), ..Flags::default() };
+    let settings = of(FILE, &environment, flags).unwrap();
+    assert_eq!((settings.engine.id, settings.engine.durability), (1, Durability::Fsync));
+}
+
+#[test]
+fn what_nobody_knows_or_offers_is_refused_in_one_line() {
+    let mistakes = [
+        (FILE.replace("node_id", "nodeid"), "configuration: line 3: unknown field `nodeid`"),
+        (FILE.replace("\"MemFirst\"", "\"Fast\""), "strategy \"Fast\""),
+        (FILE.replace("LinearizableRead", "LeaseRead"), "default_policy \"LeaseRead\""),
+        (FILE.replace("node_id = 2", "node_id = 4"), "member 4 is not among the members [1, 2, 3]"),
+        (FILE.replace("id = 3", "id = 2"), "member 2 is named twice"),
+        (FILE.replace("id = 3", "id = 4294967296"), "member 4294967296: numbers"),
+        (FILE.replace(":9083", ":65000"), ""),
+        (FILE.replace("127.0.0.1:9081", "here"), "\"here\" is not an address"),
+        (FILE.replace("= 600", "= 200"), "three heartbeats"),
+        (FILE.replace("= 1200", "= 300"), "election_timeout_max"),
+        (FILE.replace("db_root_dir = \"/tmp/db\"", ""), "--db-root-dir"),
+        (FILE.replace("[raft]", "[raft"), "configuration: line"),
+        (format!("{FILE}[tls]\ncertificate = \"a\"\n"), "both a certificate and its key"),
+        (format!("{FILE}[monitoring]\nprometheus_port = 1\n"), "unknown field `monitoring`"),
+    ];
+    for (text, expected) in mistakes.iter().filter(|(_, expected)| !expected.is_empty()) {
+        let said = refused(text, &[], Flags::default());
+        assert!(said.contains(expected) && !said.contains('\n'), "{said:?} does not say {expected:?}");
+    }
+    assert!(refused(FILE, &[("RAFT__CLUSTER__NAME", "a")], Flags::default()).contains("unknown field `name`"));
+    assert!(refused(FILE, &[("RAFT__CLUSTER", "a")], Flags::default()).contains("configuration"));
+    let flags = |durability: &str| Flags { durability: Some(durability.into()), ..Flags::default() };
+    assert!(refused(FILE, &[], flags("interval")).contains("does not sync by the clock"));
+    assert!(refused(FILE, &[], flags("sometimes")).contains("expected fsync or none"));
+    let flags = Flags { members: vec!["1:a".into()], ..Flags::default() };
+    assert!(refused(FILE, &[], flags).contains("--member 1:a: expected"));
+}
+
+#[test]
+fn a_member_alone_needs_a_number_and_a_directory() {
+    let flags = Flags { node_id: Some(1), db_root_dir: Some("/tmp/a".into()), ..Flags::default() };
+    let settings = Settings::of(None, [], flags).unwrap();
+    assert_eq!((settings.listen.as_str(), settings.engine.members.len()), ("127.0.0.1:9081", 1));
+    assert_eq!(settings.engine.durability, Durability::Fsync);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_file_or_a_line_that_says_why(text in "(\\[[a-z.]{0,8}\\]|[a-z_]{1,8} ?= ?[0-9a-z\"\\[\\]{}]{0,6}|\n){0,8}") {
+        if let Err(Mistake(said)) = of(&text, &[], Flags::default()) {
+            proptest::prop_assert!(!said.contains('\n'), "{:?}", said);
+        }
+    }
+}

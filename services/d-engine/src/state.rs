@@ -1,0 +1,38 @@
+//! The state that every member computes alike: pure, without clocks, files or randomness.
+//!
+//! ```text
+//! entry ──► command ──► apply ──► overlay of one transaction ──► Storage (rows in tables) ──► view ──► readers
+//!                         │                                                             └──► changes ──► watches
+//!                         └──► sessions: what was answered before is answered again
+//! ```
+//!
+//! | file | is |
+//! | --- | --- |
+//! | `command` | what stands in an entry, as bytes |
+//! | `rows` | what stands in the tables, as bytes |
+//! | `storage` | where tables lie: the trait that a user may implement |
+//! | `memory` | tables in memory, whose views cost a reference |
+//! | `apply` | what a command does |
+//! | `sessions` | exactly once |
+//! | `query` | what readers ask |
+//! | `snapshot` | all of it as bytes |
+
+mod apply;
+mod codec;
+mod command;
+mod memory;
+mod query;
+mod rows;
+mod sessions;
+mod snapshot;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
+pub use codec::Malformed;
+pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, check};
+pub use memory::Memory;
+pub use query::{QueryError, answer, next_expiry, seen_members};
+pub use snapshot::{SnapshotError, write as write_rows};
+pub use storage::{EachRow, Rows, Storage, StorageError, Table};

@@ -1,0 +1,392 @@
+//! What a command does to the state. Deterministic: the same entries make the same rows, answers and changes everywhere.
+//!
+//! A transaction works on an overlay first, and the rows change when all of it can be done. A key whose time is over is there until
+//! the entry that ends it, for reads and writes alike: no member ever decides by its own clock.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use d_engine_client::{Applied as Results, Condition, Operation, OperationResult, Transaction};
+
+use super::codec::Malformed;
+use super::command::{Command, CommandError, EXPIRED_MAX};
+use super::rows::{Value, expiry, of_expiry, single};
+use super::sessions::{self, Before, SESSIONS_MAX};
+use super::snapshot;
+use super::storage::{Rows, Storage, StorageError, Table};
+
+/// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Why a command has done nothing. Each has a number in the table of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The session has ended, or never was.
+    #[error("the session has ended, or never was")]
+    NoSession = 1,
+    /// The client has said that it has the answer to this write.
+    #[error("the answer to this write is not kept any more: its client said that it has it")]
+    Forgotten = 2,
+    /// The client does not say what it has.
+    #[error("the session keeps too many answers: say with awaited_from which have arrived")]
+    TooManyAnswers = 3,
+    /// There are too many sessions.
+    #[error("there are too many sessions: close some, or wait until they end")]
+    TooManySessions = 4,
+    /// A value is not a number.
+    #[error("the value is no counter: decimal digits are, with a sign or without")]
+    NotACounter = 5,
+    /// A sum is too large.
+    #[error("the sum has more than 64 bits")]
+    CounterOverflow = 6,
+    /// A transaction reads too much.
+    #[error("the transaction reads more than 4 MiB")]
+    AnswerTooLarge = 7,
+    /// It is no command.
+    #[error("the entry is no command")]
+    Malformed = 8,
+}
+
+impl Refusal {
+    /// All.
+    pub const ALL: [Self; 8] = [
+        Self::NoSession,
+        Self::Forgotten,
+        Self::TooManyAnswers,
+        Self::TooManySessions,
+        Self::NotACounter,
+        Self::CounterOverflow,
+        Self::AnswerTooLarge,
+        Self::Malformed,
+    ];
+
+    /// Its number; never 0.
+    pub(super) fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub(super) fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|refusal| refusal.number() == number)
+    }
+}
+
+/// What a command came to.
+pub type Outcome = Result<Results, Refusal>;
+
+/// What a command came to, and where: of a write that came again, where it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Its index in the log.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+    /// What it came to.
+    pub outcome: Outcome,
+}
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was given a value.
+    Put,
+    /// It was deleted, or was not there when it should be.
+    Delete,
+    /// Its time was over.
+    Expire,
+}
+
+/// Something that happened to a key; one for each key and entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What.
+    pub kind: ChangeKind,
+    /// The key.
+    pub key: Bytes,
+    /// Its new value; empty unless it was put.
+    pub value: Bytes,
+    /// The entry's index.
+    pub revision: u64,
+    /// What it had before.
+    pub previous: Option<Bytes>,
+}
+
+/// Why a member cannot go on: it would have another state than others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// Where tables lie.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A later release wrote the log.
+    #[error("entry {0}: {1}")]
+    Version(u64, CommandError),
+}
+
+impl From<Malformed> for StateError {
+    fn from(error: Malformed) -> Self {
+        Self::Storage(StorageError(error.to_string()))
+    }
+}
+
+/// The state.
+#[derive(Debug)]
+pub struct State<S> {
+    storage: S,
+    sessions: usize,
+    changes: Vec<Change>,
+}
+
+impl<S: Storage> State<S> {
+    /// Of what the storage has.
+    pub fn new(storage: S) -> Result<Self, StorageError> {
+        let sessions = sessions::count(&storage)?;
+        Ok(Self { storage, sessions, changes: Vec::new() })
+    }
+
+    /// Up to which entry it has everything for good.
+    pub fn committed(&self) -> u64 {
+        self.storage.applied()
+    }
+
+    /// What was committed last.
+    pub fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        self.storage.view()
+    }
+
+    /// Makes what was applied visible, all at once.
+    pub fn commit(&mut self, index: u64) -> Result<(), StorageError> {
+        self.storage.commit(index)
+    }
+
+    /// What has happened since this was asked last, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Applies an entry.
+    pub fn apply(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<Applied, StateError> {
+        let applied = |outcome| Applied { index, term, outcome };
+        let nothing = Results { succeeded: true, results: Vec::new() };
+        let command = match Command::decode(data) {
+            Ok(command) => command,
+            Err(CommandError::Malformed(_)) => return Ok(applied(Err(Refusal::Malformed))),
+            Err(error) => return Err(StateError::Version(index, error)),
+        };
+        match command {
+            Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &transaction)?)),
+            Command::Write(transaction, Some(stamp)) => {
+                let session = match sessions::begin(&mut self.storage, &stamp, time_millis)? {
+                    Before::New(session) => session,
+                    Before::Answered(before) => return Ok(before),
+                    Before::Refused(refusal) => return Ok(applied(Err(refusal))),
+                };
+                let applied = applied(self.transact(index, time_millis, &transaction)?);
+                sessions::finish(&mut self.storage, &stamp, session, &applied)?;
+                Ok(applied)
+            }
+            Command::OpenSession if self.sessions >= SESSIONS_MAX => Ok(applied(Err(Refusal::TooManySessions))),
+            Command::OpenSession => {
+                sessions::open(&mut self.storage, index, time_millis)?;
+                self.sessions += 1;
+                Ok(applied(Ok(nothing)))
+            }
+            Command::CloseSession(session) => {
+                let was_there = sessions::close(&mut self.storage, session)?;
+                self.sessions -= usize::from(was_there);
+                Ok(applied(Ok(nothing)))
+            }
+            Command::Expire => {
+                self.expire(index, time_millis)?;
+                Ok(applied(Ok(nothing)))
+            }
+            Command::Seen(members) => {
+                for member in members {
+                    self.storage.put(Table::Members, single(member), Bytes::new())?;
+                }
+                Ok(applied(Ok(nothing)))
+            }
+        }
+    }
+
+    fn transact(&mut self, index: u64, time_millis: u64, transaction: &Transaction) -> Result<Outcome, StateError> {
+        let mut overlay = Overlay { storage: &self.storage, pending: BTreeMap::new() };
+        let mut succeeded = true;
+        for compare in &transaction.compares {
+            succeeded &= overlay.is_true(&compare.key, &compare.condition)?;
+        }
+        let operations = if succeeded { &transaction.then } else { &transaction.otherwise };
+        let mut results = Vec::with_capacity(operations.len());
+        let mut answer_bytes = 0;
+        for operation in operations {
+            match overlay.carry_out(index, time_millis, operation)? {
+                Ok(result) => {
+                    if let OperationResult::Got(Some(item)) = &result {
+                        answer_bytes += item.key.len() + item.value.len();
+                    }
+                    results.push(result);
+                }
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+            if answer_bytes > ANSWER_BYTES_MAX {
+                return Ok(Err(Refusal::AnswerTooLarge));
+            }
+        }
+        for (key, Pending { before, after }) in overlay.pending {
+            self.set(index, key, before, after, ChangeKind::Delete)?;
+        }
+        Ok(Ok(Results { succeeded, results }))
+    }
+
+    /// Gives a key what it has from now on.
+    fn set(
+        &mut self,
+        index: u64,
+        key: Bytes,
+        before: Option<Value>,
+        after: Option<Value>,
+        gone: ChangeKind,
+    ) -> Result<(), StateError> {
+        // A key that shared the entry's memory would keep all of it.
+        let key = Bytes::copy_from_slice(&key);
+        if let Some(expires) = before.as_ref().map(|before| before.expires_millis).filter(|expires| *expires > 0) {
+            self.storage.delete(Table::Expiries, &expiry(expires, &key))?;
+        }
+        let (kind, value) = match after {
+            Some(after) => {
+                let row = after.encode();
+                let value = Value::decode(&row)?.value;
+                if after.expires_millis > 0 {
+                    self.storage.put(Table::Expiries, expiry(after.expires_millis, &key), Bytes::new())?;
+                }
+                self.storage.put(Table::Keys, key.clone(), row)?;
+                (ChangeKind::Put, value)
+            }
+            None => {
+                if before.is_some() {
+                    self.storage.delete(Table::Keys, &key)?;
+                }
+                (gone, Bytes::new())
+            }
+        };
+        let previous = before.map(|before| before.value);
+        self.changes.push(Change { kind, key, value, revision: index, previous });
+        Ok(())
+    }
+
+    fn expire(&mut self, index: u64, time_millis: u64) -> Result<(), StateError> {
+        let mut over = Vec::new();
+        let end = expiry(time_millis.saturating_add(1), &[]);
+        self.storage.scan(Table::Expiries, &[], Some(&end), &mut |row, _| {
+            over.push(of_expiry(row).1);
+            if over.len() < EXPIRED_MAX {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
+        })?;
+        for key in over {
+            let before = value_of(&self.storage, &key)?;
+            self.set(index, key, before, None, ChangeKind::Expire)?;
+        }
+        self.sessions -= sessions::expire(&mut self.storage, time_millis, EXPIRED_MAX)?.min(self.sessions);
+        Ok(())
+    }
+
+    /// Replaces all of it by what a snapshot has.
+    pub fn restore(&mut self, from: &mut dyn Read) -> Result<(), snapshot::SnapshotError> {
+        self.storage.clear()?;
+        snapshot::read(from, &mut self.storage)?;
+        self.sessions = sessions::count(&self.storage)?;
+        self.changes.clear();
+        Ok(())
+    }
+
+    /// All that was committed, to be written later.
+    pub fn snapshot(&self) -> impl FnOnce(&mut dyn Write) -> std::io::Result<()> + Send + use<S> {
+        let view = self.view();
+        move |out| snapshot::write(&*view, out)
+    }
+}
+
+fn value_of(rows: &impl Rows, key: &[u8]) -> Result<Option<Value>, StateError> {
+    let row = rows.get(Table::Keys, key)?;
+    Ok(row.map(|row| Value::decode(&row)).transpose()?)
+}
+
+/// What a key had, and will have.
+struct Pending {
+    before: Option<Value>,
+    after: Option<Value>,
+}
+
+/// What a transaction has done so far.
+struct Overlay<'a, S> {
+    storage: &'a S,
+    pending: BTreeMap<Bytes, Pending>,
+}
+
+impl<S: Storage> Overlay<'_, S> {
+    fn get(&self, key: &Bytes) -> Result<Option<Value>, StateError> {
+        match self.pending.get(key) {
+            Some(pending) => Ok(pending.after.clone()),
+            None => value_of(self.storage, key),
+        }
+    }
+
+    /// Whether it was there.
+    fn set(&mut self, key: &Bytes, after: Option<Value>) -> Result<bool, StateError> {
+        if let Some(pending) = self.pending.get_mut(key) {
+            return Ok(std::mem::replace(&mut pending.after, after).is_some());
+        }
+        let before = value_of(self.storage, key)?;
+        let was_there = before.is_some();
+        self.pending.insert(key.clone(), Pending { before, after });
+        Ok(was_there)
+    }
+
+    fn is_true(&self, key: &Bytes, condition: &Condition) -> Result<bool, StateError> {
+        let value = self.get(key)?;
+        let revision = value.as_ref().map_or(0, |value| value.revision);
+        Ok(match condition {
+            Condition::ValueIs(expected) => value.is_some_and(|value| value.value == *expected),
+            Condition::Exists(exists) => value.is_some() == *exists,
+            Condition::RevisionIs(other) => revision == *other,
+            Condition::RevisionBelow(other) => revision < *other,
+            Condition::RevisionAbove(other) => revision > *other,
+        })
+    }
+
+    fn carry_out(
+        &mut self,
+        index: u64,
+        time_millis: u64,
+        operation: &Operation,
+    ) -> Result<Result<OperationResult, Refusal>, StateError> {
+        Ok(Ok(match operation {
+            Operation::Put { key, value, ttl_millis } => {
+                let expires_millis = if *ttl_millis == 0 { 0 } else { time_millis.saturating_add(*ttl_millis) };
+                self.set(key, Some(Value { revision: index, expires_millis, value: value.clone() }))?;
+                OperationResult::Put
+            }
+            Operation::Delete { key } => OperationResult::Deleted(self.set(key, None)?),
+            Operation::Get { key } => OperationResult::Got(self.get(key)?.map(|value| value.of_key(key))),
+            Operation::Add { key, delta } => {
+                let before = self.get(key)?;
+                // It ends when it was to end.
+                let expires_millis = before.as_ref().map_or(0, |before| before.expires_millis);
+                let number = before.map_or(Some(0), |before| counter(&before.value));
+                let Some(number) = number else { return Ok(Err(Refusal::NotACounter)) };
+                let Some(sum) = number.checked_add(*delta) else { return Ok(Err(Refusal::CounterOverflow)) };
+                self.set(key, Some(Value { revision: index, expires_millis, value: sum.to_string().into() }))?;
+                OperationResult::Sum(sum)
+            }
+        }))
+    }
+}
+
+/// The number that a value says.
+fn counter(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

@@ -1,0 +1,273 @@
+//! What stands in an entry of the log.
+//!
+//! Integers are little-endian; a string is its length (4 bytes) and its bytes, a list its number of items (4 bytes) and these.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 1 | version | 1; a member that meets another one ends, for it cannot know what others made of it |
+//! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen |
+//! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
+//! | | | transaction | of kinds 1 and 2: compares, then, otherwise: three lists |
+//! | 2 | 8 | session | of kind 4 |
+//! | 2 | | members | of kind 6: a list of numbers (8 each) |
+//!
+//! A compare is: condition (1 byte: 1 value is, 2 exists, 3 does not exist, 4 revision is, 5 below, 6 above), key (string), and for 1
+//! the value (string), for 4 to 6 the revision (8). An operation is: 1 put: key, value (strings), time to live (8, milliseconds,
+//! 0 for none); 2 delete: key; 3 get: key; 4 add: key, delta (8).
+
+use bytes::Bytes;
+use d_engine_client::{Compare, Condition, Operation, Stamp, Transaction};
+
+use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+
+const VERSION: u8 = 1;
+const WHAT: &str = "a command";
+
+/// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
+pub const EXPIRED_MAX: usize = 1000;
+
+/// What one entry does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A transaction, once if it has a stamp.
+    Write(Transaction, Option<Stamp>),
+    /// Opens a session, whose number is the entry's index.
+    OpenSession,
+    /// Ends a session.
+    CloseSession(u64),
+    /// Ends what is to end by the time of this entry: at most [`EXPIRED_MAX`] keys, and as many sessions that nobody has used for long.
+    Expire,
+    /// These members have acknowledged entries: should one of them come with nothing, it has lost what it had.
+    Seen(Vec<u64>),
+}
+
+/// Why bytes are no command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// A later release wrote it.
+    #[error("a command of version {0}, which this release does not know: start the release that the other members run")]
+    Version(u8),
+    /// Nobody wrote it.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+impl Command {
+    /// As it stands in an entry.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(self.bytes_about());
+        out.push(VERSION);
+        match self {
+            Self::Write(transaction, None) => {
+                out.push(1);
+                put_transaction(&mut out, transaction);
+            }
+            Self::Write(transaction, Some(Stamp { session, sequence, awaited_from })) => {
+                out.push(2);
+                [*session, *sequence, *awaited_from].into_iter().for_each(|number| put_number(&mut out, number));
+                put_transaction(&mut out, transaction);
+            }
+            Self::OpenSession => out.push(3),
+            Self::CloseSession(session) => {
+                out.push(4);
+                put_number(&mut out, *session);
+            }
+            Self::Expire => out.push(5),
+            Self::Seen(members) => {
+                out.push(6);
+                put_list(&mut out, members, |out, member| put_number(out, *member));
+            }
+        }
+        out.into()
+    }
+
+    fn bytes_about(&self) -> usize {
+        let Self::Write(transaction, _) = self else { return 64 };
+        64 + bytes_of(transaction)
+    }
+
+    /// What an entry says.
+    pub fn decode(bytes: Bytes) -> Result<Self, CommandError> {
+        let mut reader = Reader::new(bytes, WHAT);
+        match reader.byte()? {
+            VERSION => Ok(decode(&mut reader).and_then(|command| reader.end().map(|()| command))?),
+            version => Err(CommandError::Version(version)),
+        }
+    }
+}
+
+fn decode(reader: &mut Reader) -> Result<Command, Malformed> {
+    match reader.byte()? {
+        1 => Ok(Command::Write(transaction(reader)?, None)),
+        2 => {
+            let (session, sequence, awaited_from) = (reader.number()?, reader.number()?, reader.number()?);
+            Ok(Command::Write(transaction(reader)?, Some(Stamp { session, sequence, awaited_from })))
+        }
+        3 => Ok(Command::OpenSession),
+        4 => Ok(Command::CloseSession(reader.number()?)),
+        5 => Ok(Command::Expire),
+        6 => Ok(Command::Seen(reader.list(Reader::number)?)),
+        _ => reader.fail(),
+    }
+}
+
+fn transaction(reader: &mut Reader) -> Result<Transaction, Malformed> {
+    let compares = reader.list(compare)?;
+    Ok(Transaction { compares, then: reader.list(operation)?, otherwise: reader.list(operation)? })
+}
+
+fn compare(reader: &mut Reader) -> Result<Compare, Malformed> {
+    let (condition, key) = (reader.byte()?, reader.string()?);
+    let condition = match condition {
+        1 => Condition::ValueIs(reader.string()?),
+        2 => Condition::Exists(true),
+        3 => Condition::Exists(false),
+        4 => Condition::RevisionIs(reader.number()?),
+        5 => Condition::RevisionBelow(reader.number()?),
+        6 => Condition::RevisionAbove(reader.number()?),
+        _ => return reader.fail(),
+    };
+    Ok(Compare { key, condition })
+}
+
+fn operation(reader: &mut Reader) -> Result<Operation, Malformed> {
+    let (kind, key) = (reader.byte()?, reader.string()?);
+    Ok(match kind {
+        1 => Operation::Put { key, value: reader.string()?, ttl_millis: reader.number()? },
+        2 => Operation::Delete { key },
+        3 => Operation::Get { key },
+        4 => Operation::Add { key, delta: reader.number()? as i64 },
+        _ => return reader.fail(),
+    })
+}
+
+fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
+    put_list(out, &transaction.compares, |out, Compare { key, condition }| {
+        let kind = match condition {
+            Condition::ValueIs(_) => 1,
+            Condition::Exists(true) => 2,
+            Condition::Exists(false) => 3,
+            Condition::RevisionIs(_) => 4,
+            Condition::RevisionBelow(_) => 5,
+            Condition::RevisionAbove(_) => 6,
+        };
+        out.push(kind);
+        put_string(out, key);
+        match condition {
+            Condition::ValueIs(value) => put_string(out, value),
+            Condition::Exists(_) => {}
+            Condition::RevisionIs(revision)
+            | Condition::RevisionBelow(revision)
+            | Condition::RevisionAbove(revision) => put_number(out, *revision),
+        }
+    });
+    for operations in [&transaction.then, &transaction.otherwise] {
+        put_list(out, operations, |out, operation| match operation {
+            Operation::Put { key, value, ttl_millis } => {
+                out.push(1);
+                put_string(out, key);
+                put_string(out, value);
+                put_number(out, *ttl_millis);
+            }
+            Operation::Delete { key } => {
+                out.push(2);
+                put_string(out, key);
+            }
+            Operation::Get { key } => {
+                out.push(3);
+                put_string(out, key);
+            }
+            Operation::Add { key, delta } => {
+                out.push(4);
+                put_string(out, key);
+                put_number(out, *delta as u64);
+            }
+        });
+    }
+}
+
+/// What a client may ask for in one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest key, bytes.
+    pub key_bytes_max: usize,
+    /// The largest value, bytes.
+    pub value_bytes_max: usize,
+    /// Most compares and operations of a transaction, together.
+    pub operations_max: usize,
+    /// All keys and values of a transaction, bytes.
+    pub transaction_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { key_bytes_max: 4096, value_bytes_max: 1 << 20, operations_max: 1024, transaction_bytes_max: 4 << 20 }
+    }
+}
+
+/// More than a client may ask for; nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// A transaction without operations.
+    #[error("there is no operation")]
+    Empty,
+    /// A key is too long.
+    #[error("a key of {0} bytes is too long: at most {1}")]
+    Key(usize, usize),
+    /// A value is too large.
+    #[error("a value of {0} bytes is too large: at most {1}")]
+    Value(usize, usize),
+    /// Too many operations.
+    #[error("{0} compares and operations are too many: at most {1}")]
+    Operations(usize, usize),
+    /// Too much in all.
+    #[error("a transaction of {0} bytes is too large: at most {1}")]
+    Transaction(usize, usize),
+}
+
+/// Checks what a client asks for, before it enters the log.
+pub fn check(transaction: &Transaction, limits: &Limits) -> Result<(), LimitError> {
+    let Transaction { compares, then, otherwise } = transaction;
+    if then.is_empty() && otherwise.is_empty() {
+        return Err(LimitError::Empty);
+    }
+    let count = compares.len() + then.len() + otherwise.len();
+    if count > limits.operations_max {
+        return Err(LimitError::Operations(count, limits.operations_max));
+    }
+    let compared = compares.iter().map(|compare| match &compare.condition {
+        Condition::ValueIs(value) => (&compare.key, value.len()),
+        _ => (&compare.key, 0),
+    });
+    let changed = then.iter().chain(otherwise).map(|operation| match operation {
+        Operation::Put { key, value, .. } => (key, value.len()),
+        Operation::Delete { key } | Operation::Get { key } | Operation::Add { key, .. } => (key, 0),
+    });
+    for (key, value) in compared.chain(changed) {
+        if key.len() > limits.key_bytes_max {
+            return Err(LimitError::Key(key.len(), limits.key_bytes_max));
+        }
+        if value > limits.value_bytes_max {
+            return Err(LimitError::Value(value, limits.value_bytes_max));
+        }
+    }
+    match bytes_of(transaction) {
+        bytes if bytes > limits.transaction_bytes_max => {
+            Err(LimitError::Transaction(bytes, limits.transaction_bytes_max))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keys and values, and about what stands around them.
+fn bytes_of(Transaction { compares, then, otherwise }: &Transaction) -> usize {
+    let compared = compares.iter().map(|compare| match &compare.condition {
+        Condition::ValueIs(value) => compare.key.len() + value.len() + 16,
+        _ => compare.key.len() + 16,
+    });
+    let changed = then.iter().chain(otherwise).map(|operation| match operation {
+        Operation::Put { key, value, .. } => key.len() + value.len() + 24,
+        Operation::Delete { key } | Operation::Get { key } | Operation::Add { key, .. } => key.len() + 24,
+    });
+    compared.sum::<usize>() + changed.sum::<usize>()
+}

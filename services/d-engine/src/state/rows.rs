@@ -1,0 +1,79 @@
+//! What stands in the tables. Integers in keys are big-endian, so that their order is that of their bytes; in values little-endian.
+//!
+//! | table | key | value |
+//! | --- | --- | --- |
+//! | keys | as the client named it | revision (8), end in milliseconds since 1970 or 0 (8), value |
+//! | expiries | end (8), key | nothing |
+//! | sessions | number (8) | last used, milliseconds (8), awaited from (8), answers kept (4) |
+//! | answers | session (8), sequence (8) | an outcome, see `sessions` |
+//! | idle | last used (8), session (8) | nothing |
+//! | members | number (8) | nothing: it has acknowledged entries |
+
+use bytes::Bytes;
+use d_engine_client::KeyValue;
+
+use super::codec::Malformed;
+
+const HEAD_BYTES: usize = 16;
+
+/// What a key has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) revision: u64,
+    pub(super) expires_millis: u64,
+    pub(super) value: Bytes,
+}
+
+impl Value {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(HEAD_BYTES + self.value.len());
+        out.extend_from_slice(&self.revision.to_le_bytes());
+        out.extend_from_slice(&self.expires_millis.to_le_bytes());
+        out.extend_from_slice(&self.value);
+        out.into()
+    }
+
+    pub(super) fn decode(row: &Bytes) -> Result<Self, Malformed> {
+        let numbers = row.first_chunk::<HEAD_BYTES>().ok_or(Malformed("the row of a key"))?;
+        let (revision, expires_millis) = (number(&numbers[..8]), number(&numbers[8..]));
+        Ok(Self { revision, expires_millis, value: row.slice(HEAD_BYTES..) })
+    }
+
+    pub(super) fn of_key(self, key: &Bytes) -> KeyValue {
+        let Self { revision, expires_millis, value } = self;
+        KeyValue { key: key.clone(), value, revision, expires_millis }
+    }
+}
+
+/// A little-endian number of eight bytes; shorter ones are filled up.
+pub(super) fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Two numbers as a key.
+pub(super) fn pair(first: u64, second: u64) -> Bytes {
+    Bytes::copy_from_slice(&[first.to_be_bytes(), second.to_be_bytes()].concat())
+}
+
+/// A number as a key.
+pub(super) fn single(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+/// The numbers of [`pair`] and [`single`]; of the latter the second is 0.
+pub(super) fn numbers(key: &[u8]) -> (u64, u64) {
+    let of = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let (first, second) = key.split_at(key.len().min(8));
+    (of(first), of(second))
+}
+
+/// The row in the table of expiries.
+pub(super) fn expiry(expires_millis: u64, key: &[u8]) -> Bytes {
+    [&expires_millis.to_be_bytes(), key].concat().into()
+}
+
+/// The time and the key of [`expiry`].
+pub(super) fn of_expiry(row: &Bytes) -> (u64, Bytes) {
+    let at = row.len().min(8);
+    (numbers(&row[..at]).0, row.slice(at..))
+}

@@ -1,0 +1,246 @@
+//! Exactly once: what was answered in a session is kept until the client says that it has the answer, and given again when the same
+//! write comes again. A session that nobody has used for [`IDLE_MILLIS`] ends; then its writes are refused, which does no harm.
+//!
+//! An outcome in the table of answers is: index (8), term (8), then 0 and whether the compares were true (1) and a list of results, or
+//! the number of a refusal (see [`Refusal`]) and for some of them more. A result is: 1 put; 2 deleted: whether it was there (1); 3 got:
+//! 0, or 1 and revision (8), end (8), key, value (strings); 4 sum (8).
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use d_engine_client::{Applied as Results, KeyValue, OperationResult, Stamp};
+
+use super::apply::{Applied, Refusal};
+use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+use super::rows::{numbers, pair, single};
+use super::storage::{Storage, StorageError, Table};
+
+/// A session that nobody has used for so long ends, milliseconds by the clock of the log: an hour.
+pub(super) const IDLE_MILLIS: u64 = 3_600_000;
+/// Sessions at a time; beyond, no other is opened.
+pub(super) const SESSIONS_MAX: usize = 65_536;
+/// Answers that are kept for a session whose client does not say what it has.
+const ANSWERS_MAX: u32 = 4096;
+
+const WHAT: &str = "a session's row";
+
+/// What is known of a write before it is applied.
+pub(super) enum Before {
+    /// It is new.
+    New(Session),
+    /// It was applied, and answered so.
+    Answered(Applied),
+    /// It is not applied.
+    Refused(Refusal),
+}
+
+/// A session's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    used_millis: u64,
+    awaited_from: u64,
+    kept: u32,
+}
+
+impl Session {
+    fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(20);
+        put_number(&mut out, self.used_millis);
+        put_number(&mut out, self.awaited_from);
+        out.extend_from_slice(&self.kept.to_le_bytes());
+        out.into()
+    }
+
+    fn decode(row: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(row, WHAT);
+        Ok(Self { used_millis: reader.number()?, awaited_from: reader.number()?, kept: reader.small()? })
+    }
+}
+
+fn damaged(error: Malformed) -> StorageError {
+    StorageError(error.to_string())
+}
+
+/// Opens a session.
+pub(super) fn open(storage: &mut impl Storage, number: u64, time_millis: u64) -> Result<(), StorageError> {
+    let session = Session { used_millis: time_millis, awaited_from: 1, kept: 0 };
+    storage.put(Table::Sessions, single(number), session.encode())?;
+    storage.put(Table::Idle, pair(time_millis, number), Bytes::new())
+}
+
+/// Ends a session, if it is there.
+pub(super) fn close(storage: &mut impl Storage, number: u64) -> Result<bool, StorageError> {
+    let Some(row) = storage.get(Table::Sessions, &single(number))? else { return Ok(false) };
+    let session = Session::decode(row).map_err(damaged)?;
+    storage.delete(Table::Sessions, &single(number))?;
+    storage.delete(Table::Idle, &pair(session.used_millis, number))?;
+    forget(storage, number, 0, u64::MAX)?;
+    Ok(true)
+}
+
+/// Takes out the answers to writes from one to before another; how many.
+fn forget(storage: &mut impl Storage, number: u64, from: u64, to: u64) -> Result<u32, StorageError> {
+    let mut gone = Vec::new();
+    storage.scan(Table::Answers, &pair(number, from), Some(&pair(number, to)), &mut |key, _| {
+        gone.push(key.clone());
+        ControlFlow::Continue(())
+    })?;
+    for key in &gone {
+        storage.delete(Table::Answers, key)?;
+    }
+    Ok(gone.len() as u32)
+}
+
+/// Looks a write up, and forgets what its client has no use for any more.
+pub(super) fn begin(storage: &mut impl Storage, stamp: &Stamp, time_millis: u64) -> Result<Before, StorageError> {
+    let Some(row) = storage.get(Table::Sessions, &single(stamp.session))? else {
+        return Ok(Before::Refused(Refusal::NoSession));
+    };
+    let mut session = Session::decode(row).map_err(damaged)?;
+    if stamp.sequence < session.awaited_from || stamp.sequence == u64::MAX {
+        return Ok(Before::Refused(Refusal::Forgotten));
+    }
+    if let Some(row) = storage.get(Table::Answers, &pair(stamp.session, stamp.sequence))? {
+        return Ok(Before::Answered(decode(row).map_err(damaged)?));
+    }
+    // Nobody waits for what is below; and never above this very write.
+    let awaited_from = stamp.awaited_from.clamp(session.awaited_from, stamp.sequence);
+    session.kept -= forget(storage, stamp.session, session.awaited_from, awaited_from)?.min(session.kept);
+    session.awaited_from = awaited_from;
+    if session.kept >= ANSWERS_MAX {
+        storage.put(Table::Sessions, single(stamp.session), session.encode())?;
+        return Ok(Before::Refused(Refusal::TooManyAnswers));
+    }
+    storage.delete(Table::Idle, &pair(session.used_millis, stamp.session))?;
+    session.used_millis = time_millis;
+    Ok(Before::New(session))
+}
+
+/// Keeps an answer.
+pub(super) fn finish(
+    storage: &mut impl Storage,
+    stamp: &Stamp,
+    mut session: Session,
+    applied: &Applied,
+) -> Result<(), StorageError> {
+    session.kept += 1;
+    storage.put(Table::Sessions, single(stamp.session), session.encode())?;
+    storage.put(Table::Idle, pair(session.used_millis, stamp.session), Bytes::new())?;
+    storage.put(Table::Answers, pair(stamp.session, stamp.sequence), encode(applied))
+}
+
+/// How many sessions there are.
+pub(super) fn count(storage: &impl Storage) -> Result<usize, StorageError> {
+    let mut count = 0;
+    storage.scan(Table::Sessions, &[], None, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// Ends sessions that nobody has used for long, at most so many; how many.
+pub(super) fn expire(storage: &mut impl Storage, time_millis: u64, most: usize) -> Result<usize, StorageError> {
+    let mut idle = Vec::new();
+    let end = single(time_millis.saturating_sub(IDLE_MILLIS));
+    storage.scan(Table::Idle, &[], Some(&end), &mut |key, _| {
+        idle.push(numbers(key).1);
+        if idle.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    for number in &idle {
+        close(storage, *number)?;
+    }
+    Ok(idle.len())
+}
+
+fn encode(applied: &Applied) -> Bytes {
+    let mut out = Vec::new();
+    put_number(&mut out, applied.index);
+    put_number(&mut out, applied.term);
+    match &applied.outcome {
+        Ok(Results { succeeded, results }) => {
+            out.extend([0, u8::from(*succeeded)]);
+            put_list(&mut out, results, put_result);
+        }
+        Err(refusal) => out.push(refusal.number()),
+    }
+    out.into()
+}
+
+fn put_result(out: &mut Vec<u8>, result: &OperationResult) {
+    match result {
+        OperationResult::Put => out.push(1),
+        OperationResult::Deleted(was_there) => out.extend([2, u8::from(*was_there)]),
+        OperationResult::Got(None) => out.extend([3, 0]),
+        OperationResult::Got(Some(KeyValue { key, value, revision, expires_millis })) => {
+            out.extend([3, 1]);
+            put_number(out, *revision);
+            put_number(out, *expires_millis);
+            put_string(out, key);
+            put_string(out, value);
+        }
+        OperationResult::Sum(sum) => {
+            out.push(4);
+            put_number(out, *sum as u64);
+        }
+    }
+}
+
+fn decode(row: Bytes) -> Result<Applied, Malformed> {
+    let mut reader = Reader::new(row, "an answer of a session");
+    let (index, term) = (reader.number()?, reader.number()?);
+    let outcome = match reader.byte()? {
+        0 => Ok(Results { succeeded: reader.flag()?, results: reader.list(result)? }),
+        number => Err(Refusal::of(number).map_or_else(|| reader.fail(), Ok)?),
+    };
+    reader.end()?;
+    Ok(Applied { index, term, outcome })
+}
+
+fn result(reader: &mut Reader) -> Result<OperationResult, Malformed> {
+    Ok(match reader.byte()? {
+        1 => OperationResult::Put,
+        2 => OperationResult::Deleted(reader.flag()?),
+        3 => OperationResult::Got(match reader.flag()? {
+            false => None,
+            true => {
+                let (revision, expires_millis) = (reader.number()?, reader.number()?);
+                Some(KeyValue { key: reader.string()?, value: reader.string()?, revision, expires_millis })
+            }
+        }),
+        4 => OperationResult::Sum(reader.number()? as i64),
+        _ => return reader.fail(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_answer_is_kept_as_it_was_given() {
+        let item = KeyValue { key: "k".into(), value: "v".into(), revision: 3, expires_millis: 9 };
+        let results = vec![
+            OperationResult::Put,
+            OperationResult::Deleted(true),
+            OperationResult::Got(None),
+            OperationResult::Got(Some(item)),
+            OperationResult::Sum(-4),
+        ];
+        let outcomes = Refusal::ALL.into_iter().map(Err).chain([Ok(Results { succeeded: true, results })]);
+        for outcome in outcomes {
+            let applied = Applied { index: 5, term: 2, outcome };
+            assert_eq!(decode(encode(&applied)), Ok(applied));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_row_is_an_answer_or_damaged(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(applied) = decode(bytes.clone().into()) {
+                prop_assert_eq!(encode(&applied), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! All of the state as bytes: equal states give equal bytes. The log around it has a checksum over them.
+//!
+//! | bytes | field | |
+//! | --- | --- | --- |
+//! | 22 | what it is | `storebench-d-engine-1` and a line feed |
+//! | | tables | in the order of [`Table::ALL`], each its rows and then a byte 0 |
+//! | | a row | a byte 1, key and value: length (4, little-endian) and bytes each |
+
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::storage::{Rows, Storage, StorageError, Table};
+
+const HEAD: &[u8; 22] = b"storebench-d-engine-1\n";
+/// No key or value is longer: what claims to be is damaged.
+const STRING_BYTES_MAX: u32 = 64 << 20;
+
+/// Bytes that are no state.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// Where tables lie.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// They cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// Another release wrote it, or somebody else.
+    #[error("it is no snapshot of this release")]
+    Foreign,
+    /// They end early or late, or are damaged.
+    #[error("it is malformed")]
+    Malformed,
+}
+
+/// Writes all rows.
+pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(HEAD)?;
+    for table in Table::ALL {
+        let mut written = Ok(());
+        let scanned = rows.scan(table, &[], None, &mut |key, value| {
+            written = write_row(out, key, value);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        scanned.map_err(io::Error::other)?;
+        written?;
+        out.write_all(&[0])?;
+    }
+    Ok(())
+}
+
+fn write_row(out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
+    out.write_all(&[1])?;
+    for string in [key, value] {
+        out.write_all(&(string.len() as u32).to_le_bytes())?;
+        out.write_all(string)?;
+    }
+    Ok(())
+}
+
+/// Reads rows into an empty storage.
+pub(super) fn read(from: &mut dyn Read, storage: &mut impl Storage) -> Result<(), SnapshotError> {
+    let mut head = [0; HEAD.len()];
+    from.read_exact(&mut head)?;
+    if head != *HEAD {
+        return Err(SnapshotError::Foreign);
+    }
+    for table in Table::ALL {
+        loop {
+            let mut more = [0];
+            from.read_exact(&mut more)?;
+            match more {
+                [0] => break,
+                [1] => storage.put(table, string(from)?, string(from)?)?,
+                _ => return Err(SnapshotError::Malformed),
+            }
+        }
+    }
+    match from.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(SnapshotError::Malformed),
+    }
+}
+
+fn string(from: &mut dyn Read) -> Result<Bytes, SnapshotError> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > STRING_BYTES_MAX {
+        return Err(SnapshotError::Malformed);
+    }
+    // Memory grows only with bytes that really came.
+    let mut bytes = Vec::new();
+    match from.take(u64::from(length)).read_to_end(&mut bytes)? == length as usize {
+        true => Ok(bytes.into()),
+        false => Err(SnapshotError::Malformed),
+    }
+}

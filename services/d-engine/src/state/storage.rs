@@ -1,0 +1,74 @@
+//! Where tables lie. Implement [`Storage`] to keep them elsewhere; [`super::Memory`] keeps them in memory.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A table: rows of a key and a value, in the order of the keys' bytes. What stands in each: see `rows`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// Keys of clients.
+    Keys,
+    /// Keys that end, by the time at which they do.
+    Expiries,
+    /// Sessions.
+    Sessions,
+    /// What was answered in sessions.
+    Answers,
+    /// Sessions by the time at which they were last used.
+    Idle,
+    /// What the group knows of its members.
+    Members,
+}
+
+impl Table {
+    /// All, in the order in which they stand in a snapshot.
+    pub const ALL: [Self; 6] = [Self::Keys, Self::Expiries, Self::Sessions, Self::Answers, Self::Idle, Self::Members];
+
+    /// Its number in a snapshot, from 0.
+    pub fn number(self) -> usize {
+        self as usize
+    }
+}
+
+/// A storage that cannot go on. The member ends; what was acknowledged is in the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state's storage: {0}")]
+pub struct StorageError(pub String);
+
+/// Called with each row; breaks when it has seen enough.
+pub type EachRow<'a> = dyn FnMut(&Bytes, &Bytes) -> ControlFlow<()> + 'a;
+
+/// Rows as of one moment.
+pub trait Rows {
+    /// The value of a row.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError>;
+
+    /// Rows in order: from `start`, inclusive, to `end`, exclusive; `None` is the end of the table.
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError>;
+}
+
+/// Tables that one thread changes, and others look at.
+///
+/// The thread that changes sees its own changes at once, others what was there at the last [`Storage::commit`]. What was not
+/// committed may be lost: the log has it. What is committed together is kept together or not at all.
+pub trait Storage: Rows + Send + 'static {
+    /// Puts a row in, or replaces it.
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError>;
+
+    /// Takes a row out, if it is there.
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError>;
+
+    /// All entries up to this one have done what they do.
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError>;
+
+    /// The index of the last commit that is still there; 0 if there was none. Entries up to it are not applied again.
+    fn applied(&self) -> u64;
+
+    /// What was committed last, as it stays.
+    fn view(&self) -> Arc<dyn Rows + Send + Sync>;
+
+    /// Takes all rows out.
+    fn clear(&mut self) -> Result<(), StorageError>;
+}

@@ -1,0 +1,382 @@
+//! The state against a model that is too simple to be wrong.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use d_engine_client::{
+    Applied as Results, Compare, Condition, KeyValue, Operation, OperationResult, Query, Scan, Stamp, Transaction,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::command::{Command, CommandError};
+use super::*;
+
+/// Few keys, so that they meet.
+fn key() -> impl Strategy<Value = Bytes> {
+    vec(prop_oneof![Just(0), Just(b'a'), Just(u8::MAX)], 0..3).prop_map(Bytes::from)
+}
+
+fn value() -> impl Strategy<Value = Bytes> {
+    prop_oneof![Just(Bytes::from("1")), Just(Bytes::from("-2")), vec(any::<u8>(), 0..4).prop_map(Bytes::from)]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        3 => (key(), value(), prop_oneof![Just(0), 1_u64..50])
+            .prop_map(|(key, value, ttl_millis)| Operation::Put { key, value, ttl_millis }),
+        2 => key().prop_map(|key| Operation::Delete { key }),
+        1 => key().prop_map(|key| Operation::Get { key }),
+        1 => (key(), -3_i64..3).prop_map(|(key, delta)| Operation::Add { key, delta }),
+    ]
+}
+
+fn compare() -> impl Strategy<Value = Compare> {
+    let condition = prop_oneof![
+        value().prop_map(Condition::ValueIs),
+        any::<bool>().prop_map(Condition::Exists),
+        (0_u64..20).prop_map(Condition::RevisionIs),
+        (0_u64..20).prop_map(Condition::RevisionBelow),
+        (0_u64..20).prop_map(Condition::RevisionAbove),
+    ];
+    (key(), condition).prop_map(|(key, condition)| Compare { key, condition })
+}
+
+fn transaction() -> impl Strategy<Value = Transaction> {
+    (vec(compare(), 0..2), vec(operation(), 0..4), vec(operation(), 0..2))
+        .prop_map(|(compares, then, otherwise)| Transaction { compares, then, otherwise })
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let stamp = (1_u64..6, 1_u64..6, 0_u64..7);
+    let stamp = stamp.prop_map(|(session, sequence, awaited_from)| Stamp { session, sequence, awaited_from });
+    prop_oneof![
+        6 => (transaction(), option::weighted(0.3, stamp)).prop_map(|(write, stamp)| Command::Write(write, stamp)),
+        1 => Just(Command::OpenSession),
+        1 => (1_u64..6).prop_map(Command::CloseSession),
+        2 => Just(Command::Expire),
+        1 => vec(1_u64..4, 0..3).prop_map(Command::Seen),
+    ]
+}
+
+/// What a key has: value, revision, end.
+type Row = (Bytes, u64, u64);
+
+#[derive(Clone, Debug, Default)]
+struct Model {
+    keys: BTreeMap<Bytes, Row>,
+    /// Sessions: awaited from, and answers.
+    sessions: BTreeMap<u64, (u64, BTreeMap<u64, Applied>)>,
+}
+
+impl Model {
+    fn apply(&mut self, index: u64, time: u64, command: &Command) -> Applied {
+        let applied = |outcome| Applied { index, term: 1, outcome };
+        let nothing = applied(Ok(Results { succeeded: true, results: Vec::new() }));
+        match command {
+            Command::Write(transaction, None) => applied(self.transact(index, time, transaction)),
+            Command::Write(transaction, Some(stamp)) => {
+                let Some((awaited_from, answers)) = self.sessions.get_mut(&stamp.session) else {
+                    return applied(Err(Refusal::NoSession));
+                };
+                if stamp.sequence < *awaited_from {
+                    return applied(Err(Refusal::Forgotten));
+                }
+                if let Some(before) = answers.get(&stamp.sequence) {
+                    return before.clone();
+                }
+                *awaited_from = stamp.awaited_from.clamp(*awaited_from, stamp.sequence);
+                let forgotten = *awaited_from;
+                answers.retain(|sequence, _| *sequence >= forgotten);
+                let applied = applied(self.transact(index, time, transaction));
+                if let Some((_, answers)) = self.sessions.get_mut(&stamp.session) {
+                    answers.insert(stamp.sequence, applied.clone());
+                }
+                applied
+            }
+            Command::OpenSession => {
+                self.sessions.insert(index, (1, BTreeMap::new()));
+                nothing
+            }
+            Command::CloseSession(session) => {
+                self.sessions.remove(session);
+                nothing
+            }
+            Command::Expire => {
+                self.keys.retain(|_, (_, _, end)| *end == 0 || *end > time);
+                nothing
+            }
+            Command::Seen(_) => nothing,
+        }
+    }
+
+    fn transact(&mut self, index: u64, time: u64, transaction: &Transaction) -> Outcome {
+        let succeeded = transaction.compares.iter().all(|Compare { key, condition }| {
+            let row = self.keys.get(key);
+            let revision = row.map_or(0, |(_, revision, _)| *revision);
+            match condition {
+                Condition::ValueIs(value) => row.is_some_and(|(is, ..)| is == value),
+                Condition::Exists(exists) => row.is_some() == *exists,
+                Condition::RevisionIs(other) => revision == *other,
+                Condition::RevisionBelow(other) => revision < *other,
+                Condition::RevisionAbove(other) => revision > *other,
+            }
+        });
+        let mut keys = self.keys.clone();
+        let mut results = Vec::new();
+        for operation in if succeeded { &transaction.then } else { &transaction.otherwise } {
+            results.push(match operation.clone() {
+                Operation::Put { key, value, ttl_millis } => {
+                    let end = if ttl_millis == 0 { 0 } else { time + ttl_millis };
+                    keys.insert(key, (value, index, end));
+                    OperationResult::Put
+                }
+                Operation::Delete { key } => OperationResult::Deleted(keys.remove(&key).is_some()),
+                Operation::Get { key } => OperationResult::Got(keys.get(&key).map(|row| item(&key, row))),
+                Operation::Add { key, delta } => {
+                    let (before, _, end) = keys.get(&key).cloned().unwrap_or(("0".into(), 0, 0));
+                    let number = std::str::from_utf8(&before).ok().and_then(|text| text.parse::<i64>().ok());
+                    let sum = number.ok_or(Refusal::NotACounter)? + delta;
+                    keys.insert(key, (sum.to_string().into(), index, end));
+                    OperationResult::Sum(sum)
+                }
+            });
+        }
+        self.keys = keys;
+        Ok(Results { succeeded, results })
+    }
+}
+
+fn item(key: &Bytes, (value, revision, expires_millis): &Row) -> KeyValue {
+    KeyValue { key: key.clone(), value: value.clone(), revision: *revision, expires_millis: *expires_millis }
+}
+
+fn state() -> State<Memory> {
+    State::new(Memory::default()).unwrap()
+}
+
+fn bytes_of(state: &State<Memory>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    state.snapshot()(&mut bytes).unwrap();
+    bytes
+}
+
+fn everything() -> Query {
+    Query::Scan(Scan { limit: 1000, ..Scan::default() })
+}
+
+proptest! {
+    #[test]
+    fn the_state_does_what_the_model_does(commands in vec((command(), 0_u64..30), 0..40), cut in any::<prop::sample::Index>()) {
+        let (mut model, mut state) = (Model::default(), state());
+        let mut time = 0;
+        let restored_at = cut.index(commands.len() + 1);
+        for (at, (command, passed)) in commands.iter().enumerate() {
+            if at == restored_at {
+                // A member that gets a snapshot goes on as the others do.
+                let bytes = bytes_of(&state);
+                state = State::new(Memory::default()).unwrap();
+                state.restore(&mut bytes.as_slice()).unwrap();
+                state.commit(at as u64).unwrap();
+                prop_assert_eq!(bytes_of(&state), bytes);
+            }
+            let index = at as u64 + 1;
+            time += passed;
+            let applied = state.apply(index, 1, time, command.encode()).unwrap();
+            prop_assert_eq!(applied, model.apply(index, time, command), "{:?}", command);
+            state.commit(index).unwrap();
+            let items: Vec<_> = model.keys.iter().map(|(key, row)| item(key, row)).collect();
+            prop_assert_eq!(answer(&*state.view(), &everything()).unwrap().items, items);
+            let next = model.keys.values().map(|(_, _, end)| *end).filter(|end| *end > 0).min();
+            let told = next_expiry(&*state.view()).unwrap();
+            prop_assert!(next.is_none_or(|next| told.is_some_and(|told| told <= next)));
+        }
+    }
+
+    #[test]
+    fn changes_make_what_readers_see(commands in vec((command(), 0_u64..30), 0..40)) {
+        let mut state = state();
+        let mut followed = BTreeMap::new();
+        let mut time = 0;
+        for (at, (command, passed)) in commands.iter().enumerate() {
+            time += passed;
+            state.apply(at as u64 + 1, 1, time, command.encode()).unwrap();
+            for Change { kind, key, value, revision, previous } in state.take_changes() {
+                prop_assert_eq!(revision, at as u64 + 1);
+                prop_assert_eq!(followed.get(&key), previous.as_ref());
+                match kind {
+                    ChangeKind::Put => drop(followed.insert(key, value)),
+                    ChangeKind::Delete | ChangeKind::Expire => drop(followed.remove(&key)),
+                }
+            }
+        }
+        state.commit(commands.len() as u64).unwrap();
+        let seen = answer(&*state.view(), &everything()).unwrap().items;
+        let seen: BTreeMap<_, _> = seen.into_iter().map(|item| (item.key, item.value)).collect();
+        prop_assert_eq!(followed, seen);
+    }
+
+    #[test]
+    fn pages_are_together_what_is_in_the_range(
+        keys in vec(key(), 0..20), start in key(), end in option::of(key()), limit in 1_u32..5,
+    ) {
+        let mut state = state();
+        for (at, key) in keys.iter().enumerate() {
+            state.apply(at as u64 + 1, 1, 0, Command::Write(Transaction::put(key.clone(), "v"), None).encode()).unwrap();
+        }
+        state.commit(keys.len() as u64).unwrap();
+        let mut scan = Scan { start: start.clone(), end: end.clone(), limit, ..Scan::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = answer(&*state.view(), &Query::Scan(scan.clone())).unwrap();
+            prop_assert!(page.items.len() <= limit as usize);
+            found.extend(page.items.iter().map(|item| item.key.clone()));
+            scan.after = found.last().cloned();
+            if !page.has_more {
+                break;
+            }
+        }
+        let mut expected: Vec<_> = keys.into_iter().filter(|key| *key >= start && end.as_ref().is_none_or(|end| key < end)).collect();
+        expected.sort();
+        expected.dedup();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_command_is_read_as_it_was_written(command in command()) {
+        prop_assert_eq!(Command::decode(command.encode()), Ok(command));
+    }
+
+    #[test]
+    fn any_bytes_are_a_command_or_refused(bytes in vec(any::<u8>(), 0..60), index in any::<prop::sample::Index>()) {
+        if let Ok(command) = Command::decode(bytes.clone().into()) {
+            prop_assert_eq!(command.encode(), bytes);
+        }
+        // Beginnings of commands are none, and do nothing.
+        let whole = Command::Write(Transaction::put("k", "v"), None).encode();
+        let part = whole.slice(..index.index(whole.len()));
+        prop_assert!(Command::decode(part.clone()).is_err());
+        prop_assert_eq!(state().apply(1, 1, 0, part).map(|applied| applied.outcome), Ok(Err(Refusal::Malformed)));
+    }
+
+    #[test]
+    fn a_damaged_snapshot_is_refused_or_read(commands in vec(command(), 0..8), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+        let mut state = state();
+        for (at, command) in commands.iter().enumerate() {
+            state.apply(at as u64 + 1, 1, 0, command.encode()).unwrap();
+        }
+        state.commit(1).unwrap();
+        let whole = bytes_of(&state);
+        let at = at.index(whole.len());
+        prop_assert!(State::new(Memory::default()).unwrap().restore(&mut &whole[..at]).is_err());
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << bit;
+        // The log around it has a checksum: here it must end, whatever it is.
+        let _ = State::new(Memory::default()).unwrap().restore(&mut damaged.as_slice());
+        let longer = [&whole[..], &[0]].concat();
+        prop_assert!(State::new(Memory::default()).unwrap().restore(&mut longer.as_slice()).is_err());
+    }
+}
+
+fn put(key: &'static str, ttl_millis: u64) -> Command {
+    Command::Write(Transaction::of(Operation::Put { key: key.into(), value: "v".into(), ttl_millis }), None)
+}
+
+#[test]
+fn a_command_of_another_version_ends_the_member() {
+    let mut bytes = put("k", 0).encode().to_vec();
+    bytes[0] = 2;
+    let refused = state().apply(7, 1, 0, bytes.into());
+    let Err(error) = refused else { panic!("{refused:?}") };
+    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(2)));
+    assert!(error.to_string().contains("entry 7: a command of version 2"));
+}
+
+#[test]
+fn a_put_has_the_bytes_of_the_table() {
+    let bytes = put("k", 5).encode();
+    assert_eq!(&bytes[..], b"\x01\x01\0\0\0\0\x01\0\0\0\x01\x01\0\0\0k\x01\0\0\0v\x05\0\0\0\0\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn a_put_without_a_time_to_live_ends_the_one_that_was_there() {
+    let mut state = state();
+    state.apply(1, 1, 100, put("k", 10).encode()).unwrap();
+    state.apply(2, 1, 105, put("k", 0).encode()).unwrap();
+    state.apply(3, 1, 1000, Command::Expire.encode()).unwrap();
+    state.commit(3).unwrap();
+    assert_eq!(answer(&*state.view(), &Query::Get("k".into())).unwrap().items.len(), 1);
+    assert_eq!(next_expiry(&*state.view()), Ok(None));
+}
+
+#[test]
+fn a_key_ends_with_an_entry_and_not_before() {
+    let mut state = state();
+    let must_not_exist = Command::Write(Transaction::compare_and_swap("k", None, "w"), None);
+    state.apply(1, 1, 100, put("k", 10).encode()).unwrap();
+    let swapped = state.apply(2, 1, 200, must_not_exist.encode()).unwrap().outcome.unwrap().succeeded;
+    state.take_changes();
+    state.apply(3, 1, 200, Command::Expire.encode()).unwrap();
+    assert_eq!(state.take_changes()[0].kind, ChangeKind::Expire);
+    let then = state.apply(4, 1, 200, must_not_exist.encode()).unwrap().outcome.unwrap().succeeded;
+    assert_eq!((swapped, then), (false, true));
+}
+
+#[test]
+fn a_session_that_nobody_uses_ends_and_its_writes_are_refused() {
+    let mut state = state();
+    state.apply(1, 1, 0, Command::OpenSession.encode()).unwrap();
+    let stamp = Stamp { session: 1, sequence: 1, awaited_from: 1 };
+    let write = Command::Write(Transaction::put("k", "v"), Some(stamp)).encode();
+    assert!(state.apply(2, 1, 5, write.clone()).unwrap().outcome.is_ok());
+    state.apply(3, 1, 5 + sessions::IDLE_MILLIS, Command::Expire.encode()).unwrap();
+    assert_eq!(state.apply(4, 1, 6 + sessions::IDLE_MILLIS, write.clone()).unwrap().index, 2);
+    state.apply(5, 1, 6 + sessions::IDLE_MILLIS, Command::Expire.encode()).unwrap();
+    assert_eq!(state.apply(6, 1, 6 + sessions::IDLE_MILLIS, write).unwrap().outcome, Err(Refusal::NoSession));
+}
+
+#[test]
+fn a_client_that_never_says_what_it_has_is_stopped_before_it_fills_the_memory() {
+    let mut state = state();
+    state.apply(1, 1, 0, Command::OpenSession.encode()).unwrap();
+    let write = |sequence, awaited_from| {
+        Command::Write(Transaction::put("k", "v"), Some(Stamp { session: 1, sequence, awaited_from })).encode()
+    };
+    for sequence in 1..=4096 {
+        assert!(state.apply(1 + sequence, 1, 0, write(sequence, 1)).unwrap().outcome.is_ok());
+    }
+    assert_eq!(state.apply(5000, 1, 0, write(4097, 1)).unwrap().outcome, Err(Refusal::TooManyAnswers));
+    assert!(state.apply(5001, 1, 0, write(4097, 4097)).unwrap().outcome.is_ok());
+}
+
+#[test]
+fn a_transaction_is_all_or_nothing() {
+    let mut state = state();
+    state.apply(1, 1, 0, put("letters", 0).encode()).unwrap();
+    let then = vec![
+        Operation::Put { key: "other".into(), value: "v".into(), ttl_millis: 0 },
+        Operation::Add { key: "letters".into(), delta: 1 },
+    ];
+    let write = Command::Write(Transaction { then, ..Transaction::default() }, None);
+    assert_eq!(state.apply(2, 1, 0, write.encode()).unwrap().outcome, Err(Refusal::NotACounter));
+    let add = |delta| Command::Write(Transaction::of(Operation::Add { key: "n".into(), delta }), None).encode();
+    state.apply(3, 1, 0, add(i64::MAX)).unwrap();
+    assert_eq!(state.apply(4, 1, 0, add(1)).unwrap().outcome, Err(Refusal::CounterOverflow));
+    state.commit(4).unwrap();
+    assert_eq!(answer(&*state.view(), &Query::Get("other".into())).unwrap().items, []);
+}
+
+#[test]
+fn what_a_client_may_ask_for_is_bounded() {
+    let limits = Limits { key_bytes_max: 2, value_bytes_max: 3, operations_max: 2, transaction_bytes_max: 60 };
+    let of = |key: &'static str, value: &'static str| check(&Transaction::put(key, value), &limits);
+    assert_eq!(of("ab", "abc"), Ok(()));
+    assert_eq!(of("abc", ""), Err(LimitError::Key(3, 2)));
+    assert_eq!(of("", "abcd"), Err(LimitError::Value(4, 3)));
+    assert_eq!(check(&Transaction::default(), &limits), Err(LimitError::Empty));
+    let many = Transaction { then: vec![Operation::Delete { key: "a".into() }; 3], ..Transaction::default() };
+    assert_eq!(check(&many, &limits), Err(LimitError::Operations(3, 2)));
+    let two = Transaction { then: many.then[..2].to_vec(), ..Transaction::default() };
+    assert_eq!(check(&two, &Limits { transaction_bytes_max: 49, ..limits }), Err(LimitError::Transaction(50, 49)));
+}

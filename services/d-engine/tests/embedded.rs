@@ -1,0 +1,114 @@
+//! Engines within a program: alone, and three of them; with the words of the remote client.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use d_engine::{Address, Durability, Engine, Options};
+use d_engine_client::{
+    EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn an_engine_alone_reads_writes_watches_and_starts_again() {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options::alone(root.path().join("data"));
+    let engine = Engine::start(options.clone()).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    assert!(engine.leadership().borrow().is_ready_leader);
+    let client = engine.client();
+    let mut watch = client.watch_prefix("a/").await.unwrap();
+    let first = client.put("a/1", "x").await.unwrap();
+    assert_eq!(client.compare_and_swap("a/1", Some("y".into()), "z").await, Ok(None));
+    let token = client.compare_and_swap("a/1", Some("x".into()), "z").await.unwrap().unwrap();
+    assert!(token > first);
+    assert_eq!(client.add("n", -2).await, Ok(-2));
+    assert_eq!(client.delete("a/1").await, Ok(true));
+    assert_eq!(client.delete("a/1").await, Ok(false));
+    let seen = client.get_with("n", ReadLevel::Lease).await.unwrap();
+    assert_eq!((seen.path, seen.value.unwrap().value), (ReadPath::Lease, "-2".into()));
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        events.push(watch.next().await.unwrap().unwrap());
+    }
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Put, EventKind::Put, EventKind::Delete, EventKind::Delete]);
+    // What is not kept any more cannot be watched; what is, can.
+    let all = WatchOptions { start: "a/".into(), end: end_of_prefix(b"a/"), from_revision: token, with_previous: true };
+    let mut later = client.watch(all).await.unwrap();
+    let event = later.next().await.unwrap().unwrap();
+    assert_eq!((event.revision, event.previous.unwrap()), (token, "x".into()));
+
+    // The same write twice, as a client that lost the answer sends it.
+    let door = client.door();
+    let session = door.open_session().await.unwrap();
+    let stamp = Stamp { session, sequence: 1, awaited_from: 1 };
+    let add = Transaction::of(Operation::Add { key: "once".into(), delta: 1 });
+    let answer = door.write(add.clone(), Some(stamp)).await.unwrap();
+    assert_eq!(door.write(add, Some(stamp)).await.unwrap(), answer);
+    engine.stop().unwrap();
+
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let found = engine.client().scan(Scan::default(), ReadLevel::Linearizable).await.unwrap().value.items;
+    let found: Vec<_> = found.iter().map(|item| (&*item.key, &*item.value)).collect();
+    assert_eq!(found, [(&b"n"[..], &b"-2"[..]), (b"once", b"1")]);
+}
+
+#[tokio::test]
+async fn a_snapshot_and_the_log_behind_it_are_the_state() {
+    let root = tempfile::tempdir().unwrap();
+    // Nothing here is about power: syncs would only take time.
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let engine = Engine::start(options.clone()).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    // More than the log keeps without a snapshot.
+    let value = vec![7; 100_000];
+    for number in 0..100 {
+        client.put(format!("k{}", number % 30), value.clone()).await.unwrap();
+    }
+    let wait = |engine: &Engine| engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
+    wait(&engine);
+    client.put("last", "v").await.unwrap();
+    engine.stop().unwrap();
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let scan = Scan { keys_only: true, ..Scan::default() };
+    let found = engine.client().scan(scan, ReadLevel::Linearizable).await.unwrap().value;
+    assert_eq!((found.items.len(), found.has_more), (31, false));
+}
+
+#[tokio::test]
+async fn three_engines_in_one_program_agree() {
+    let root = tempfile::tempdir().unwrap();
+    let held: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let address = |listener: TcpListener| listener.local_addr().unwrap().to_string();
+    let peers = held.into_iter().map(address).map(|peer| Address { client: String::new(), peer });
+    let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
+    let engines: Vec<Engine> = (1..=3)
+        .map(|id| {
+            let options = Options { id, members: members.clone(), ..Options::alone(root.path().join(id.to_string())) };
+            Engine::start(options).unwrap()
+        })
+        .collect();
+    for engine in &engines {
+        engine.wait_ready(PATIENCE).await.unwrap();
+    }
+    let leader = engines[0].leadership().borrow().leader.unwrap();
+    let revision = engines[leader as usize - 1].client().put("k", "v").await.unwrap();
+    for engine in &engines {
+        let client = engine.client();
+        let seen = client.get_with("k", ReadLevel::Linearizable).await.unwrap();
+        assert_eq!(seen.value.unwrap().revision, revision);
+        if engine.node().options().id != leader {
+            let refused = client.put("k", "w").await.unwrap_err();
+            let d_engine_client::Error::NotLeader(Some(named)) = refused else { panic!("{refused:?}") };
+            assert_eq!(named.id, leader);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Three members in one thread and in no real time, on simulated disks, with the code that servers run: messages are lost, late and
+//! repeated, processes are killed, machines lose power, snapshots are made and sent. A seed decides all of it.
+//!
+//! After every step: members that have applied the same have the same rows. A session's additions are done once, however often they
+//! were sent; no strong read is older than an addition that was acknowledged before it began. In the end everything works.
+//!
+//! `REPLICAS_SEEDS=10000 cargo test -p d-engine --test replicas` looks longer; `REPLICAS_SEED=7` at one.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use d_engine::machine::{Machine, Reply, Shown};
+use d_engine::state::{Applied, Command, Memory, Refusal, answer, write_rows};
+use d_engine_client::{Operation, OperationResult, Query, Stamp, Transaction};
+use replog::{
+    Batch, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, Role, Settings, SnapshotJob,
+};
+use wal::Log;
+use wal::files::SimulatedDirectory;
+
+const MEMBERS: u64 = 3;
+const STEP_MICROS: u64 = 2_000;
+const ADDITIONS: u64 = 40;
+/// After so many steps all faults end; after as many more everything must be done.
+const FAULTY_STEPS: u64 = 3_000;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Open,
+    Add(u64),
+    Other,
+}
+
+struct Process {
+    log: ReplicatedLog<Machine<Memory>, SimulatedDirectory>,
+    wal: Log<SimulatedDirectory>,
+    shown: Shown,
+    /// Waits for the disk, until then.
+    batches: Vec<(u64, Batch)>,
+    snapshot: Option<SnapshotJob>,
+    proposals: Vec<(Proposed, Asked)>,
+    /// How many additions a read must see.
+    reads: BTreeMap<ReadId, u64>,
+}
+
+#[derive(Default)]
+struct Host {
+    wal: SimulatedDirectory,
+    snapshots: SimulatedDirectory,
+    process: Option<Process>,
+    down_until: u64,
+}
+
+struct World {
+    random: Random,
+    time: u64,
+    hosts: Vec<Host>,
+    messages: Vec<(u64, Message)>,
+    rows_at: BTreeMap<u64, Vec<u8>>,
+    session: Option<u64>,
+    /// What was answered to each addition: where it was applied, and the sum.
+    answers: BTreeMap<u64, (u64, i64)>,
+    reads: u64,
+    is_faulty: bool,
+}
+
+fn settings() -> Settings {
+    Settings {
+        tick_micros: 10_000,
+        heartbeat_ticks: 2,
+        election_ticks: 10,
+        snapshot_entries: 30,
+        snapshot_log_bytes: 1_000,
+        snapshot_keep_entries: 5,
+        lagging_log_bytes: 1_500,
+        snapshot_chunk_bytes: 300,
+        ..Settings::default()
+    }
+}
+
+const WAL: wal::Options = wal::Options { segment_bytes: 8 << 10, first_segment_bytes: 4 << 10, sync: true };
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Random(seed),
+            time: 1_000_000,
+            hosts: (0..MEMBERS).map(|_| Host::default()).collect(),
+            messages: Vec::new(),
+            rows_at: BTreeMap::new(),
+            session: None,
+            answers: BTreeMap::new(),
+            reads: 0,
+            is_faulty: true,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { boot_micros: self.time, unix_millis: self.time / 1000 }
+    }
+
+    fn start(&mut self, id: u64) {
+        let (settings, now, seed) = (settings(), self.now(), self.random.next());
+        let host = &mut self.hosts[id as usize - 1];
+        let mut recovery = Recovery::new(settings.group);
+        let mut wal = Log::open(host.wal.clone(), WAL, |record| recovery.visit(record)).unwrap();
+        let mut recovered = recovery.finish().unwrap();
+        let machine = Machine::new(Memory::default()).unwrap();
+        let shown = machine.shown();
+        if recovered.is_empty() {
+            let founders = Membership::of(1..=MEMBERS);
+            let (founded, records) =
+                ReplicatedLog::found(&settings, &machine, founders, host.snapshots.clone()).unwrap();
+            wal.commit(&records).unwrap();
+            recovered = founded;
+        }
+        let log = ReplicatedLog::new(id, settings, machine, recovered, host.snapshots.clone(), seed, now).unwrap();
+        let (batches, proposals, reads) = (Vec::new(), Vec::new(), BTreeMap::new());
+        host.process = Some(Process { log, wal, shown, batches, snapshot: None, proposals, reads });
+        self.drain(id);
+    }
+
+    /// A process ends; what it has not synced is lost, in part if the machine loses its power.
+    fn kill(&mut self, id: u64) {
+        let loses_power = self.random.one_in(2);
+        let down = 1 + self.random.below(300_000);
+        let host = &mut self.hosts[id as usize - 1];
+        host.process = None;
+        host.down_until = self.time + down;
+        if loses_power {
+            let random = &mut self.random;
+            host.wal.crash(|| random.next());
+            host.snapshots.crash(|| random.next());
+        }
+    }
+
+    fn drain(&mut self, id: u64) {
+        loop {
+            let now = self.now();
+            let Some(process) = &mut self.hosts[id as usize - 1].process else { return };
+            let effects = process.log.take(now).unwrap();
+            if effects.is_empty() {
+                break;
+            }
+            if let Some(batch) = effects.batch {
+                let due = self.time + self.random.below(4_000);
+                process.batches.push((due, batch));
+            }
+            process.snapshot = process.snapshot.take().or(effects.snapshot);
+            for message in effects.messages {
+                let copies = if !self.is_faulty { 1 } else { [0, 1, 1, 1, 1, 1, 1, 2][self.random.below(8) as usize] };
+                for _ in 0..copies {
+                    let late = if self.is_faulty && self.random.one_in(20) { 100_000 } else { 3_000 };
+                    self.messages.push((self.time + self.random.below(late), message.clone()));
+                }
+            }
+            let mut told = Vec::new();
+            for applied in effects.applied {
+                let (index, term) = (applied.index, applied.term);
+                let is_mine = |(proposed, _): &(Proposed, Asked)| (proposed.first, proposed.term) == (index, term);
+                if let Some(at) = process.proposals.iter().position(is_mine) {
+                    let (_, asked) = process.proposals.swap_remove(at);
+                    told.extend(applied.reply.map(|reply| (asked, reply)));
+                }
+            }
+            // Whoever is in the place of a proposal has displaced it.
+            let applied = process.log.node().applied_index();
+            process.proposals.retain(|(proposed, _)| proposed.first > applied);
+            let mut seen = Vec::new();
+            for permit in effects.reads {
+                if let Some(must_see) = process.reads.remove(&permit.id)
+                    && let Some(sum) = process.log.answer(&permit, |_| sum(&process.shown), || now)
+                {
+                    seen.push((must_see, sum));
+                }
+            }
+            self.check_rows(id);
+            for (asked, reply) in told {
+                self.told(asked, reply);
+            }
+            for (must_see, sum) in seen {
+                self.reads += 1;
+                assert!(sum >= must_see as i64, "a strong read at member {id} saw {sum}, acknowledged were {must_see}");
+            }
+        }
+    }
+
+    /// Equal entries make equal rows.
+    fn check_rows(&mut self, id: u64) {
+        let Some(process) = &self.hosts[id as usize - 1].process else { return };
+        assert_eq!(process.shown.broken(), None);
+        let view = process.shown.view();
+        let mut rows = Vec::new();
+        write_rows(&*view.rows, &mut rows).unwrap();
+        if let Some(known) = self.rows_at.get(&view.applied) {
+            assert_eq!(*known, rows, "member {id} differs at index {}", view.applied);
+        } else {
+            self.rows_at.insert(view.applied, rows);
+        }
+    }
+
+    fn told(&mut self, asked: Asked, reply: Reply) {
+        let Applied { index, outcome, .. } = reply.unwrap();
+        match (asked, outcome) {
+            (Asked::Open, Ok(_)) => self.session = self.session.or(Some(index)),
+            (Asked::Add(sequence), Ok(results)) => {
+                let [OperationResult::Sum(sum)] = results.results[..] else { panic!("{results:?}") };
+                let first = *self.answers.entry(sequence).or_insert((index, sum));
+                assert_eq!(first, (index, sum), "addition {sequence} was done twice");
+            }
+            (Asked::Add(sequence), Err(Refusal::Forgotten)) => assert!(self.answers.contains_key(&sequence)),
+            (Asked::Other, _) => {}
+            (asked, outcome) => panic!("{asked:?}: {outcome:?}"),
+        }
+    }
+
+    /// A client asks somebody who says that it leads.
+    fn ask(&mut self) {
+        let leads =
+            |host: &Host| host.process.as_ref().is_some_and(|process| process.log.node().role() == Role::Leader);
+        let now = Now { boot_micros: self.time, unix_millis: self.time / 1000 };
+        let missing: Vec<u64> =
+            (1..=ADDITIONS).filter(|sequence| !self.answers.contains_key(sequence)).take(3).collect();
+        let awaited_from = missing.first().copied().unwrap_or(ADDITIONS + 1);
+        // Also what was answered long ago, as a client that was stopped may.
+        let again = 1 + self.random.below(ADDITIONS);
+        let again = if again < awaited_from || missing.contains(&again) { Some(again) } else { None };
+        let wanted = missing.get(self.random.below(3) as usize).copied().or(again);
+        let choice = self.random.below(6);
+        let key = vec![b'a' + self.random.below(8) as u8];
+        let ttl_millis = self.random.below(3) * 100;
+        let (asked, command) = match (self.session, choice) {
+            (None, _) => (Asked::Open, Command::OpenSession),
+            (Some(session), 0..=2) => {
+                let Some(sequence) = wanted else { return };
+                let stamp = Stamp { session, sequence, awaited_from: awaited_from.min(ADDITIONS) };
+                let add = Operation::Add { key: "sum".into(), delta: 1 };
+                (Asked::Add(sequence), Command::Write(Transaction::of(add), Some(stamp)))
+            }
+            (_, 3) => (Asked::Other, Command::Expire),
+            (_, 4) => (Asked::Other, Command::Write(Transaction::delete(key), None)),
+            _ => {
+                let put = Operation::Put { key: key.into(), value: vec![7; 40].into(), ttl_millis };
+                (Asked::Other, Command::Write(Transaction::of(put), None))
+            }
+        };
+        let acknowledged = self.answers.len() as u64;
+        let reader = self.random.below(MEMBERS) as usize;
+        let level = if self.random.one_in(2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
+        if let Some(process) = &mut self.hosts[reader].process
+            && let Ok(read) = process.log.read(level, 0, now)
+        {
+            process.reads.insert(read, acknowledged);
+        }
+        self.drain(reader as u64 + 1);
+        if let Some(at) = self.hosts.iter().position(leads) {
+            if let Some(process) = &mut self.hosts[at].process
+                && let Ok(proposed) = process.log.propose(vec![command.encode()], now)
+            {
+                process.proposals.push((proposed, asked));
+            }
+            self.drain(at as u64 + 1);
+        }
+    }
+
+    fn step(&mut self) {
+        self.time += STEP_MICROS;
+        for id in 1..=MEMBERS {
+            let (time, now) = (self.time, self.now());
+            let host = &mut self.hosts[id as usize - 1];
+            let Some(process) = &mut host.process else {
+                if time >= host.down_until || !self.is_faulty {
+                    self.start(id);
+                }
+                continue;
+            };
+            if time % settings().tick_micros == 0 {
+                process.log.tick(now);
+            }
+            // The disk takes one batch after the other.
+            while process.batches.first().is_some_and(|(due, _)| *due <= time) {
+                let (_, batch) = process.batches.remove(0);
+                process.wal.commit(&batch.records).unwrap();
+                process.log.persisted(batch.token);
+            }
+            if let Some(job) = process.snapshot.take() {
+                process.log.snapshot_written(job.run()).unwrap();
+            }
+            self.drain(id);
+            if self.is_faulty && self.random.one_in(800) {
+                self.kill(id);
+            }
+        }
+        let (due, later): (Vec<_>, Vec<_>) = self.messages.drain(..).partition(|(due, _)| *due <= self.time);
+        self.messages = later;
+        for (_, message) in due {
+            let (to, now) = (message.to(), self.now());
+            if let Some(process) = &mut self.hosts[to as usize - 1].process {
+                process.log.receive(message, now).unwrap();
+                self.drain(to);
+            }
+        }
+        if self.random.one_in(3) {
+            self.ask();
+        }
+    }
+
+    fn run(&mut self) {
+        (1..=MEMBERS).for_each(|id| self.start(id));
+        (0..FAULTY_STEPS).for_each(|_| self.step());
+        self.is_faulty = false;
+        for _ in 0..FAULTY_STEPS {
+            self.step();
+            if self.answers.len() as u64 == ADDITIONS {
+                break;
+            }
+        }
+        assert_eq!(self.answers.len() as u64, ADDITIONS, "not all additions were answered after the faults had ended");
+        let sums: BTreeSet<i64> = self.answers.values().map(|(_, sum)| *sum).collect();
+        assert_eq!(sums, (1..=ADDITIONS as i64).collect());
+    }
+}
+
+fn sum(shown: &Shown) -> i64 {
+    let found = answer(&*shown.view().rows, &Query::Get("sum".into())).unwrap();
+    found.items.first().map_or(0, |item| std::str::from_utf8(&item.value).unwrap().parse().unwrap())
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn members_stay_alike_and_additions_are_done_once() {
+    let seeds = match number("REPLICAS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("REPLICAS_SEEDS").unwrap_or(30),
+    };
+    let (mut reads, mut installed) = (0, 0);
+    for seed in seeds {
+        eprintln!("seed {seed}");
+        let mut world = World::new(seed);
+        world.run();
+        reads += world.reads;
+        installed += world.rows_at.len();
+    }
+    assert!(reads > 100 && installed > 100, "nothing was looked at: {reads} reads, {installed} states");
+}

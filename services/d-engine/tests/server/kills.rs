@@ -1,0 +1,169 @@
+//! Members that are killed, and what is there afterwards; members that lost what they had.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use d_engine_client::{Error, Operation, ReadLevel, ReadOptions, Scan, Transaction};
+
+use crate::group::{Group, PATIENCE};
+
+/// Everything that a member has, read at this level, and the index of that.
+async fn everything(
+    group: &Group,
+    id: usize,
+    options: impl Into<ReadOptions>,
+) -> (BTreeMap<Vec<u8>, (Vec<u8>, u64)>, u64) {
+    let scan = Scan { limit: 100_000, ..Scan::default() };
+    let seen = group.client_of(id).await.scan(scan, options).await.unwrap();
+    assert!(!seen.value.has_more);
+    let row = |item: d_engine_client::KeyValue| (item.key.to_vec(), (item.value.to_vec(), item.revision));
+    (seen.value.items.into_iter().map(row).collect(), seen.index)
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_leaders_were_killed() {
+    let mut group = Group::start(3);
+    group.leader().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for writer in 0..4 {
+        let (client, stop) = (group.client().await, Arc::clone(&stop));
+        writers.push(tokio::spawn(async move {
+            let (mut acknowledged, mut unknown) = (Vec::new(), 0);
+            for number in 0_u64.. {
+                if stop.load(Ordering::Relaxed) {
+                    return (acknowledged, unknown);
+                }
+                let key = format!("{writer}-{number}");
+                match client.put(key.clone(), number.to_string()).await {
+                    Ok(revision) => acknowledged.push((key, number, revision)),
+                    Err(Error::UnknownOutcome(_)) => unknown += 1,
+                    Err(error) => assert!(error.is_temporary(), "{error}"),
+                }
+            }
+            unreachable!()
+        }));
+    }
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let leader = group.leader().await;
+        group.kill(leader);
+        let next = group.leader().await;
+        assert_ne!(next, leader);
+        group.start_member(leader);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap().0);
+    }
+    assert!(acknowledged.len() > 100, "{} writes in all", acknowledged.len());
+    let leader = group.leader().await;
+    let (first, _) = everything(&group, leader, ReadLevel::Lease).await;
+    for (key, value, revision) in &acknowledged {
+        let found =
+            first.get(key.as_bytes()).unwrap_or_else(|| panic!("{key} was acknowledged at {revision}, and is gone"));
+        assert_eq!(found, &(value.to_string().into_bytes(), *revision));
+    }
+    // Strong reads at any member, and members that have the same have it alike.
+    for id in 1..=3 {
+        let (seen, index) = everything(&group, id, ReadLevel::Linearizable).await;
+        assert_eq!(seen, first, "member {id}");
+        let options = ReadOptions { level: ReadLevel::Eventual, at_least: index };
+        assert_eq!(everything(&group, id, options).await.0, first, "member {id}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_adds_once_however_often_it_must_ask() {
+    let mut group = Group::start(3);
+    group.leader().await;
+    let client = group.client().await;
+    let session = client.session().await.unwrap();
+    let mut adders = Vec::new();
+    for _ in 0..4 {
+        let session = session.clone();
+        adders.push(tokio::spawn(async move {
+            for _ in 0..100 {
+                let add = Transaction::of(Operation::Add { key: "counter".into(), delta: 1 });
+                session.transact(add, PATIENCE).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }));
+    }
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let leader = group.leader().await;
+        group.kill(leader);
+        group.leader().await;
+        group.start_member(leader);
+    }
+    for adder in adders {
+        adder.await.unwrap();
+    }
+    let counter = client.get("counter").await.unwrap().unwrap();
+    assert_eq!(counter.value, "400");
+    session.close().await.unwrap();
+    assert!(matches!(client.session().await, Ok(next) if next.number() > 0));
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let client = group.client().await;
+    client.put("k", "v").await.unwrap();
+    let lost = leader % 3 + 1;
+    // Until it is written down who has acknowledged entries.
+    let seen_by_now = client.put("k", "w").await.unwrap();
+    for _ in 0..100 {
+        let applied = group.status(leader).await.unwrap().applied;
+        if applied > seen_by_now {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    group.kill(lost);
+    fs::remove_dir_all(group.directory(lost)).unwrap();
+    let (status, said) = group.refused(lost);
+    assert!(!status.success() && said.contains("has lost its log"), "{status}: {said}");
+    assert_eq!(client.get("k").await.unwrap().unwrap().value, "w");
+    // The file that says who it is, and nothing else, is not enough either.
+    group.kill(leader);
+    let wal = group.directory(leader).join("wal");
+    fs::remove_dir_all(&wal).unwrap();
+    let (status, said) = group.refused(leader);
+    assert!(!status.success() && said.contains("it is gone"), "{status}: {said}");
+}
+
+#[tokio::test]
+async fn a_member_alone_keeps_everything_over_kills_and_ends_at_once_when_asked() {
+    let mut group = Group::start(1);
+    group.leader().await;
+    let client = group.client().await;
+    for number in 0..200_u64 {
+        client.put(format!("k{number}"), number.to_string()).await.unwrap();
+    }
+    client.put_with_ttl("short", "v", 300).await.unwrap();
+    group.kill(1);
+    group.start_member(1);
+    group.leader().await;
+    let client = group.client().await;
+    let seen = client.scan(Scan { limit: 1000, ..Scan::prefix("k") }, ReadLevel::Linearizable).await.unwrap();
+    assert_eq!(seen.value.items.len(), 200);
+    // It ends by an entry of the log, some time after.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while client.get("short").await.unwrap().is_some() {
+        assert!(std::time::Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let begun = std::time::Instant::now();
+    let status = group.terminate(1);
+    assert!(status.success(), "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}

@@ -1,0 +1,8 @@
+//! Servers as processes of their own, on loopback, with clients of all doors; killed, stopped, emptied.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod command_line;
+mod dialects;
+mod group;
+mod kills;
