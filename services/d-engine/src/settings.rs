@@ -114,14 +114,24 @@ struct Tls {
     peer_authority: Option<PathBuf>,
 }
 
+/// A member's number, or that of the member with this place in a StatefulSet.
+fn node_id(text: &str) -> Result<u64, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let place = text.rsplit_once('-').and_then(|(_, place)| place.parse::<u64>().ok());
+    let id = place.and_then(|place| place.checked_add(1));
+    id.ok_or_else(|| "expected a number, or a name that ends in one, such as store-0".to_owned())
+}
+
 /// Flags of a server; each overrides the file and the environment.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// File in TOML, with the original's words.
     #[arg(long, env = "CONFIG_PATH", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// This member's number in the group.
-    #[arg(long, env = "D_ENGINE_NODE_ID", value_name = "NUMBER")]
+    /// This member's number in the group, or a name that ends in its place, counted from 0, as names of pods do: store-0 is member 1.
+    #[arg(long, env = "D_ENGINE_NODE_ID", value_name = "NUMBER", value_parser = node_id)]
     pub node_id: Option<u64>,
     /// A member of the group: number, where clients find it, and where other members do; by default 1000 ports above. Once for each.
     #[arg(long = "member", env = "D_ENGINE_MEMBERS", value_delimiter = ' ', value_name = "ID=HOST:PORT[,HOST:PORT]")]
@@ -292,7 +302,7 @@ fn load(path: &Path) -> Result<String, Mistake> {
 fn read(text: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<File, Mistake> {
     let said = |error: toml::de::Error| {
         let place = error.span().map(|span| span.start);
-        let line = place.zip(text).map(|(place, text)| text[..place.min(text.len())].lines().count().max(1));
+        let line = place.zip(text).map(|(place, text)| 1 + text[..place.min(text.len())].matches('\n').count());
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         Mistake(format!("configuration: {line}{}", error.message().replace('\n', " ")))
     };

@@ -92,6 +92,7 @@ fn metrics(node: &Node) -> String {
             let _ = writeln!(out, "{name}{suffix}{labels} {value}");
         }
     };
+    one("dengine", "info", "The release.", &[(concat!("_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1)]);
     one("dengine_term", "gauge", "The term of the log.", &[("", status.term)]);
     one("dengine_has_leader", "gauge", "1 if this member knows who leads.", &[("", status.leader.is_some().into())]);
     one("dengine_is_leader", "gauge", "1 if this member leads.", &[("", leads.into())]);

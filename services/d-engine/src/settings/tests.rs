@@ -43,6 +43,16 @@ fn refused(text: &str, environment: &[(&str, &str)], flags: Flags) -> String {
 }
 
 #[test]
+fn a_pod_knows_its_number_by_its_name() {
+    assert_eq!(node_id("3"), Ok(3));
+    assert_eq!(node_id("store-0"), Ok(1));
+    assert_eq!(node_id("my-store-4"), Ok(5));
+    for other in ["", "store", "store-", "-1x", "store-x", "store-18446744073709551615"] {
+        assert!(node_id(other).is_err(), "{other}");
+    }
+}
+
+#[test]
 fn the_originals_words_are_understood() {
     let settings = of(FILE, &[], Flags::default()).unwrap();
     let engine = &settings.engine;
