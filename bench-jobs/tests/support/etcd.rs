@@ -3,13 +3,13 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use bench_jobs::family::etcd::grpc::{Channel, GrpcError};
 use bench_jobs::family::etcd::messages::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
 };
 use harness::{Process, TempDir, command, free_address, peer, until};
 use prost::Message;
 use rustix::process::Signal;
+use service_kit::client::{Channel, GrpcError, Options};
 
 /// For each request from outside.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ impl Etcd {
     pub fn ask<A: Message, B: Message + Default>(&self, path: &'static str, request: &A) -> Result<B, GrpcError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut channel = Channel::connect(&self.endpoint, TIMEOUT).await?;
+            let mut channel = Channel::connect(&self.endpoint, Options::new(TIMEOUT)).await?;
             let call = channel.call(path);
             channel.unary(&call, request).await
         })

@@ -19,8 +19,8 @@
 
 mod answers;
 mod compaction;
+pub mod connect;
 mod deletions;
-pub mod grpc;
 mod lease;
 pub mod messages;
 mod prepare;
@@ -40,13 +40,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service_kit::client::Channel;
 use storebench_crds::DurationText;
 use storebench_crds::workload::etcd::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
 
 use crate::expect::{Ledger, SharedVersions};
 use crate::failure::Failure;
+use crate::family::etcd::connect::connect;
 use crate::family::etcd::deletions::{Deletions, SharedDeletions};
-use crate::family::etcd::grpc::Channel;
 use crate::family::etcd::lease::Leases;
 use crate::family::etcd::revisions::Revisions;
 use crate::family::etcd::store::Store;
@@ -183,7 +184,7 @@ impl Family for Etcd {
         let mut channels = Vec::with_capacity(seat.connections.len());
         for &connection in &seat.connections {
             let endpoint = seat.endpoint(connection);
-            channels.push(Channel::connect(endpoint, context.timeout).await.map_err(Failure::new)?);
+            channels.push(connect(endpoint, context.timeout).await?);
         }
         let parameters = &plan.parameters;
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
-use super::grpc::{Channel, StreamReceiver, StreamSender};
+use super::connect::connect;
 use super::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
@@ -42,7 +43,7 @@ pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
 /// Adds one check for each of [`ETCD`], in order. Errors: the store cannot be reached at all.
 async fn try_out(address: SocketAddr, key: &str, checks: &RefCell<Vec<Check>>) -> Result<(), Failure> {
     let address = address.to_string();
-    let channel = Channel::connect(&address, TIME_LIMIT).await.map_err(Failure::new)?;
+    let channel = connect(&address, TIME_LIMIT).await?;
     let mut store = Store::new(&channel, &address);
     let note = |outcome: Result<String, Failure>| {
         let mut checks = checks.borrow_mut();

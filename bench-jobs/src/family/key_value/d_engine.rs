@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
+use service_kit::client::{Call, Channel};
 use storebench_crds::workload::key_value::ReadLevel;
 
 use crate::failure::Failure;
-use crate::family::etcd::grpc::{Call, Channel};
 
 const WRITE: &str = "/d_engine.client.RaftClientService/HandleClientWrite";
 const READ: &str = "/d_engine.client.RaftClientService/HandleClientRead";

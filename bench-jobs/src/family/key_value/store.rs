@@ -4,11 +4,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use service_kit::client::Channel;
 use storebench_crds::workload::key_value::ReadLevel;
 
 use super::d_engine::Client;
 use crate::failure::Failure;
-use crate::family::etcd::grpc::Channel;
+use crate::family::etcd::connect::connect;
 use crate::family::etcd::messages::{PutRequest, RangeRequest, RangeResponse, path};
 use crate::family::etcd::store as etcd;
 
@@ -36,7 +37,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Self, Failure> {
-        let channel = Channel::connect(endpoint, timeout).await.map_err(Failure::new)?;
+        let channel = connect(endpoint, timeout).await?;
         Ok(Self { spoken, channel, endpoint: endpoint.into() })
     }
 
@@ -102,7 +103,7 @@ pub(super) async fn writers(endpoints: &[String], timeout: Duration) -> Result<(
         let mut taking = Vec::new();
         let mut last = Failure::new("no member was asked");
         for endpoint in endpoints {
-            let mut channel = Channel::connect(endpoint, timeout).await.map_err(Failure::new)?;
+            let mut channel = connect(endpoint, timeout).await?;
             let range = channel.call(path::RANGE);
             let request = RangeRequest { key: PROBE_KEY.into(), serializable: true, ..RangeRequest::default() };
             if channel.unary::<_, RangeResponse>(&range, &request).await.is_ok() {
