@@ -55,8 +55,6 @@ pub struct CommandStats {
 /// What the reactor is asked to do after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Write the append-only file anew.
-    Rewrite,
     /// Stop.
     Shutdown,
 }
@@ -68,14 +66,6 @@ pub struct AofStatus {
     pub failure: Option<String>,
     /// Bytes of all its files.
     pub current_bytes: u64,
-    /// Bytes after the last rewrite.
-    pub base_bytes: u64,
-    /// A rewrite is under way.
-    pub is_rewriting: bool,
-    /// Rewrites that were finished.
-    pub rewrites: u64,
-    /// How the last rewrite ended.
-    pub last_rewrite_failed: bool,
     /// Syncs that were made.
     pub syncs: u64,
 }
@@ -292,7 +282,9 @@ impl Server {
     /// The values of a type of several keys, to be read.
     pub fn typed_all<T: Typed>(&mut self, database: usize, names: Args<'_>) -> Outcome<Vec<Option<&T>>> {
         // Those that have expired go first, so that nothing moves any more.
-        names.iter().for_each(|name| drop(self.find_to_read(database, &Key::new(name))));
+        for name in names.iter() {
+            self.find_to_read(database, &Key::new(name));
+        }
         let keys = &self.databases[database];
         let value = |name| match keys.find(&Key::new(name)) {
             None => Ok(None),

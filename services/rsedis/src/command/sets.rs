@@ -227,7 +227,9 @@ fn store_combined(server: &mut Server, client: &mut Session, args: Args<'_>, ope
     server.databases[database].remove(&target);
     if !members.is_empty() {
         let mut set = Set::default();
-        members.iter().for_each(|member| drop(set.insert(member, limit)));
+        for member in &members {
+            set.insert(member, limit);
+        }
         server.databases[database].insert_value(&target, Value::Set(set));
         server.changed_string(database, target.bytes);
     } else if was_there {

@@ -53,6 +53,7 @@ static MEMORY_COMMANDS: &[Command] = &[
     c("memory|usage", admin::memory_usage, -3, READONLY, 0, (2, 2, 1)),
 ];
 
+/// All commands that are not subcommands.
 pub static COMMANDS: &[Command] = &[
     // strings
     c("append", strings::append, 3, WRITE | DENYOOM | FAST, CATEGORY_STRING, (1, 1, 1)),

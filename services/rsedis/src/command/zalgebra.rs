@@ -134,7 +134,9 @@ fn query<'a>(args: Args<'a>, at: usize, name: &str, allowed: Allowed) -> Outcome
 
 fn combine(server: &mut Server, database: usize, query: &Query<'_>, operation: Operation) -> Outcome<Zset> {
     let packing = server.packing();
-    query.keys.iter().for_each(|name| drop(server.find_to_read(database, &Key::new(name))));
+    for name in query.keys.iter() {
+        server.find_to_read(database, &Key::new(name));
+    }
     let keys = &server.databases[database];
     let source = |name| match keys.find(&Key::new(name)).map(|place| keys.entry(place).value()) {
         None => Ok(Source::None),
