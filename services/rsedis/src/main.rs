@@ -22,7 +22,8 @@ fn main() -> ExitCode {
     // Data are for their owner alone.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let version = format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
+    let version =
+        format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
     let started = match read_command_line(&words, &version, read_file) {
         Ok(Start::Print(text)) => {
             print!("{text}");
@@ -69,6 +70,7 @@ fn random_words() -> std::io::Result<[u64; 5]> {
 fn serve(settings: Settings) -> Result<(), String> {
     let random = random_words().map_err(|error| format!("read /dev/urandom: {error}"))?;
     hash::seed([random[0], random[1], random[2], random[3]]);
+    raise_file_limit(&settings);
     let is_quiet = settings.text("loglevel") == "warning";
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
@@ -92,6 +94,20 @@ fn serve(settings: Settings) -> Result<(), String> {
     Reactor::new(sockets, server, aof, allocated).run()
 }
 
+/// As many files as clients may be, and some for the server itself, as far as the system lets us.
+fn raise_file_limit(settings: &Settings) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    const OWN_FILES: u64 = 32;
+    let wanted = settings.integer("maxclients").max(0) as u64 + OWN_FILES;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        if setrlimit(Resource::Nofile, limit).is_err() {
+            eprintln!("rsedis: the system allows fewer open files than maxclients asks for");
+        }
+    }
+}
+
 /// Replays the append-only file into the server.
 fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, String> {
     let settings = &server.settings;
@@ -112,7 +128,10 @@ fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, Strin
     let (aof, loaded) = opened.map_err(|error| format!("{}: {error}", folder.display()))?;
     if loaded.cut_bytes > 0 {
         let bytes = loaded.cut_bytes;
-        eprintln!("rsedis: {}: the last file ended in the middle of a command: {bytes} bytes were cut", folder.display());
+        eprintln!(
+            "rsedis: {}: the last file ended in the middle of a command: {bytes} bytes were cut",
+            folder.display()
+        );
     }
     if !is_quiet {
         println!("rsedis: replayed {} commands", loaded.commands);

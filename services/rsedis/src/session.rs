@@ -25,6 +25,8 @@ pub enum ReplyMode {
 pub struct Transaction {
     /// In the order in which they came.
     pub queue: Vec<(&'static Command, OwnedArgs)>,
+    /// Memory of the queue.
+    pub bytes: usize,
     /// One was refused: EXEC will be, too.
     pub is_aborted: bool,
 }
@@ -79,7 +81,16 @@ pub struct Session {
 impl Session {
     /// A client that has just come.
     pub fn new(id: u64, slot: usize, address: String, local_address: String, now: i64) -> Self {
-        Self { id, slot, address, local_address, created: now, last_active: now, last_command: "NULL", ..Self::default() }
+        Self {
+            id,
+            slot,
+            address,
+            local_address,
+            created: now,
+            last_active: now,
+            last_command: "NULL",
+            ..Self::default()
+        }
     }
 
     /// Channels and patterns that it listens to.
@@ -94,16 +105,18 @@ impl Session {
         }
     }
 
-    /// Queues a command behind MULTI.
-    pub fn queue(&mut self, command: &'static Command, args: Args<'_>) {
+    /// Queues a command behind MULTI. A client that queues more bytes than may wait is cut off.
+    pub fn queue(&mut self, command: &'static Command, args: Args<'_>, bytes_max: usize) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.queue.push((command, args.to_owned()));
+            let args = args.to_owned();
+            transaction.bytes += args.memory() + size_of::<(&Command, OwnedArgs)>();
+            transaction.queue.push((command, args));
+            self.is_killed |= transaction.bytes > bytes_max;
         }
     }
 
     /// Bytes that the queue of a transaction takes.
     pub fn transaction_memory(&self) -> usize {
-        let queue = self.transaction.iter().flat_map(|transaction| &transaction.queue);
-        queue.map(|(_, args)| args.memory() + 64).sum()
+        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
     }
 }

@@ -142,4 +142,3 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
     client.reply.ok();
     Ok(())
 }
-

@@ -136,8 +136,14 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         Some(_) => return Err(SYNTAX),
     }
     let now = server.now;
-    let mut sessions: Vec<&Session> =
-        server.sessions.iter().flatten().map(|session| &**session).chain([&*client]).filter(|one| filter(one)).collect();
+    let mut sessions: Vec<&Session> = server
+        .sessions
+        .iter()
+        .flatten()
+        .map(|session| &**session)
+        .chain([&*client])
+        .filter(|one| filter(one))
+        .collect();
     sessions.sort_by_key(|session| session.id);
     let text: String = sessions.into_iter().map(|session| describe(session, now)).collect();
     client.reply.verbatim(&text);

@@ -142,9 +142,7 @@ pub(super) fn hincrby(server: &mut Server, client: &mut Session, args: Args<'_>)
     let before = match hash.as_ref().and_then(|hash| hash.get(args.at(2))) {
         None => 0,
         Some(Item::Integer(number)) => number,
-        Some(Item::Bytes(text)) => {
-            parse_integer(text).ok_or(Failure::new("ERR hash value is not an integer"))?
-        }
+        Some(Item::Bytes(text)) => parse_integer(text).ok_or(Failure::new("ERR hash value is not an integer"))?,
     };
     let after = before.checked_add(by).ok_or(Failure::new("ERR increment or decrement would overflow"))?;
     server.typed_or_new::<Hash>(database, &key)?.set(args.at(2), &integer_text(after), &packing);

@@ -186,7 +186,7 @@ fn about_keyspace(server: &Server, _: &Session, text: &mut String) {
             "db{number}:keys={},expires={},avg_ttl={}",
             database.len(),
             database.expiring(),
-            database.first_expiry().map_or(0, |expiry| (expiry - server.now).max(0))
+            database.mean_expiry().map_or(0, |expiry| (expiry - server.now).max(0))
         );
     }
 }

@@ -168,7 +168,9 @@ pub(super) fn lpos(server: &mut Server, client: &mut Session, args: Args<'_>) ->
                 ));
             }
             if rank == i64::MIN {
-                return Err(Failure::new("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"));
+                return Err(Failure::new(
+                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+                ));
             }
         } else if is(word, "COUNT") {
             wanted = Some(count(value).map_err(|_| Failure::new("ERR COUNT can't be negative"))?);
@@ -288,4 +290,3 @@ pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
     client.reply.null_array();
     Ok(())
 }
-

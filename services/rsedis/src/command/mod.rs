@@ -274,7 +274,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     client.last_command = command.name;
     let is_queued = client.transaction.is_some() && !transactions::runs_at_once(command);
     if is_queued {
-        client.queue(command, args);
+        client.queue(command, args, server.settings.query_max);
         client.reply.simple("QUEUED");
     } else {
         run(server, client, command, args);
@@ -338,10 +338,10 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     let outcome = (command.handler)(server, client, args);
     if server.dirty != dirty {
         server.effects.end(database, args);
-        if !server.broken_watches.is_empty() {
-            let broken = std::mem::take(&mut server.broken_watches);
-            client.is_watch_broken |= broken.contains(&client.id);
-        }
+    }
+    if !server.broken_watches.is_empty() {
+        client.is_watch_broken |= server.broken_watches.contains(&client.id);
+        server.broken_watches.clear();
     }
     let is_failed = outcome.is_err();
     if let Err(failure) = outcome {

@@ -134,7 +134,8 @@ pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>)
         });
     }
     let matching = server.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
-    let matching: Vec<(Vec<u8>, Vec<usize>)> = matching.map(|(pattern, slots)| (pattern.clone(), slots.clone())).collect();
+    let matching: Vec<(Vec<u8>, Vec<usize>)> =
+        matching.map(|(pattern, slots)| (pattern.clone(), slots.clone())).collect();
     for (pattern, slots) in matching {
         for slot in slots {
             receivers += 1;
@@ -163,7 +164,7 @@ pub(super) fn channels(server: &mut Server, client: &mut Session, args: Args<'_>
 }
 
 pub(super) fn numsub(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    client.reply.map(args.len() - 2);
+    client.reply.array((args.len() - 2) * 2);
     for name in args.from(2).iter() {
         client.reply.bulk(name);
         client.reply.count(server.channels.get(name).map_or(0, Vec::len));

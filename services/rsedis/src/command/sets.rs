@@ -181,7 +181,13 @@ enum Operation {
 }
 
 /// Members of the result; at most so many.
-fn combine(server: &mut Server, database: usize, keys: Args<'_>, operation: Operation, most: usize) -> Outcome<Vec<Vec<u8>>> {
+fn combine(
+    server: &mut Server,
+    database: usize,
+    keys: Args<'_>,
+    operation: Operation,
+    most: usize,
+) -> Outcome<Vec<Vec<u8>>> {
     let sets = server.typed_all::<Set>(database, keys)?;
     let mut result = Vec::new();
     match operation {
@@ -267,7 +273,8 @@ pub(super) fn sdiffstore(server: &mut Server, client: &mut Session, args: Args<'
 /// `numkeys key … [LIMIT n]`: the keys and the limit.
 pub(super) fn limited_keys<'a>(args: Args<'a>) -> Outcome<(Args<'a>, usize)> {
     let refused = Failure::new("ERR Number of keys can't be greater than number of args");
-    let (keys, rest, number) = numbered_keys(args, 1).map_err(|failure| if failure == SYNTAX { refused } else { failure })?;
+    let (keys, rest, number) =
+        numbered_keys(args, 1).map_err(|failure| if failure == SYNTAX { refused } else { failure })?;
     let limit = match (rest.get(0), rest.get(1)) {
         (None, None) => 0,
         (Some(word), Some(value)) if is(word, "LIMIT") && rest.len() == 2 => {
@@ -284,4 +291,3 @@ pub(super) fn sintercard(server: &mut Server, client: &mut Session, args: Args<'
     client.reply.count(members.len());
     Ok(())
 }
-

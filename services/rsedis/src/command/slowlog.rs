@@ -52,7 +52,9 @@ pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         None => 10,
         Some(text) => match integer(text)? {
             -1 => server.slow.len(),
-            count => usize::try_from(count).map_err(|_| Failure::new("ERR count should be greater than or equal to -1"))?,
+            count => {
+                usize::try_from(count).map_err(|_| Failure::new("ERR count should be greater than or equal to -1"))?
+            }
         },
     };
     let shown = count.min(server.slow.len());

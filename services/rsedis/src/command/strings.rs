@@ -295,7 +295,8 @@ pub(super) fn setrange(server: &mut Server, client: &mut Session, args: Args<'_>
     }
     let place = match place {
         Some(place) => place,
-        None => server.databases[database].insert(&key, Entry::object(key.bytes, crate::value::Value::String(Vec::new()), None)),
+        None => server.databases[database]
+            .insert(&key, Entry::object(key.bytes, crate::value::Value::String(Vec::new()), None)),
     };
     let text = server.databases[database].entry_mut(place).text_mut().ok_or(WRONG_TYPE)?;
     let end = offset + value.len();
@@ -404,4 +405,3 @@ pub(super) fn incrbyfloat(server: &mut Server, client: &mut Session, args: Args<
     client.reply.bulk(&after);
     Ok(())
 }
-

@@ -49,9 +49,7 @@ static SLOWLOG_COMMANDS: &[Command] = &[
     c("slowlog|reset", slowlog::reset, 2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
-static MEMORY_COMMANDS: &[Command] = &[
-    c("memory|usage", admin::memory_usage, -3, READONLY, 0, (2, 2, 1)),
-];
+static MEMORY_COMMANDS: &[Command] = &[c("memory|usage", admin::memory_usage, -3, READONLY, 0, (2, 2, 1))];
 
 /// All commands that are not subcommands.
 pub static COMMANDS: &[Command] = &[
@@ -191,18 +189,67 @@ pub static COMMANDS: &[Command] = &[
     c("zunion", zalgebra::zunion, -3, READONLY | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
     c("zunionstore", zalgebra::zunionstore, -4, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_SORTEDSET, (1, 1, 1)),
     // transactions
-    c("discard", transactions::discard, 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, CATEGORY_TRANSACTION, (0, 0, 0)),
+    c(
+        "discard",
+        transactions::discard,
+        1,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
+        CATEGORY_TRANSACTION,
+        (0, 0, 0),
+    ),
     c("exec", transactions::exec, 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG, CATEGORY_TRANSACTION, (0, 0, 0)),
     c("multi", transactions::multi, 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, CATEGORY_TRANSACTION, (0, 0, 0)),
-    c("unwatch", transactions::unwatch, 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, CATEGORY_TRANSACTION, (0, 0, 0)),
-    c("watch", transactions::watch, -2, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, CATEGORY_TRANSACTION, (1, -1, 1)),
+    c(
+        "unwatch",
+        transactions::unwatch,
+        1,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
+        CATEGORY_TRANSACTION,
+        (0, 0, 0),
+    ),
+    c(
+        "watch",
+        transactions::watch,
+        -2,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
+        CATEGORY_TRANSACTION,
+        (1, -1, 1),
+    ),
     // connection
-    c("auth", connection::auth, -2, NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY, CATEGORY_CONNECTION, (0, 0, 0)),
+    c(
+        "auth",
+        connection::auth,
+        -2,
+        NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        CATEGORY_CONNECTION,
+        (0, 0, 0),
+    ),
     c("echo", connection::echo, 2, LOADING | STALE | FAST, CATEGORY_CONNECTION, (0, 0, 0)),
-    c("hello", connection::hello, -1, NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY, CATEGORY_CONNECTION, (0, 0, 0)),
+    c(
+        "hello",
+        connection::hello,
+        -1,
+        NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        CATEGORY_CONNECTION,
+        (0, 0, 0),
+    ),
     c("ping", connection::ping, -1, FAST, CATEGORY_CONNECTION, (0, 0, 0)),
-    c("quit", connection::quit, -1, NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY, CATEGORY_CONNECTION, (0, 0, 0)),
-    c("reset", connection::reset, 1, NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY, CATEGORY_CONNECTION, (0, 0, 0)),
+    c(
+        "quit",
+        connection::quit,
+        -1,
+        NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        CATEGORY_CONNECTION,
+        (0, 0, 0),
+    ),
+    c(
+        "reset",
+        connection::reset,
+        1,
+        NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        CATEGORY_CONNECTION,
+        (0, 0, 0),
+    ),
     c("select", connection::select, 2, LOADING | STALE | FAST, CATEGORY_CONNECTION, (0, 0, 0)),
     // client
     c("client", container, -2, 0, 0, (0, 0, 0)).with(CLIENT_COMMANDS),

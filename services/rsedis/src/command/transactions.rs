@@ -53,7 +53,9 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     }
     let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
     if is_write && let Some(failure) = &server.aof.failure {
-        return Err(Failure::text(format!("EXECABORT Transaction discarded because of: Errors writing to the AOF file: {failure}")));
+        return Err(Failure::text(format!(
+            "EXECABORT Transaction discarded because of: Errors writing to the AOF file: {failure}"
+        )));
     }
     client.reply.array(transaction.queue.len());
     server.effects.begin_transaction();

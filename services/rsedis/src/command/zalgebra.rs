@@ -187,7 +187,13 @@ fn combine(server: &mut Server, database: usize, query: &Query<'_>, operation: O
     Ok(result)
 }
 
-fn reply_combined(server: &mut Server, client: &mut Session, args: Args<'_>, operation: Operation, name: &str) -> Outcome {
+fn reply_combined(
+    server: &mut Server,
+    client: &mut Session,
+    args: Args<'_>,
+    operation: Operation,
+    name: &str,
+) -> Outcome {
     let allowed = Allowed { weights: operation != Operation::Difference, scores: true, limit: false };
     let query = query(args, 1, name, allowed)?;
     let result = combine(server, client.database, &query, operation)?;
@@ -206,7 +212,13 @@ fn reply_combined(server: &mut Server, client: &mut Session, args: Args<'_>, ope
     Ok(())
 }
 
-fn store_combined(server: &mut Server, client: &mut Session, args: Args<'_>, operation: Operation, name: &str) -> Outcome {
+fn store_combined(
+    server: &mut Server,
+    client: &mut Session,
+    args: Args<'_>,
+    operation: Operation,
+    name: &str,
+) -> Outcome {
     let allowed = Allowed { weights: operation != Operation::Difference, scores: false, limit: false };
     let query = query(args, 2, name, allowed)?;
     let result = combine(server, client.database, &query, operation)?;

@@ -139,7 +139,9 @@ fn query<'a>(args: Args<'a>, at: usize, by: Option<By>, reversed: Option<bool>, 
     let by = chosen.unwrap_or(By::Rank);
     let is_reversed = is_reversed.unwrap_or(false);
     if limits.is_some_and(|(_, limit)| limit != -1) && by == By::Rank {
-        return Err(Failure::new("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"));
+        return Err(Failure::new(
+            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        ));
     }
     if with_scores && by == By::Lex {
         return Err(Failure::new("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));

@@ -31,7 +31,13 @@ enum Added {
     New(f64),
 }
 
-fn add_one(zset: &mut Zset, member: &[u8], score: f64, options: &AddOptions, packing: &crate::value::Packing) -> Outcome<Added> {
+fn add_one(
+    zset: &mut Zset,
+    member: &[u8],
+    score: f64,
+    options: &AddOptions,
+    packing: &crate::value::Packing,
+) -> Outcome<Added> {
     let Some(before) = zset.score(member) else {
         if options.if_present {
             return Ok(Added::Nothing);

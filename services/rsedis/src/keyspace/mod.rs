@@ -45,11 +45,42 @@ pub struct Place {
     number: u32,
 }
 
+/// Expiries in their order, with the numbers of their entries.
+#[derive(Debug, Default)]
+struct Expiries {
+    order: BTreeSet<(i64, u32)>,
+    sum: i128,
+}
+
+impl Expiries {
+    fn insert(&mut self, expiry: i64, number: u32) {
+        self.sum += i128::from(expiry);
+        self.order.insert((expiry, number));
+    }
+
+    fn remove(&mut self, expiry: i64, number: u32) {
+        self.sum -= i128::from(expiry);
+        self.order.remove(&(expiry, number));
+    }
+
+    /// The entry has another expiry.
+    fn change(&mut self, number: u32, before: Option<i64>, after: Option<i64>) {
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.remove(before, number);
+        }
+        if let Some(after) = after {
+            self.insert(after, number);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Group {
     table: Table<Entry>,
-    /// Expiries in their order, with the numbers of their entries.
-    expiries: BTreeSet<(i64, u32)>,
+    expiries: Expiries,
 }
 
 /// One of the numbered databases.
@@ -77,12 +108,13 @@ impl Database {
 
     /// Keys that expire.
     pub fn expiring(&self) -> usize {
-        self.groups.iter().map(|group| group.expiries.len()).sum()
+        self.groups.iter().map(|group| group.expiries.order.len()).sum()
     }
 
-    /// Sum of all expiries, for their average.
-    pub fn first_expiry(&self) -> Option<i64> {
-        self.groups.iter().filter_map(|group| group.expiries.first()).map(|(expiry, _)| *expiry).min()
+    /// The mean of all expiries, milliseconds since 1970.
+    pub fn mean_expiry(&self) -> Option<i64> {
+        let sum: i128 = self.groups.iter().map(|group| group.expiries.sum).sum();
+        sum.checked_div(self.expiring() as i128).map(|mean| mean as i64)
     }
 
     /// Where a key is.
@@ -113,7 +145,7 @@ impl Database {
         let expiry = entry.expiry();
         let number = table.insert(key.hash, entry);
         if let Some(expiry) = expiry {
-            expiries.insert((expiry, number));
+            expiries.insert(expiry, number);
         }
         Place { group: group as u8, number }
     }
@@ -133,7 +165,7 @@ impl Database {
             Some(place) => {
                 let Group { table, expiries } = &mut self.groups[place.group as usize];
                 let entry = table.get_mut(place.number);
-                reorder(expiries, place.number, entry.expiry(), expiry);
+                expiries.change(place.number, entry.expiry(), expiry);
                 entry.set_string(text, expiry);
             }
         }
@@ -143,7 +175,7 @@ impl Database {
     pub fn replace(&mut self, place: Place, value: Value) {
         let Group { table, expiries } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
-        reorder(expiries, place.number, entry.expiry(), None);
+        expiries.change(place.number, entry.expiry(), None);
         *entry = Entry::object(entry.key(), value, None);
     }
 
@@ -151,7 +183,7 @@ impl Database {
     pub fn set_expiry(&mut self, place: Place, expiry: Option<i64>) {
         let Group { table, expiries } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
-        reorder(expiries, place.number, entry.expiry(), expiry);
+        expiries.change(place.number, entry.expiry(), expiry);
         entry.set_expiry(expiry);
     }
 
@@ -161,22 +193,22 @@ impl Database {
         let number = table.find(key.hash, key.bytes)?;
         let removed = table.remove(key.hash, key.bytes)?;
         if let Some(expiry) = removed.element.expiry() {
-            expiries.remove(&(expiry, number));
+            expiries.remove(expiry, number);
         }
         if let Some(moved) = removed.moved
             && let Some(expiry) = table.get(number).expiry()
         {
-            expiries.remove(&(expiry, moved));
-            expiries.insert((expiry, number));
+            expiries.remove(expiry, moved);
+            expiries.insert(expiry, number);
         }
         Some(removed.element)
     }
 
     /// A key that has expired at this time (milliseconds since 1970).
     pub fn expired(&self, now: i64) -> Option<&[u8]> {
-        let is_due = |group: &&Group| group.expiries.first().is_some_and(|(expiry, _)| *expiry <= now);
+        let is_due = |group: &&Group| group.expiries.order.first().is_some_and(|(expiry, _)| *expiry <= now);
         let group = self.groups.iter().find(is_due)?;
-        let (_, number) = group.expiries.first()?;
+        let (_, number) = group.expiries.order.first()?;
         Some(group.table.get(*number).key())
     }
 
@@ -217,18 +249,6 @@ impl Database {
             }
         }
         any
-    }
-}
-
-fn reorder(expiries: &mut BTreeSet<(i64, u32)>, number: u32, before: Option<i64>, after: Option<i64>) {
-    if before == after {
-        return;
-    }
-    if let Some(before) = before {
-        expiries.remove(&(before, number));
-    }
-    if let Some(after) = after {
-        expiries.insert((after, number));
     }
 }
 

@@ -471,10 +471,7 @@ mod tests {
         let (commands, error) = read(&[line], LIMITS);
         let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
         let none = words(&[]);
-        assert_eq!(
-            commands,
-            [words(&[b"SET", b"it's", b"A\nq"]), none.clone(), none.clone(), none, words(&[b"PING"])]
-        );
+        assert_eq!(commands, [words(&[b"SET", b"it's", b"A\nq"]), none.clone(), none.clone(), none, words(&[b"PING"])]);
         assert_eq!(error, None);
     }
 }

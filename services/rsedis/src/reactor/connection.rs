@@ -14,8 +14,6 @@ pub(super) struct Connection {
     pub(super) sent: usize,
     /// It is not listened to: too many replies wait.
     pub(super) is_paused: bool,
-    /// It was paused, and what was received may be run now.
-    pub(super) is_runnable: bool,
     /// It changed something in this turn.
     pub(super) has_written: bool,
     /// Which events are wanted: readable, writable.
@@ -31,7 +29,6 @@ impl Default for Connection {
             parser: Parser::default(),
             sent: 0,
             is_paused: false,
-            is_runnable: false,
             has_written: false,
             wants: (true, false),
             above_since: None,

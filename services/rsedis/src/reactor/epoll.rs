@@ -76,10 +76,7 @@ impl EpollSockets {
 impl Sockets for EpollSockets {
     fn wait(&mut self, most: Duration, events: &mut Vec<Event>) -> io::Result<()> {
         self.ready.clear();
-        let most = rustix::event::Timespec {
-            tv_sec: most.as_secs() as _,
-            tv_nsec: most.subsec_nanos() as _,
-        };
+        let most = rustix::event::Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), Some(&most)) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(()),

@@ -89,6 +89,9 @@ pub struct Reactor<S: Sockets, D: Directory> {
     pub server: Server,
     aof: Option<Aof<D>>,
     connections: Vec<Option<Connection>>,
+    clients: usize,
+    /// Slots that were paused, and whose commands may run now.
+    runnable: Vec<usize>,
     /// Slots with something to send, or to be closed.
     touched: Vec<usize>,
     /// Received by a client that has nothing unfinished.
@@ -96,6 +99,8 @@ pub struct Reactor<S: Sockets, D: Directory> {
     memory: fn() -> u64,
     last_tick: Instant,
     last_second: Instant,
+    /// When a connection could not be taken last.
+    last_complaint: Option<Instant>,
     is_stopping: bool,
 }
 
@@ -113,11 +118,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server,
             aof,
             connections: Vec::new(),
+            clients: 0,
+            runnable: Vec::new(),
             touched: Vec::new(),
             shared: Vec::with_capacity(RECEIVE_BYTES),
             memory,
             last_tick: now,
             last_second: now,
+            last_complaint: None,
             is_stopping: false,
         };
         reactor.server.effects.is_enabled = reactor.aof.is_some();
@@ -129,7 +137,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub fn run(mut self) -> Result<(), String> {
         let mut events = Vec::new();
         while !self.is_stopping {
-            let most = if self.has_work() { Duration::ZERO } else { TICK.saturating_sub(self.last_tick.elapsed()) };
+            let has_work = !self.runnable.is_empty();
+            let most = if has_work { Duration::ZERO } else { TICK.saturating_sub(self.last_tick.elapsed()) };
             events.clear();
             self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
             self.turn(&events);
@@ -140,13 +149,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    /// Clients were paused with commands that could run now.
-    fn has_work(&self) -> bool {
-        self.connections.iter().flatten().any(|connection| connection.is_runnable)
-    }
-
     fn turn(&mut self, events: &[Event]) {
         self.server.now = now_millis();
+        if self.server.settings.memory_max > 0 {
+            self.look_at_memory();
+        }
         for event in events {
             match *event {
                 Event::Accept => self.accept(),
@@ -155,10 +162,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Event::Stop => self.is_stopping = true,
             }
         }
-        for slot in 0..self.connections.len() {
-            if self.connections[slot].as_ref().is_some_and(|connection| connection.is_runnable) {
-                self.resume(slot);
-            }
+        for slot in std::mem::take(&mut self.runnable) {
+            self.resume(slot);
         }
         if self.last_tick.elapsed() >= TICK {
             self.tick();
@@ -166,6 +171,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if self.server.expires_actively {
             self.server.expire_some(EXPIRE_MAX);
         }
+        // Nobody's command is running: those who watch were told in their sessions.
+        self.server.broken_watches.clear();
         self.commit();
         self.answer();
         for request in std::mem::take(&mut self.server.requests) {
@@ -238,7 +245,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Ok(Some(accepted)) => self.greet(accepted),
                 Ok(None) => return,
                 Err(error) => {
-                    eprintln!("rsedis: accept a connection: {error}");
+                    // It stays ready: say so once a second, not at every turn.
+                    if self.last_complaint.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+                        eprintln!("rsedis: accept a connection: {error}");
+                        self.last_complaint = Some(Instant::now());
+                    }
                     return;
                 }
             }
@@ -250,7 +261,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let settings = &self.server.settings;
         let most = settings.integer("maxclients").max(0) as usize;
         let is_open = settings.password.is_empty();
-        let refusal = if self.connections.iter().flatten().count() >= most {
+        let refusal = if self.clients >= most {
             Some("-ERR max number of clients reached\r\n")
         } else if settings.is_yes("protected-mode") && is_open && !is_local {
             Some(
@@ -277,6 +288,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.sessions.resize_with(slot + 1, || None);
         }
         self.connections[slot] = Some(Connection::default());
+        self.clients += 1;
         self.server.sessions[slot] = Some(session);
     }
 
@@ -320,7 +332,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Runs what a client has sent and was kept.
     fn resume(&mut self, slot: usize) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
-        connection.is_runnable = false;
         let mut bytes = std::mem::take(&mut connection.query);
         let consumed = self.execute(slot, &bytes);
         if consumed == bytes.len() {
@@ -343,7 +354,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.touched.push(slot);
         let effects = self.server.effects.bytes.len();
         let mut at = 0;
-        while at < bytes.len() && !session.is_closing {
+        while at < bytes.len() && !session.is_closing && !session.is_killed {
             if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES {
                 connection.is_paused = true;
                 break;
@@ -455,7 +466,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         if connection.is_paused && waiting < OUTPUT_PAUSE_BYTES / 2 {
             connection.is_paused = false;
-            connection.is_runnable = true;
+            self.runnable.push(slot);
         }
         let wants = (!connection.is_paused && !session.is_closing, waiting > 0);
         if wants != connection.wants {
@@ -466,7 +477,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn close(&mut self, slot: usize) {
-        self.connections[slot] = None;
+        if self.connections[slot].take().is_some() {
+            self.clients -= 1;
+        }
         if let Some(mut session) = self.server.sessions[slot].take() {
             self.server.forget(&mut session);
         }

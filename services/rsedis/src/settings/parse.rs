@@ -102,7 +102,8 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             _ => Err("argument must be 'yes' or 'no'".to_owned()),
         },
         Kind::Integer(low, high) => {
-            let number: i64 = single()?.parse().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+            let number: i64 =
+                single()?.parse().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
             match (low..=high).contains(&number) {
                 true => Ok(number.to_string()),
                 false => Err(format!("argument must be between {low} and {high} inclusive")),
@@ -165,7 +166,8 @@ fn output_limits(words: &[String], before: &str) -> Result<String, String> {
             "pubsub" => "pubsub",
             _ => return Err("Invalid client class specified in buffer limit configuration.".to_owned()),
         };
-        let values: Option<Vec<i64>> = [memory(group[1]), memory(group[2]), group[3].parse().ok()].into_iter().collect();
+        let values: Option<Vec<i64>> =
+            [memory(group[1]), memory(group[2]), group[3].parse().ok()].into_iter().collect();
         let values = values.filter(|values| values[2] >= 0);
         let values = values.ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
         if let Some(at) = limits.iter().position(|word| *word == class) {
@@ -182,9 +184,12 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<Start, String> {
-        let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace("''", "")).collect();
+        let words: Vec<String> =
+            line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace("''", "")).collect();
         read_command_line(&words, "rsedis server v=1", |path| match path.to_str() {
-            Some("good.conf") => Ok(b"# a comment\nport 7001\n\nmaxmemory 1gb\nbind 127.0.0.1 ::1\nrequirepass \"a b\"\n".to_vec()),
+            Some("good.conf") => {
+                Ok(b"# a comment\nport 7001\n\nmaxmemory 1gb\nbind 127.0.0.1 ::1\nrequirepass \"a b\"\n".to_vec())
+            }
             Some("bad.conf") => Ok(b"port 7001\nfoo bar\n".to_vec()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         })

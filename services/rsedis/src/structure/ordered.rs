@@ -44,13 +44,18 @@ impl Node {
     fn insert(&mut self, rank: usize, entry: Entry) -> Option<Self> {
         match self {
             Self::Leaf(entries) => {
-                entries.insert(rank, entry);
-                if entries.len() <= LEAF_MAX {
+                if entries.len() < LEAF_MAX {
+                    entries.insert(rank, entry);
                     return None;
                 }
-                // At the end, elements come in order: leave the left one full.
-                let at = if rank + 1 == entries.len() { LEAF_MAX } else { LEAF_MAX / 2 };
-                Some(Self::Leaf(entries.split_off(at)))
+                // Split before it grows. At the end, where elements come in order, the left one stays full.
+                let at = if rank == LEAF_MAX { LEAF_MAX } else { LEAF_MAX / 2 };
+                let mut right = entries.split_off(at);
+                match rank.checked_sub(at) {
+                    Some(rank) => right.insert(rank, entry),
+                    None => entries.insert(rank, entry),
+                }
+                Some(Self::Leaf(right))
             }
             Self::Inner(children, count) => {
                 *count += 1;

@@ -30,7 +30,14 @@ pub struct Packing {
 
 impl Default for Packing {
     fn default() -> Self {
-        Self { hash_entries: 512, hash_bytes: 64, zset_entries: 128, zset_bytes: 64, intset_entries: 512, list_size: -2 }
+        Self {
+            hash_entries: 512,
+            hash_bytes: 64,
+            zset_entries: 128,
+            zset_bytes: 64,
+            intset_entries: 512,
+            list_size: -2,
+        }
     }
 }
 

@@ -221,9 +221,8 @@ impl Zset {
     pub fn rank(&self, member: &[u8]) -> Option<usize> {
         let score = self.score(member)?;
         Some(match self {
-            Self::Packed(_) => self.partition(|other, its| {
-                compare_scores(its, score).then_with(|| compare_member(other, member)).is_lt()
-            }),
+            Self::Packed(_) => self
+                .partition(|other, its| compare_scores(its, score).then_with(|| compare_member(other, member)).is_lt()),
             Self::Tree(tree) => tree.rank(score, member),
         })
     }
@@ -317,9 +316,7 @@ impl Zset {
                 self.range(0, self.len(), visit);
                 0
             }
-            Self::Tree(tree) => {
-                tree.members.scan(cursor, |member| visit(Item::Bytes(member.key()), member.score()))
-            }
+            Self::Tree(tree) => tree.members.scan(cursor, |member| visit(Item::Bytes(member.key()), member.score())),
         }
     }
 
@@ -359,7 +356,8 @@ fn insert_packed(pack: &mut Listpack, member: &[u8], score: f64) {
         }
         at = pack.next(behind);
     }
-    pack.insert(at, &double_text(score));
+    // As in Redis, a zero in a listpack has no sign.
+    pack.insert(at, &double_text(if score == 0.0 { 0.0 } else { score }));
     pack.insert(at, member);
 }
 
