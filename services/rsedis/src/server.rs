@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::structure::listpack::Item;
-use crate::value::{Hash, List, Packing, Set, Value, Zset};
+use crate::value::{Hash, List, Packing, Set, Stream, Value, Zset};
 
 /// Counters, since the start or CONFIG RESETSTAT.
 #[derive(Debug, Default)]
@@ -167,7 +167,7 @@ macro_rules! typed {
         }
     )*};
 }
-typed!(List, Set, Hash, Zset);
+typed!(List, Set, Hash, Zset, Stream);
 
 impl Server {
     /// Empty, at a time (milliseconds since 1970).

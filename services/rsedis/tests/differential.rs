@@ -29,7 +29,8 @@ impl Random {
 }
 
 /// Templates: `K` a key, `S` `L` `H` `Z` a key that mostly has that type, `V` a value, `M` a member or field, `I` an integer,
-/// `N` a small count, `F` a number with a fraction, `T` a time to come, `Y` a sorted set of one
+/// `N` a small count, `F` a number with a fraction, `T` a time to come, `Q` a stream, `D` an
+/// identifier, `Y` a sorted set of one
 /// score, `B` a bound of scores, `X` a bound of members.
 const TEMPLATES: &[(&str, &[&str])] = &[
     (
@@ -305,6 +306,45 @@ const TEMPLATES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "streams",
+        &[
+            "XADD Q D M V",
+            "XADD Q D M V M V",
+            "XADD Q D M V",
+            "XADD Q MAXLEN 5 D M V",
+            "XADD Q MAXLEN = N D M V",
+            "XADD Q MINID D D M V",
+            "XADD Q NOMKSTREAM D M V",
+            "XADD Q N-* M V",
+            "XADD Q 0-0 M V",
+            "XADD Q x M V",
+            "XADD Q D M",
+            "XADD Q MAXLEN -1 D M V",
+            "XADD Q MAXLEN 5 LIMIT 3 D M V",
+            "XADD Q MAXLEN 5 MINID 1 D M V",
+            "XLEN Q",
+            "XRANGE Q - +",
+            "XRANGE Q D D",
+            "XRANGE Q (D +",
+            "XRANGE Q - (D",
+            "XRANGE Q - + COUNT N",
+            "XREVRANGE Q + -",
+            "XREVRANGE Q + D COUNT N",
+            "XRANGE Q x +",
+            "XRANGE Q (- +",
+            "XDEL Q D D",
+            "XDEL Q x",
+            "XTRIM Q MAXLEN N",
+            "XTRIM Q MINID D",
+            "XTRIM Q MAXLEN x",
+            "XTRIM Q FOO 1",
+            "COPY q:1 q:2 REPLACE",
+            "TYPE Q",
+            "OBJECT ENCODING Q",
+            "DEL q:1",
+        ],
+    ),
+    (
         "transactions",
         &[
             "MULTI",
@@ -404,6 +444,18 @@ fn fill(random: &mut Random, word: &str) -> Vec<u8> {
             1..4 => format!("{}", random.below(20) as i64 - 10),
             _ => format!("{}", (random.below(4000) as f64 - 2000.0) / 64.0 / 10.0),
         },
+        "Q" => match random.below(16) {
+            0 => "s:1".to_owned(),
+            _ => format!("q:{}", random.below(3)),
+        },
+        "D" | "(D" => {
+            let open = if word == "(D" { "(" } else { "" };
+            match random.below(3) {
+                0 => format!("{open}{}", random.below(60)),
+                _ => format!("{open}{}-{}", random.below(60), random.below(4)),
+            }
+        }
+        "N-*" => format!("{}-*", random.below(60)),
         "T" => format!("{}", 33_000_000_000_i64 + random.below(10) as i64 * 1000),
         "B" => match random.below(8) {
             0 => "-inf".to_owned(),

@@ -183,6 +183,9 @@ const EFFECTS: &[&str] = &[
     "SET other db",
     "MOVE other 4",
     "SELECT 0",
+    "XADD st * f v",
+    "XADD st MAXLEN ~ 10 * f w",
+    "XADD st MAXLEN 2 * g 5",
     "MULTI",
     "SET m 1",
     "INCR m",
@@ -208,6 +211,7 @@ fn dump(client: &mut Client) -> Vec<String> {
                 "+set" => format!("SMEMBERS {name}"),
                 "+hash" => format!("HGETALL {name}"),
                 "+zset" => format!("ZRANGE {name} 0 -1 WITHSCORES"),
+                "+stream" => format!("XRANGE {name} - +"),
                 other => panic!("{other}"),
             };
             let value = client.call(&read);

@@ -91,6 +91,7 @@ fn group(command: &Command) -> &'static str {
         ("@set", "set"),
         ("@sortedset", "sorted-set"),
         ("@hash", "hash"),
+        ("@stream", "stream"),
         ("@transaction", "transactions"),
         ("@connection", "connection"),
         ("@pubsub", "pubsub"),

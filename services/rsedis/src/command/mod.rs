@@ -15,6 +15,7 @@ pub mod pubsub;
 mod scan;
 mod sets;
 mod slowlog;
+mod streams;
 mod strings;
 mod table;
 mod transactions;
@@ -116,6 +117,7 @@ categories! {
     CATEGORY_LIST "@list" 5;
     CATEGORY_HASH "@hash" 6;
     CATEGORY_STRING "@string" 7;
+    CATEGORY_STREAM "@stream" 11;
     CATEGORY_PUBSUB "@pubsub" 12;
     CATEGORY_ADMIN "@admin" 13;
     CATEGORY_FAST "@fast" 14;

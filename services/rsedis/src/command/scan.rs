@@ -134,7 +134,7 @@ fn scan_value(server: &mut Server, client: &mut Session, args: Args<'_>, of: fn(
                     found.extend([member, double_text(score)]);
                 }
             }),
-            Value::String(_) | Value::List(_) => 0,
+            Value::String(_) | Value::List(_) | Value::Stream(_) => 0,
         };
         (next, visited)
     });

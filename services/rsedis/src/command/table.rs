@@ -180,6 +180,13 @@ pub static COMMANDS: &[Command] = &[
     c("zrevrange", zranges::zrevrange, -4, READONLY, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zrevrangebylex", zranges::zrevrangebylex, -4, READONLY, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zrevrangebyscore", zranges::zrevrangebyscore, -4, READONLY, CATEGORY_SORTEDSET, (1, 1, 1)),
+    // streams
+    c("xadd", streams::xadd, -5, WRITE | DENYOOM | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xdel", streams::xdel, -3, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xlen", streams::xlen, 2, READONLY | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xrange", streams::xrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
+    c("xrevrange", streams::xrevrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
+    c("xtrim", streams::xtrim, -4, WRITE, CATEGORY_STREAM, (1, 1, 1)),
     // zalgebra
     c("zdiff", zalgebra::zdiff, -3, READONLY | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
     c("zdiffstore", zalgebra::zdiffstore, -4, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_SORTEDSET, (1, 1, 1)),

@@ -4,11 +4,13 @@
 mod hash;
 mod list;
 mod set;
+mod stream;
 mod zset;
 
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
+pub use stream::{Id, Stream, Trim, parse_id};
 pub use zset::{Zset, compare_member};
 
 /// When packed values become tables.
@@ -54,6 +56,8 @@ pub enum Value {
     Hash(Hash),
     /// See [`Zset`].
     Zset(Zset),
+    /// See [`Stream`].
+    Stream(Stream),
 }
 
 impl Value {
@@ -65,6 +69,7 @@ impl Value {
             Self::Set(_) => "set",
             Self::Hash(_) => "hash",
             Self::Zset(_) => "zset",
+            Self::Stream(_) => "stream",
         }
     }
 
@@ -76,13 +81,15 @@ impl Value {
             Self::Set(set) => set.encoding(),
             Self::Hash(hash) => hash.encoding(),
             Self::Zset(zset) => zset.encoding(),
+            Self::Stream(_) => "stream",
         }
     }
 
     /// Whether nothing is left of it; its key goes then.
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::String(_) => false,
+            // A stream keeps its last identifier.
+            Self::String(_) | Self::Stream(_) => false,
             Self::List(list) => list.is_empty(),
             Self::Set(set) => set.is_empty(),
             Self::Hash(hash) => hash.is_empty(),
@@ -98,6 +105,7 @@ impl Value {
             Self::Set(set) => set.memory(),
             Self::Hash(hash) => hash.memory(),
             Self::Zset(zset) => zset.memory(),
+            Self::Stream(stream) => stream.memory(),
         }
     }
 }
