@@ -320,7 +320,7 @@ fn keys_expire_also_while_the_server_is_away() {
     let server = start(rsedis_program(), directory.path(), ALWAYS);
     let mut client = server.client();
     assert_eq!(client.call("SET soon v PX 50"), "+OK\r\n");
-    assert_eq!(client.call("SET later v PX 600"), "+OK\r\n");
+    assert_eq!(client.call("SET later v PX 4000"), "+OK\r\n");
     assert_eq!(client.call("SET stays v EX 1000"), "+OK\r\n");
     // Without a look at the key: the active cycle takes it.
     while client.call("DBSIZE") != ":2\r\n" {
@@ -328,7 +328,7 @@ fn keys_expire_also_while_the_server_is_away() {
     }
     assert!(client.call("INFO stats").contains("expired_keys:1"));
     server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(std::time::Duration::from_millis(4100));
     let server = start(rsedis_program(), directory.path(), ALWAYS);
     let mut client = server.client();
     assert_eq!(client.call("EXISTS soon later stays"), ":1\r\n");
@@ -454,7 +454,7 @@ fn inline_commands_and_protocol_errors() {
 #[test]
 fn memory_has_a_limit() {
     let directory = tempfile::tempdir().unwrap();
-    let server = start(rsedis_program(), directory.path(), &["--maxmemory", "1mb"]);
+    let server = start(rsedis_program(), directory.path(), &["--maxmemory", "1kb"]);
     let mut client = server.client();
     assert_eq!(client.call("SET k v"), "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
     assert_eq!(client.call("GET k"), "$-1\r\n");

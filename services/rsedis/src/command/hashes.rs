@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::options::{integer, is};
+use super::options::{double, integer, is};
 use super::sets::{draw, draw_count};
 use super::strings::float_sum;
 use crate::failure::{Failure, Outcome, SYNTAX};
@@ -154,6 +154,9 @@ pub(super) fn hincrby(server: &mut Server, client: &mut Session, args: Args<'_>)
 pub(super) fn hincrbyfloat(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database, packing) = (Key::new(args.at(1)), client.database, server.packing());
     // The increment is looked at before the key.
+    if double(args.at(3)).is_ok_and(f64::is_infinite) {
+        return Err(Failure::new("ERR value is NaN or Infinity"));
+    }
     float_sum(b"0", args.at(3), crate::failure::NOT_FLOAT)?;
     let hash = server.typed_mut::<Hash>(database, &key)?;
     let before = hash.and_then(|hash| hash.get(args.at(2)).map(|item| item.to_vec()));
