@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rusd", &["service-kit", "wal", "persistent-tree", "replog"]),
     ("d-engine-client", &[]),
     ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
+    ("rsedis", &["wal"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.
     ("harness", &[]),

@@ -57,6 +57,9 @@ pub trait File: Send + 'static {
     /// Writes at this offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Cuts the file to that many of its bytes; safe after [`File::sync_data`].
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
     /// Makes safe what was written (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
 }

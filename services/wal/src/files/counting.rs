@@ -125,6 +125,11 @@ impl<F: File> File for CountingFile<F> {
         self.inner.write_at(bytes, offset)
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        count(&self.counters.writes, 1);
+        self.inner.truncate(bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         count(&self.counters.data_syncs, 1);
         self.inner.sync_data()

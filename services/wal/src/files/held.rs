@@ -80,6 +80,10 @@ impl<F: File> File for HeldFile<F> {
         self.inner.write_at(bytes, offset)
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.truncate(bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         (self.hold)();
         self.inner.sync_data()

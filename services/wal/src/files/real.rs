@@ -121,6 +121,10 @@ impl File for fs::File {
         self.write_all_at(bytes, offset)
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         fs::File::sync_data(self)
     }

@@ -33,8 +33,14 @@ struct Content {
     current: Vec<u8>,
     /// What survives for sure.
     safe: Vec<u8>,
-    /// Writes since the last sync.
-    pending: Vec<(usize, Vec<u8>)>,
+    /// Changes since the last sync.
+    pending: Vec<Pending>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Write(usize, Vec<u8>),
+    Length(usize),
 }
 
 #[derive(Debug)]
@@ -164,7 +170,16 @@ impl SimulatedDirectory {
         }
         state.names = state.safe_names.clone();
         for content in state.files.values_mut() {
-            for (offset, written) in std::mem::take(&mut content.pending) {
+            for change in std::mem::take(&mut content.pending) {
+                let (offset, written) = match change {
+                    Pending::Write(offset, written) => (offset, written),
+                    Pending::Length(length) => {
+                        if choose() % 2 == 1 {
+                            content.safe.truncate(length);
+                        }
+                        continue;
+                    }
+                };
                 let mut position = 0;
                 while position < written.len() {
                     let sector_end = (offset + position + 1).next_multiple_of(SECTOR_BYTES) - offset;
@@ -313,8 +328,20 @@ impl File for SimulatedFile {
         self.with(Some(Fault::Write), |content, fails| {
             let written = if fails { &bytes[..bytes.len() / 2] } else { bytes };
             put(&mut content.current, offset as usize, written);
-            content.pending.push((offset as usize, written.to_vec()));
+            content.pending.push(Pending::Write(offset as usize, written.to_vec()));
             if fails { Err(error(io::ErrorKind::Other, "a write failed")) } else { Ok(()) }
+        })
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.with(Some(Fault::Write), |content, fails| {
+            if fails {
+                return Err(error(io::ErrorKind::Other, "a truncation failed"));
+            }
+            // The file system's journal keeps the new length before any later write, and may have it at once.
+            content.current.truncate(bytes as usize);
+            content.pending.push(Pending::Length(bytes as usize));
+            Ok(())
         })
     }
 
@@ -325,8 +352,11 @@ impl File for SimulatedFile {
                 // The pages count as clean now: they are seen, and will never be written.
                 return Err(error(io::ErrorKind::Other, "data cannot be synced"));
             }
-            for (offset, written) in pending {
-                put(&mut content.safe, offset, &written);
+            for change in pending {
+                match change {
+                    Pending::Write(offset, written) => put(&mut content.safe, offset, &written),
+                    Pending::Length(length) => content.safe.truncate(length),
+                }
             }
             Ok(())
         })

@@ -1,0 +1,67 @@
+//! CONFIG.
+
+use crate::failure::{Failure, Outcome};
+use crate::glob;
+use crate::protocol::Args;
+use crate::server::{Server, Stats};
+use crate::session::Session;
+use crate::settings::{Kind, PARAMETERS, find};
+
+pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for (index, parameter) in PARAMETERS.iter().enumerate() {
+        for name in [parameter.name, parameter.alias] {
+            let is_asked = |pattern: &[u8]| glob::matches_with(pattern, name.as_bytes(), true);
+            if !name.is_empty() && args.from(2).iter().any(is_asked) {
+                found.push((name, index));
+            }
+        }
+    }
+    client.reply.map(found.len());
+    for (name, index) in found {
+        client.reply.bulk(name.as_bytes());
+        client.reply.bulk(server.settings.value(index).as_bytes());
+    }
+    Ok(())
+}
+
+pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(crate::failure::SYNTAX);
+    }
+    let failed = |name: &str, why: &str| {
+        Failure::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+    };
+    // All or nothing.
+    let mut settings = server.settings.clone();
+    let mut seen = Vec::new();
+    for at in (2..args.len()).step_by(2) {
+        let name = args.at(at);
+        let shown = String::from_utf8_lossy(name);
+        let Some(index) = find(name) else {
+            return Err(Failure::text(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'")));
+        };
+        if seen.contains(&index) {
+            return Err(failed(&shown, "duplicate parameter"));
+        }
+        seen.push(index);
+        let value = String::from_utf8_lossy(args.at(at + 1)).into_owned();
+        if !PARAMETERS[index].can_change {
+            return Err(failed(&shown, "can't set immutable config"));
+        }
+        let words = match PARAMETERS[index].kind {
+            Kind::List | Kind::OutputLimits => value.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![value],
+        };
+        settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
+    }
+    server.settings = settings;
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn resetstat(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    server.stats = Stats::default();
+    client.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The connection itself: login, protocol, database.
+
+use super::options::is;
+use crate::failure::{Failure, NOT_INTEGER, Outcome};
+use crate::number::parse_integer;
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+
+/// The version of Redis whose behaviour this is.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+const WRONG_PASSWORD: Failure = Failure::new("WRONGPASS invalid username-password pair or user is disabled.");
+
+/// Takes as long for a wrong password as for the right one.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |sum, (one, other)| sum | (one ^ other));
+    one.len() == other.len() && differences == 0
+}
+
+fn log_in(server: &Server, client: &mut Session, user: &[u8], password: &[u8]) -> Outcome {
+    let expected = &server.settings.password;
+    if user == b"default" && (expected.is_empty() || is_same(password, expected.as_bytes())) {
+        client.is_authenticated = true;
+        return Ok(());
+    }
+    Err(WRONG_PASSWORD)
+}
+
+pub(super) fn auth(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    match args.len() {
+        2 if server.settings.password.is_empty() => {
+            return Err(Failure::new(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => log_in(server, client, b"default", args.at(1))?,
+        3 => log_in(server, client, args.at(1), args.at(2))?,
+        _ => return Err(crate::failure::SYNTAX),
+    }
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn hello(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let mut version = None;
+    if let Some(text) = args.get(1) {
+        let number =
+            parse_integer(text).ok_or(Failure::new("ERR Protocol version is not an integer or out of range"))?;
+        if !(2..=3).contains(&number) {
+            return Err(Failure::new("NOPROTO unsupported protocol version"));
+        }
+        version = Some(number);
+    }
+    let mut name = None;
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let more = args.len() - 1 - at;
+        if is(word, "AUTH") && more >= 2 {
+            log_in(server, client, args.at(at + 1), args.at(at + 2))?;
+            at += 3;
+        } else if is(word, "SETNAME") && more >= 1 {
+            super::client::check_name(args.at(at + 1))?;
+            name = Some(args.at(at + 1));
+            at += 2;
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return Err(Failure::text(format!("ERR Syntax error in HELLO option '{word}'")));
+        }
+    }
+    if !client.is_authenticated {
+        return Err(Failure::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        client.name = name.to_vec();
+    }
+    if let Some(version) = version {
+        client.reply.is_resp3 = version == 3;
+    }
+    let reply = &mut client.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if reply.is_resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(client.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+pub(super) fn ping(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if args.len() > 2 {
+        return Err(Failure::arity("ping"));
+    }
+    let listens = client.subscriptions() > 0 && !client.reply.is_resp3;
+    match (args.get(1), listens) {
+        (message, true) => {
+            client.reply.array(2);
+            client.reply.bulk(b"pong");
+            client.reply.bulk(message.unwrap_or_default());
+        }
+        (Some(message), false) => client.reply.bulk(message),
+        (None, false) => client.reply.simple("PONG"),
+    }
+    Ok(())
+}
+
+pub(super) fn echo(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    client.reply.bulk(args.at(1));
+    Ok(())
+}
+
+pub(super) fn quit(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.reply.ok();
+    client.is_closing = true;
+    Ok(())
+}
+
+pub(super) fn select(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let number = parse_integer(args.at(1)).ok_or(NOT_INTEGER)?;
+    let number = usize::try_from(number).ok().filter(|number| *number < server.databases.len());
+    client.database = number.ok_or(Failure::new("ERR DB index is out of range"))?;
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn reset(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.transaction = None;
+    server.forget(client);
+    client.database = 0;
+    client.name.clear();
+    client.reply.is_resp3 = false;
+    client.reply_mode = Default::default();
+    client.no_evict = false;
+    client.is_authenticated = server.settings.password.is_empty();
+    client.reply.simple("RESET");
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! INFO.
+
+use std::fmt::Write as _;
+
+use super::connection::REDIS_VERSION;
+use crate::failure::Outcome;
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+
+type Section = (&'static str, fn(&Server, &Session, &mut String));
+
+/// Sections in their order; the last three only if asked for or with `all`, as in Redis.
+const SECTIONS: &[Section] = &[
+    ("server", about_server),
+    ("clients", about_clients),
+    ("memory", about_memory),
+    ("persistence", about_persistence),
+    ("stats", about_stats),
+    ("replication", about_replication),
+    ("cpu", about_cpu),
+    ("modules", |_, _, _| {}),
+    ("errorstats", about_errors),
+    ("cluster", |_, _, text| text.push_str("cluster_enabled:0\r\n")),
+    ("keyspace", about_keyspace),
+    ("commandstats", about_commands),
+];
+const UNASKED: usize = 11;
+
+/// Appends a line. Writing to a string cannot fail.
+macro_rules! line {
+    ($text:expr, $($argument:tt)*) => {{
+        let _ = write!($text, $($argument)*);
+        $text.push_str("\r\n");
+    }};
+}
+
+fn human(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes}B"),
+        1024..1_048_576 => format!("{:.2}K", value / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.2}M", value / 1_048_576.0),
+        _ => format!("{:.2}G", value / 1_073_741_824.0),
+    }
+}
+
+fn about_server(server: &Server, _: &Session, text: &mut String) {
+    let system = rustix::system::uname();
+    let uptime = (server.now - server.started).max(0) / 1000;
+    line!(text, "redis_version:{REDIS_VERSION}");
+    line!(text, "redis_git_sha1:00000000");
+    line!(text, "redis_git_dirty:0");
+    line!(text, "redis_build_id:0");
+    line!(text, "redis_mode:standalone");
+    line!(text, "server_name:rsedis");
+    line!(text, "rsedis_version:{}", env!("CARGO_PKG_VERSION"));
+    line!(
+        text,
+        "os:{} {} {}",
+        system.sysname().to_string_lossy(),
+        system.release().to_string_lossy(),
+        system.machine().to_string_lossy()
+    );
+    line!(text, "arch_bits:64");
+    line!(text, "multiplexing_api:epoll");
+    line!(text, "process_id:{}", std::process::id());
+    line!(text, "process_supervised:no");
+    line!(text, "run_id:{}", server.run_id);
+    line!(text, "tcp_port:{}", server.settings.text("port"));
+    line!(text, "server_time_usec:{}", server.now * 1000);
+    line!(text, "uptime_in_seconds:{uptime}");
+    line!(text, "uptime_in_days:{}", uptime / 86_400);
+    line!(text, "hz:{}", server.settings.text("hz"));
+    line!(text, "configured_hz:{}", server.settings.text("hz"));
+    line!(text, "executable:{}", server.executable);
+    line!(text, "config_file:");
+    line!(text, "io_threads_active:0");
+}
+
+fn about_clients(server: &Server, client: &Session, text: &mut String) {
+    let sessions = || server.sessions.iter().flatten().map(|session| &**session).chain([client]);
+    line!(text, "connected_clients:{}", sessions().count());
+    line!(text, "cluster_connections:0");
+    line!(text, "maxclients:{}", server.settings.text("maxclients"));
+    line!(text, "client_recent_max_input_buffer:{}", sessions().map(|session| session.query_bytes).max().unwrap_or(0));
+    line!(text, "client_recent_max_output_buffer:{}", sessions().map(|one| one.reply.bytes.len()).max().unwrap_or(0));
+    line!(text, "blocked_clients:0");
+    line!(text, "tracking_clients:0");
+    line!(text, "clients_in_timeout_table:0");
+}
+
+fn about_memory(server: &Server, _: &Session, text: &mut String) {
+    let page = rustix::param::page_size() as u64;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * page;
+    let (used, peak) = (server.used_memory, server.peak_memory.max(server.used_memory));
+    line!(text, "used_memory:{used}");
+    line!(text, "used_memory_human:{}", human(used));
+    line!(text, "used_memory_rss:{resident}");
+    line!(text, "used_memory_rss_human:{}", human(resident));
+    line!(text, "used_memory_peak:{peak}");
+    line!(text, "used_memory_peak_human:{}", human(peak));
+    line!(text, "maxmemory:{}", server.settings.memory_max);
+    line!(text, "maxmemory_human:{}", human(server.settings.memory_max));
+    line!(text, "maxmemory_policy:noeviction");
+    line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
+    line!(text, "mem_allocator:jemalloc");
+    line!(text, "active_defrag_running:0");
+    line!(text, "lazyfree_pending_objects:0");
+}
+
+fn about_persistence(server: &Server, _: &Session, text: &mut String) {
+    let aof = &server.aof;
+    let ok = |failed: bool| if failed { "err" } else { "ok" };
+    let is_enabled = server.settings.is_yes("appendonly");
+    line!(text, "loading:{}", u8::from(server.is_loading));
+    line!(text, "async_loading:0");
+    line!(text, "rdb_changes_since_last_save:{}", server.dirty);
+    line!(text, "rdb_bgsave_in_progress:0");
+    line!(text, "rdb_last_save_time:{}", server.started / 1000);
+    line!(text, "rdb_last_bgsave_status:ok");
+    line!(text, "aof_enabled:{}", u8::from(is_enabled));
+    line!(text, "aof_rewrite_in_progress:0");
+    line!(text, "aof_rewrite_scheduled:0");
+    line!(text, "aof_last_bgrewrite_status:ok");
+    line!(text, "aof_rewrites:0");
+    line!(text, "aof_last_write_status:{}", ok(aof.failure.is_some()));
+    if is_enabled {
+        line!(text, "aof_current_size:{}", aof.current_bytes);
+        line!(text, "aof_base_size:0");
+        line!(text, "aof_pending_rewrite:0");
+        line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
+        line!(text, "aof_syncs:{}", aof.syncs);
+    }
+}
+
+fn about_stats(server: &Server, _: &Session, text: &mut String) {
+    let stats = &server.stats;
+    line!(text, "total_connections_received:{}", stats.connections);
+    line!(text, "total_commands_processed:{}", stats.commands);
+    line!(text, "total_net_input_bytes:{}", stats.input_bytes);
+    line!(text, "total_net_output_bytes:{}", stats.output_bytes);
+    line!(text, "rejected_connections:{}", stats.rejected);
+    line!(text, "expired_keys:{}", stats.expired);
+    line!(text, "evicted_keys:0");
+    line!(text, "evicted_clients:0");
+    line!(text, "keyspace_hits:{}", stats.hits);
+    line!(text, "keyspace_misses:{}", stats.misses);
+    line!(text, "pubsub_channels:{}", server.channels.len());
+    line!(text, "pubsub_patterns:{}", server.patterns.len());
+    line!(text, "total_forks:0");
+    line!(text, "total_error_replies:{}", stats.errors);
+}
+
+fn about_replication(server: &Server, _: &Session, text: &mut String) {
+    line!(text, "role:master");
+    line!(text, "connected_slaves:0");
+    line!(text, "master_failover_state:no-failover");
+    line!(text, "master_replid:{}", server.run_id);
+    line!(text, "master_replid2:{}", "0".repeat(40));
+    line!(text, "master_repl_offset:0");
+    line!(text, "second_repl_offset:-1");
+    line!(text, "repl_backlog_active:0");
+}
+
+fn about_cpu(_: &Server, _: &Session, text: &mut String) {
+    // Clock ticks, of which there are a hundred a second on Linux; fields 14 and 15.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let seconds = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+    line!(text, "used_cpu_sys:{:.6}", seconds(12));
+    line!(text, "used_cpu_user:{:.6}", seconds(11));
+}
+
+fn about_errors(server: &Server, _: &Session, text: &mut String) {
+    for (code, count) in &server.stats.errors_by_code {
+        line!(text, "errorstat_{code}:count={count}");
+    }
+}
+
+fn about_keyspace(server: &Server, _: &Session, text: &mut String) {
+    for (number, database) in server.databases.iter().enumerate().filter(|(_, database)| !database.is_empty()) {
+        line!(
+            text,
+            "db{number}:keys={},expires={},avg_ttl={}",
+            database.len(),
+            database.expiring(),
+            database.mean_expiry().map_or(0, |expiry| (expiry - server.now).max(0))
+        );
+    }
+}
+
+fn about_commands(server: &Server, _: &Session, text: &mut String) {
+    for (name, stats) in &server.stats.by_command {
+        line!(
+            text,
+            "cmdstat_{name}:calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
+            stats.calls,
+            stats.rejected,
+            stats.failed
+        );
+    }
+}
+
+fn title(name: &str) -> String {
+    match name {
+        "cpu" => "CPU".to_owned(),
+        _ => name[..1].to_ascii_uppercase() + &name[1..],
+    }
+}
+
+pub(super) fn info(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let wanted: Vec<String> =
+        args.from(1).iter().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    let wants = |name: &str| wanted.iter().any(|word| word == name);
+    let wants_usual = wanted.is_empty() || wants("default");
+    let wants_all = wants("all") || wants("everything");
+    let mut text = String::new();
+    for (place, (name, tell)) in SECTIONS.iter().enumerate() {
+        if wants_all || wants(name) || (wants_usual && place < UNASKED) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            line!(text, "# {}", title(name));
+            tell(server, client, &mut text);
+        }
+    }
+    client.reply.verbatim(&text);
+    Ok(())
+}

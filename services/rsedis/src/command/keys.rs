@@ -1,0 +1,250 @@
+//! Keys whatever they hold.
+
+use super::options::{integer, is};
+use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
+use crate::glob;
+use crate::keyspace::{Entry, Key};
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+use crate::structure::table::Element as _;
+use crate::value::{Hash, Id, List, Set, Stream, Value, Zset};
+
+pub(super) fn del(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let deleted = args.from(1).iter().filter(|name| server.delete(client.database, &Key::new(name))).count();
+    client.reply.count(deleted);
+    Ok(())
+}
+
+pub(super) fn unlink(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    del(server, client, args)
+}
+
+pub(super) fn exists(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let names = args.from(1).iter();
+    let found = names.filter(|name| server.find_to_read(client.database, &Key::new(name)).is_some()).count();
+    client.reply.count(found);
+    Ok(())
+}
+
+pub(super) fn touch(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    exists(server, client, args)
+}
+
+pub(super) fn type_of(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let place = server.find(client.database, &Key::new(args.at(1)));
+    let name = place.map_or("none", |place| server.databases[client.database].entry(place).type_name());
+    client.reply.simple(name);
+    Ok(())
+}
+
+pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (pattern, now) = (args.at(1), server.now);
+    let is_wanted = |entry: &&Entry| {
+        entry.expiry().is_none_or(|expiry| expiry > now) && (pattern == b"*" || glob::matches(pattern, entry.key()))
+    };
+    let names: Vec<&[u8]> =
+        server.databases[client.database].iter().filter(is_wanted).map(|entry| entry.key()).collect();
+    client.reply.array(names.len());
+    names.iter().for_each(|name| client.reply.bulk(name));
+    Ok(())
+}
+
+pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    loop {
+        let Server { databases, random, .. } = server;
+        let Some(entry) = databases[client.database].random(random) else {
+            client.reply.null();
+            return Ok(());
+        };
+        let name = entry.key().to_vec();
+        let key = Key::new(&name);
+        if server.find(client.database, &key).is_some() {
+            client.reply.bulk(&name);
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the key was renamed; where `if_absent`, only if the new name is free.
+fn rename_key(server: &mut Server, client: &mut Session, args: Args<'_>, if_absent: bool) -> Outcome<bool> {
+    let database = client.database;
+    let (from, to) = (Key::new(args.at(1)), Key::new(args.at(2)));
+    if server.find(database, &from).is_none() {
+        return Err(NO_KEY);
+    }
+    if from.bytes == to.bytes {
+        return Ok(!if_absent);
+    }
+    if server.find(database, &to).is_some() {
+        if if_absent {
+            return Ok(false);
+        }
+        server.databases[database].remove(&to);
+    }
+    if let Some(entry) = server.databases[database].remove(&from) {
+        server.databases[database].insert(&to, entry.rename(to.bytes));
+    }
+    server.changed_string(database, from.bytes);
+    server.touch(database, to.bytes);
+    Ok(true)
+}
+
+pub(super) fn rename(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    rename_key(server, client, args, false)?;
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn renamenx(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let is_renamed = rename_key(server, client, args, true)?;
+    client.reply.flag(is_renamed);
+    Ok(())
+}
+
+/// The number of a database, as an argument.
+fn database_number(server: &Server, argument: &[u8]) -> Outcome<usize> {
+    let number = integer(argument)?;
+    let number = usize::try_from(number).ok().filter(|number| *number < server.databases.len());
+    number.ok_or(Failure::new("ERR DB index is out of range"))
+}
+
+pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (from, key) = (client.database, Key::new(args.at(1)));
+    let to = database_number(server, args.at(2))?;
+    if from == to {
+        return Err(Failure::new("ERR source and destination objects are the same"));
+    }
+    let is_moved = server.find(from, &key).is_some() && server.find(to, &key).is_none();
+    if is_moved && let Some(entry) = server.databases[from].remove(&key) {
+        server.databases[to].insert(&key, entry);
+        server.changed_string(from, key.bytes);
+        server.touch(to, key.bytes);
+    }
+    client.reply.flag(is_moved);
+    Ok(())
+}
+
+/// A copy of a value, element by element.
+fn duplicate(server: &Server, value: &Value) -> Value {
+    let packing = server.packing();
+    match value {
+        Value::String(bytes) => Value::String(bytes.clone()),
+        Value::List(list) => {
+            let mut copy = List::default();
+            list.iter().for_each(|item| copy.push(crate::value::End::Back, &item.to_vec(), packing.list_size));
+            Value::List(copy)
+        }
+        Value::Set(set) => {
+            let mut copy = Set::default();
+            for item in set.iter() {
+                copy.insert(&item.to_vec(), packing.intset_entries);
+            }
+            Value::Set(copy)
+        }
+        Value::Hash(hash) => {
+            let mut copy = Hash::default();
+            hash.each(|field, value| {
+                copy.set(&field.to_vec(), &value.to_vec(), &packing);
+            });
+            Value::Hash(copy)
+        }
+        Value::Zset(zset) => {
+            let mut copy = Zset::default();
+            zset.range(0, zset.len(), |member, score| copy.insert(&member.to_vec(), score, &packing));
+            Value::Zset(copy)
+        }
+        Value::Stream(stream) => {
+            let mut copy = Stream::default();
+            for entry in stream.range(Id::default(), Id::MAX, usize::MAX, false) {
+                let strings: Vec<Vec<u8>> = entry.iter().map(|item| item.to_vec()).collect();
+                copy.push(entry.id, strings.iter().map(Vec::as_slice));
+            }
+            copy.set_last(stream.last());
+            Value::Stream(copy)
+        }
+    }
+}
+
+pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (from, mut to, mut replaces) = (client.database, client.database, false);
+    let mut at = 3;
+    while let Some(word) = args.get(at) {
+        if is(word, "REPLACE") {
+            replaces = true;
+        } else if is(word, "DB") && at + 1 < args.len() {
+            to = database_number(server, args.at(at + 1))?;
+            at += 1;
+        } else {
+            return Err(SYNTAX);
+        }
+        at += 1;
+    }
+    let (source, target) = (Key::new(args.at(1)), Key::new(args.at(2)));
+    if from == to && source.bytes == target.bytes {
+        return Err(Failure::new("ERR source and destination objects are the same"));
+    }
+    let Some(place) = server.find(from, &source) else {
+        client.reply.integer(0);
+        return Ok(());
+    };
+    let entry = server.databases[from].entry(place);
+    let expiry = entry.expiry();
+    let copied = match (entry.value(), entry.text()) {
+        (Some(value), _) => Entry::object(target.bytes, duplicate(server, value), expiry),
+        (None, Some(text)) => Entry::string(target.bytes, &text.to_vec(), expiry),
+        (None, None) => return Err(NO_KEY),
+    };
+    if server.find(to, &target).is_some() {
+        if !replaces {
+            client.reply.integer(0);
+            return Ok(());
+        }
+        server.databases[to].remove(&target);
+    }
+    server.databases[to].insert(&target, copied);
+    server.changed_string(to, target.bytes);
+    client.reply.integer(1);
+    Ok(())
+}
+
+/// The entry that OBJECT is asked about.
+fn object<'a>(server: &'a mut Server, client: &mut Session, args: Args<'_>) -> Option<&'a Entry> {
+    let place = server.find(client.database, &Key::new(args.at(2)));
+    if place.is_none() {
+        client.reply.null();
+    }
+    place.map(|place| server.databases[client.database].entry(place))
+}
+
+pub(super) fn encoding(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if let Some(entry) = object(server, client, args) {
+        client.reply.bulk(entry.encoding().as_bytes());
+    }
+    Ok(())
+}
+
+pub(super) fn refcount(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if object(server, client, args).is_some() {
+        client.reply.integer(1);
+    }
+    Ok(())
+}
+
+/// Idle times are not kept yet: nobody is evicted by them. Every key says that it was used just now.
+pub(super) fn idletime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if object(server, client, args).is_some() {
+        client.reply.integer(0);
+    }
+    Ok(())
+}
+
+pub(super) fn freq(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    match object(server, client, args) {
+        Some(_) => Err(Failure::new(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
+             between policies at runtime LRU and LFU data will take some time to adjust.",
+        )),
+        None => Ok(()),
+    }
+}

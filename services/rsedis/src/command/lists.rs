@@ -1,0 +1,292 @@
+//! Lists.
+
+use super::options::{count, integer, is};
+use crate::failure::{Failure, NO_KEY, OUT_OF_RANGE, Outcome, SYNTAX};
+use crate::keyspace::Key;
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+use crate::value::{End, List, clamp_range};
+
+fn push(server: &mut Server, client: &mut Session, args: Args<'_>, end: End, only_existing: bool) -> Outcome {
+    let (key, database, size) = (Key::new(args.at(1)), client.database, server.packing().list_size);
+    if only_existing && server.find(database, &key).is_none() {
+        client.reply.integer(0);
+        return Ok(());
+    }
+    let list: &mut List = server.typed_or_new(database, &key)?;
+    args.from(2).iter().for_each(|text| list.push(end, text, size));
+    client.reply.count(list.len());
+    server.changed_string(database, key.bytes);
+    Ok(())
+}
+
+pub(super) fn lpush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    push(server, client, args, End::Front, false)
+}
+
+pub(super) fn rpush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    push(server, client, args, End::Back, false)
+}
+
+pub(super) fn lpushx(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    push(server, client, args, End::Front, true)
+}
+
+pub(super) fn rpushx(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    push(server, client, args, End::Back, true)
+}
+
+fn pop(server: &mut Server, client: &mut Session, args: Args<'_>, end: End, name: &str) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    if args.len() > 3 {
+        return Err(Failure::arity(name));
+    }
+    let most = match args.get(2) {
+        Some(text) => Some(count(text)?),
+        None => None,
+    };
+    let Some(list) = server.typed_mut::<List>(database, &key)? else {
+        match most {
+            Some(_) => client.reply.null_array(),
+            None => client.reply.null(),
+        }
+        return Ok(());
+    };
+    let taken = most.unwrap_or(1).min(list.len());
+    if most.is_some() {
+        client.reply.array(taken);
+    }
+    for _ in 0..taken {
+        list.pop(end, |item| client.reply.item(item));
+    }
+    server.changed(database, &key, taken);
+    Ok(())
+}
+
+pub(super) fn lpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop(server, client, args, End::Front, "lpop")
+}
+
+pub(super) fn rpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop(server, client, args, End::Back, "rpop")
+}
+
+pub(super) fn llen(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let list = server.typed::<List>(client.database, &Key::new(args.at(1)))?;
+    client.reply.count(list.map_or(0, List::len));
+    Ok(())
+}
+
+pub(super) fn lrange(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (start, stop) = (integer(args.at(2))?, integer(args.at(3))?);
+    let list = server.typed::<List>(client.database, &Key::new(args.at(1)))?;
+    let Some((list, (from, to))) = list.and_then(|list| Some((list, clamp_range(start, stop, list.len())?))) else {
+        client.reply.array(0);
+        return Ok(());
+    };
+    client.reply.array(to - from + 1);
+    list.iter_from(from).take(to - from + 1).for_each(|item| client.reply.item(item));
+    Ok(())
+}
+
+pub(super) fn lindex(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let list = server.typed::<List>(client.database, &Key::new(args.at(1)))?;
+    let Some(list) = list else {
+        client.reply.null();
+        return Ok(());
+    };
+    match list.index(integer(args.at(2))?).and_then(|index| list.get(index)) {
+        Some(item) => client.reply.item(item),
+        None => client.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn lset(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let list = server.typed_mut::<List>(database, &key)?.ok_or(NO_KEY)?;
+    let index = list.index(integer(args.at(2))?).ok_or(OUT_OF_RANGE)?;
+    list.set(index, args.at(3));
+    server.changed_string(database, key.bytes);
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn linsert(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database, size) = (Key::new(args.at(1)), client.database, server.packing().list_size);
+    let is_after = match args.at(2) {
+        word if is(word, "AFTER") => true,
+        word if is(word, "BEFORE") => false,
+        _ => return Err(SYNTAX),
+    };
+    let Some(list) = server.typed_mut::<List>(database, &key)? else {
+        client.reply.integer(0);
+        return Ok(());
+    };
+    let Some(index) = list.iter().position(|item| item.is(args.at(3))) else {
+        client.reply.integer(-1);
+        return Ok(());
+    };
+    list.insert(index + usize::from(is_after), args.at(4), size);
+    client.reply.count(list.len());
+    server.changed_string(database, key.bytes);
+    Ok(())
+}
+
+pub(super) fn lrem(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let most = integer(args.at(2))?;
+    let removed = server.typed_mut::<List>(database, &key)?.map_or(0, |list| list.remove(most, args.at(3)));
+    server.changed(database, &key, removed);
+    client.reply.count(removed);
+    Ok(())
+}
+
+pub(super) fn ltrim(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let (start, stop) = (integer(args.at(2))?, integer(args.at(3))?);
+    if let Some(list) = server.typed_mut::<List>(database, &key)? {
+        list.trim(clamp_range(start, stop, list.len()));
+        server.changed(database, &key, 1);
+    }
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn lpos(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (mut rank, mut wanted, mut most) = (1, None, 0);
+    let mut at = 3;
+    while let Some(word) = args.get(at) {
+        let Some(value) = args.get(at + 1) else { return Err(SYNTAX) };
+        if is(word, "RANK") {
+            rank = integer(value)?;
+            if rank == 0 {
+                return Err(Failure::new(
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
+                     start from the end of the list",
+                ));
+            }
+            if rank == i64::MIN {
+                return Err(Failure::new(
+                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+                ));
+            }
+        } else if is(word, "COUNT") {
+            wanted = Some(count(value).map_err(|_| Failure::new("ERR COUNT can't be negative"))?);
+        } else if is(word, "MAXLEN") {
+            most = count(value).map_err(|_| Failure::new("ERR MAXLEN can't be negative"))?;
+        } else {
+            return Err(SYNTAX);
+        }
+        at += 2;
+    }
+    let Some(list) = server.typed::<List>(client.database, &Key::new(args.at(1)))? else {
+        match wanted {
+            Some(_) => client.reply.array(0),
+            None => client.reply.null(),
+        }
+        return Ok(());
+    };
+    let looked_at = if most == 0 { list.len() } else { most.min(list.len()) };
+    let skipped = rank.unsigned_abs() as usize - 1;
+    let limit = wanted.map_or(1, |wanted| if wanted == 0 { usize::MAX } else { wanted });
+    let is_it = |(_, item): &(usize, crate::structure::listpack::Item<'_>)| item.is(args.at(2));
+    let found: Vec<usize> = if rank > 0 {
+        let places = list.iter().enumerate().take(looked_at).filter(is_it).map(|(place, _)| place);
+        places.skip(skipped).take(limit).collect()
+    } else {
+        let first = list.len() - looked_at;
+        let places = list.iter_from(first).enumerate().filter(is_it).map(|(place, _)| place + first);
+        let places: Vec<usize> = places.collect();
+        places.into_iter().rev().skip(skipped).take(limit).collect()
+    };
+    match (wanted, found.first()) {
+        (Some(_), _) => {
+            client.reply.array(found.len());
+            found.iter().for_each(|place| client.reply.count(*place));
+        }
+        (None, Some(place)) => client.reply.count(*place),
+        (None, None) => client.reply.null(),
+    }
+    Ok(())
+}
+
+fn end(word: &[u8]) -> Outcome<End> {
+    match word {
+        word if is(word, "LEFT") => Ok(End::Front),
+        word if is(word, "RIGHT") => Ok(End::Back),
+        _ => Err(SYNTAX),
+    }
+}
+
+fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from: End, to: End) -> Outcome {
+    let (source, target) = (Key::new(args.at(1)), Key::new(args.at(2)));
+    let (database, size) = (client.database, server.packing().list_size);
+    if server.typed_mut::<List>(database, &source)?.is_none() {
+        client.reply.null();
+        return Ok(());
+    }
+    // The target's type is checked before anything moves.
+    server.typed_mut::<List>(database, &target)?;
+    let mut taken = Vec::new();
+    if let Some(list) = server.typed_mut::<List>(database, &source)? {
+        list.pop(from, |item| item.push_to(&mut taken));
+    }
+    server.typed_or_new::<List>(database, &target)?.push(to, &taken, size);
+    server.changed(database, &source, 1);
+    server.touch(database, target.bytes);
+    client.reply.bulk(&taken);
+    Ok(())
+}
+
+pub(super) fn lmove(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (from, to) = (end(args.at(3))?, end(args.at(4))?);
+    move_element(server, client, args, from, to)
+}
+
+pub(super) fn rpoplpush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    move_element(server, client, args, End::Back, End::Front)
+}
+
+/// `numkeys key …`: the keys, and what follows them.
+pub(super) fn numbered_keys<'a>(args: Args<'a>, at: usize) -> Outcome<(Args<'a>, Args<'a>, usize)> {
+    let refused = Failure::new("ERR numkeys should be greater than 0");
+    let number = crate::number::parse_integer(args.at(at)).filter(|number| *number > 0).ok_or(refused)?;
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    if number > args.len() - at - 1 {
+        return Err(SYNTAX);
+    }
+    Ok((args.from(at + 1), args.from(at + 1 + number), number))
+}
+
+pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let database = client.database;
+    let (keys, rest, number) = numbered_keys(args, 1)?;
+    let end_word = rest.get(0).ok_or(SYNTAX)?;
+    let end = end(end_word)?;
+    let most = match (rest.get(1), rest.get(2)) {
+        (None, None) => 1,
+        (Some(word), Some(value)) if is(word, "COUNT") && rest.len() == 3 => {
+            count(value).ok().filter(|count| *count > 0).ok_or(Failure::new("ERR count should be greater than 0"))?
+        }
+        _ => return Err(SYNTAX),
+    };
+    for name in keys.iter().take(number) {
+        let key = Key::new(name);
+        let Some(list) = server.typed_mut::<List>(database, &key)? else { continue };
+        let taken = most.min(list.len());
+        client.reply.array(2);
+        client.reply.bulk(name);
+        client.reply.array(taken);
+        for _ in 0..taken {
+            list.pop(end, |item| client.reply.item(item));
+        }
+        server.changed(database, &key, taken);
+        let word: &[u8] = if end == End::Front { b"LPOP" } else { b"RPOP" };
+        server.effects.say(database, &[word, name, taken.to_string().as_bytes()]);
+        return Ok(());
+    }
+    client.reply.null_array();
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Commands: which there are, how they are found, and what is checked before one runs.
+
+mod admin;
+mod client;
+mod config;
+mod connection;
+mod expiry;
+mod hashes;
+mod info;
+mod introspection;
+mod keys;
+mod lists;
+mod options;
+pub mod pubsub;
+mod scan;
+mod sets;
+mod slowlog;
+mod streams;
+mod strings;
+mod table;
+mod transactions;
+mod zalgebra;
+mod zranges;
+mod zsets;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use crate::failure::{Failure, Outcome};
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::{ReplyMode, Session};
+pub use table::COMMANDS;
+
+/// What runs a command. It writes its reply, or returns an error that is written as the reply.
+pub type Handler = fn(&mut Server, &mut Session, Args<'_>) -> Outcome;
+
+/// A set of flags or categories.
+pub type Flags = u32;
+
+/// May change keys.
+pub const WRITE: Flags = 1;
+/// Changes nothing.
+pub const READONLY: Flags = 1 << 1;
+/// May need memory: refused where there is none.
+pub const DENYOOM: Flags = 1 << 2;
+/// For administrators.
+pub const ADMIN: Flags = 1 << 3;
+/// About channels.
+pub const PUBSUB: Flags = 1 << 4;
+/// Not in scripts.
+pub const NOSCRIPT: Flags = 1 << 5;
+/// May wait.
+pub const BLOCKING: Flags = 1 << 6;
+/// Also while data are loaded.
+pub const LOADING: Flags = 1 << 7;
+/// Also on a replica that lost its master.
+pub const STALE: Flags = 1 << 8;
+/// Not shown by MONITOR.
+pub const SKIP_MONITOR: Flags = 1 << 9;
+/// Never slow.
+pub const SKIP_SLOWLOG: Flags = 1 << 10;
+/// Takes constant or logarithmic time.
+pub const FAST: Flags = 1 << 11;
+/// Also before login.
+pub const NO_AUTH: Flags = 1 << 12;
+/// May be replicated though it writes no keys.
+pub const MAY_REPLICATE: Flags = 1 << 13;
+/// Its keys may be missing.
+pub const NO_MANDATORY_KEYS: Flags = 1 << 14;
+/// Not while data are loaded beside old ones.
+pub const NO_ASYNC_LOADING: Flags = 1 << 15;
+/// Not in transactions.
+pub const NO_MULTI: Flags = 1 << 16;
+/// Its keys stand where its arguments say.
+pub const MOVABLEKEYS: Flags = 1 << 17;
+/// Also while a script runs for too long.
+pub const ALLOW_BUSY: Flags = 1 << 18;
+
+/// Flags and their names, in the order in which COMMAND gives them.
+pub const FLAG_NAMES: &[(Flags, &str)] = &[
+    (WRITE, "write"),
+    (READONLY, "readonly"),
+    (DENYOOM, "denyoom"),
+    (ADMIN, "admin"),
+    (PUBSUB, "pubsub"),
+    (NOSCRIPT, "noscript"),
+    (BLOCKING, "blocking"),
+    (LOADING, "loading"),
+    (STALE, "stale"),
+    (SKIP_MONITOR, "skip_monitor"),
+    (SKIP_SLOWLOG, "skip_slowlog"),
+    (FAST, "fast"),
+    (NO_AUTH, "no_auth"),
+    (MAY_REPLICATE, "may_replicate"),
+    (NO_MANDATORY_KEYS, "no_mandatory_keys"),
+    (NO_ASYNC_LOADING, "no_async_loading"),
+    (NO_MULTI, "no_multi"),
+    (MOVABLEKEYS, "movablekeys"),
+    (ALLOW_BUSY, "allow_busy"),
+];
+
+macro_rules! categories {
+    ($($constant:ident $name:literal $bit:literal;)*) => {
+        $(const $constant: Flags = 1 << $bit;)*
+        /// Categories and their names, in the order in which COMMAND gives them.
+        pub const CATEGORY_NAMES: &[(Flags, &str)] = &[$(($constant, $name)),*];
+    };
+}
+categories! {
+    CATEGORY_KEYSPACE "@keyspace" 0;
+    CATEGORY_READ "@read" 1;
+    CATEGORY_WRITE "@write" 2;
+    CATEGORY_SET "@set" 3;
+    CATEGORY_SORTEDSET "@sortedset" 4;
+    CATEGORY_LIST "@list" 5;
+    CATEGORY_HASH "@hash" 6;
+    CATEGORY_STRING "@string" 7;
+    CATEGORY_STREAM "@stream" 11;
+    CATEGORY_PUBSUB "@pubsub" 12;
+    CATEGORY_ADMIN "@admin" 13;
+    CATEGORY_FAST "@fast" 14;
+    CATEGORY_SLOW "@slow" 15;
+    CATEGORY_BLOCKING "@blocking" 16;
+    CATEGORY_DANGEROUS "@dangerous" 17;
+    CATEGORY_CONNECTION "@connection" 18;
+    CATEGORY_TRANSACTION "@transaction" 19;
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Command {
+    /// In small letters; a subcommand's with its command's, `config|get`.
+    pub name: &'static str,
+    handler: Handler,
+    /// Arguments with the name; negative: at least so many.
+    pub arity: i32,
+    /// See the constants.
+    pub flags: Flags,
+    /// Categories that do not follow from the flags.
+    categories: Flags,
+    /// First key, last key (negative: from the end), step.
+    pub keys: (usize, i32, usize),
+    /// Its subcommands.
+    pub subcommands: &'static [Command],
+}
+
+const fn c(
+    name: &'static str,
+    handler: Handler,
+    arity: i32,
+    flags: Flags,
+    categories: Flags,
+    keys: (usize, i32, usize),
+) -> Command {
+    Command { name, handler, arity, flags, categories, keys, subcommands: &[] }
+}
+
+impl Command {
+    const fn with(self, subcommands: &'static [Self]) -> Self {
+        Self { subcommands, ..self }
+    }
+
+    /// Whether it has this flag.
+    #[inline]
+    pub fn is(&self, flag: Flags) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// ACL categories.
+    pub fn categories(&self) -> Flags {
+        let follows = [
+            (WRITE, CATEGORY_WRITE),
+            (READONLY, CATEGORY_READ),
+            (ADMIN, CATEGORY_ADMIN | CATEGORY_DANGEROUS),
+            (PUBSUB, CATEGORY_PUBSUB),
+            (BLOCKING, CATEGORY_BLOCKING),
+        ];
+        let derived = follows.iter().filter(|(flag, _)| self.is(*flag)).fold(0, |all, (_, category)| all | category);
+        self.categories | derived | if self.is(FAST) { CATEGORY_FAST } else { CATEGORY_SLOW }
+    }
+
+    fn takes(&self, arguments: usize) -> bool {
+        match self.arity {
+            arity @ 0.. => arguments == arity as usize,
+            arity => arguments >= arity.unsigned_abs() as usize,
+        }
+    }
+}
+
+/// Never runs: a container's subcommands do.
+fn container(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
+    Err(Failure::new("ERR this command has subcommands only"))
+}
+
+static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, ahash::RandomState>> = LazyLock::new(|| {
+    let mut by_name = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
+    for command in COMMANDS {
+        by_name.insert(command.name.as_bytes(), command);
+    }
+    by_name
+});
+
+/// The longest name of a command is shorter than this.
+const NAME_BYTES_MAX: usize = 32;
+
+/// A command by its name, whatever its case.
+#[inline]
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut small = [0; NAME_BYTES_MAX];
+    let small = small.get_mut(..name.len())?;
+    small.copy_from_slice(name);
+    small.make_ascii_lowercase();
+    BY_NAME.get(&*small).copied()
+}
+
+/// The command or subcommand that these arguments are for. Errors as Redis has them.
+#[inline]
+pub fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
+    let name = args.at(0);
+    let Some(command) = find(name) else { return Err(unknown(args)) };
+    if command.subcommands.is_empty() || args.len() < 2 {
+        return if command.takes(args.len()) { Ok(command) } else { Err(Failure::arity(command.name)) };
+    }
+    let wanted = args.at(1);
+    let is_it = |sub: &&Command| sub.name.as_bytes()[command.name.len() + 1..].eq_ignore_ascii_case(wanted);
+    match command.subcommands.iter().find(is_it) {
+        Some(sub) if sub.takes(args.len()) => Ok(sub),
+        Some(sub) => Err(Failure::arity(sub.name)),
+        None => {
+            let (wanted, name) = (shown(wanted), command.name.to_ascii_uppercase());
+            Err(Failure::text(format!("ERR unknown subcommand '{wanted}'. Try {name} HELP.")))
+        }
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+}
+
+#[cold]
+fn unknown(args: Args<'_>) -> Failure {
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args.at(0)));
+    let mut listed = 0;
+    for argument in args.from(1).iter() {
+        if listed >= 128 {
+            break;
+        }
+        let argument = &argument[..argument.len().min(128 - listed)];
+        let argument = format!("'{}' ", String::from_utf8_lossy(argument));
+        listed += argument.len();
+        text.push_str(&argument);
+    }
+    Failure::text(text)
+}
+
+const NO_AUTHENTICATION: Failure = Failure::new("NOAUTH Authentication required.");
+const NO_MEMORY: Failure = Failure::new("OOM command not allowed when used memory > 'maxmemory'.");
+
+/// Runs a client's command, or queues it, or refuses it; the reply is in the session afterwards.
+pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
+    if args.is_empty() {
+        return;
+    }
+    client.last_active = server.now;
+    let replied = client.reply.bytes.len();
+    let command = match resolve(args).and_then(|command| admit(server, client, command, args).map(|()| command)) {
+        Ok(command) => command,
+        Err(failure) => {
+            client.abort_transaction();
+            refuse(server, client, &failure);
+            return settle(client, replied);
+        }
+    };
+    client.last_command = command.name;
+    let is_queued = client.transaction.is_some() && !transactions::runs_at_once(command);
+    if is_queued {
+        client.queue(command, args, server.settings.query_max);
+        client.reply.simple("QUEUED");
+    } else {
+        run(server, client, command, args);
+    }
+    settle(client, replied);
+}
+
+/// Takes replies back that the client does not want.
+#[inline]
+fn settle(client: &mut Session, replied: usize) {
+    match client.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::SkipNext => client.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => {
+            client.reply.bytes.truncate(replied);
+            client.reply_mode = ReplyMode::On;
+        }
+        ReplyMode::Off => client.reply.bytes.truncate(replied),
+    }
+}
+
+/// Answers with an error.
+fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
+    server.stats.errors += 1;
+    let code = failure.0.split(' ').next().unwrap_or("ERR");
+    *server.stats.errors_by_code.entry(code.to_owned()).or_default() += 1;
+    client.reply.error(&failure.0);
+}
+
+/// Whether the client may run the command now.
+#[inline]
+fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Args<'_>) -> Outcome {
+    if !client.is_authenticated && !command.is(NO_AUTH) {
+        return Err(NO_AUTHENTICATION);
+    }
+    let settings = &server.settings;
+    if command.is(DENYOOM) && settings.memory_max > 0 && server.used_memory > settings.memory_max {
+        return Err(NO_MEMORY);
+    }
+    if command.is(WRITE)
+        && let Some(failure) = &server.aof.failure
+    {
+        return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
+    }
+    if client.subscriptions() > 0 && !client.reply.is_resp3 && !pubsub::is_allowed(command) {
+        return Err(Failure::text(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            command.name
+        )));
+    }
+    Ok(())
+}
+
+/// Runs a command that was admitted, and notes its effects.
+pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
+    // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
+    let began = (!command.is(FAST | SKIP_SLOWLOG)).then(Instant::now);
+    let (dirty, database) = (server.dirty, client.database);
+    server.effects.begin();
+    server.stats.commands += 1;
+    let outcome = (command.handler)(server, client, args);
+    if server.dirty != dirty {
+        server.effects.end(database, args);
+    }
+    if !server.broken_watches.is_empty() {
+        client.is_watch_broken |= server.broken_watches.contains(&client.id);
+        server.broken_watches.clear();
+    }
+    let is_failed = outcome.is_err();
+    if let Err(failure) = outcome {
+        refuse(server, client, &failure);
+    }
+    let stats = server.stats.by_command.entry(command.name).or_default();
+    stats.calls += 1;
+    stats.failed += u64::from(is_failed);
+    if let Some(began) = began {
+        slowlog::note(server, client, args, began.elapsed());
+    }
+}

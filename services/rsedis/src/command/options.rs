@@ -1,0 +1,54 @@
+//! Reads arguments of commands.
+
+use crate::failure::{Failure, NOT_FLOAT, NOT_INTEGER, Outcome};
+use crate::number::{parse_double, parse_integer};
+
+/// An integer.
+pub fn integer(text: &[u8]) -> Outcome<i64> {
+    parse_integer(text).ok_or(NOT_INTEGER)
+}
+
+/// A double.
+pub fn double(text: &[u8]) -> Outcome<f64> {
+    parse_double(text).ok_or(NOT_FLOAT)
+}
+
+/// A count that must not be negative.
+pub fn count(text: &[u8]) -> Outcome<usize> {
+    let number = parse_integer(text).ok_or(crate::failure::NOT_POSITIVE)?;
+    usize::try_from(number).map_err(|_| crate::failure::NOT_POSITIVE)
+}
+
+/// Whether an argument is this word, whatever its case.
+pub fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// How an expiry is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeUnit {
+    /// Seconds, else milliseconds.
+    pub is_seconds: bool,
+    /// Counted from now, else since 1970.
+    pub is_relative: bool,
+}
+
+/// `EX`, `PX`, `EXAT`, `PXAT`.
+pub fn time_unit(argument: &[u8]) -> Option<TimeUnit> {
+    let units = [("EX", true, true), ("PX", false, true), ("EXAT", true, false), ("PXAT", false, false)];
+    let (_, is_seconds, is_relative) = units.into_iter().find(|(word, ..)| is(argument, word))?;
+    Some(TimeUnit { is_seconds, is_relative })
+}
+
+/// A positive expiry, in milliseconds since 1970.
+pub fn expiry(text: &[u8], unit: TimeUnit, now: i64, command: &str) -> Outcome<i64> {
+    let number = integer(text)?;
+    let refused = || Failure::expire_time(command);
+    let millis = match unit.is_seconds {
+        _ if number <= 0 => None,
+        true => number.checked_mul(1000),
+        false => Some(number),
+    };
+    let millis = millis.ok_or_else(refused)?;
+    if unit.is_relative { millis.checked_add(now).ok_or_else(refused) } else { Ok(millis) }
+}

@@ -1,0 +1,231 @@
+//! Streams: what is added, read and cut. Groups and waiting reads are still missing.
+
+use super::options::{integer, is};
+use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::keyspace::Key;
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+use crate::value::{Id, Stream, Trim, parse_id};
+
+const BAD_ID: Failure = Failure::new("ERR Invalid stream ID specified as stream command argument");
+const TOO_SMALL: Failure =
+    Failure::new("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+
+/// `MAXLEN` and `MINID` with what belongs to them.
+#[derive(Default)]
+struct Options {
+    trim: Option<Trim>,
+    is_approximate: bool,
+    if_present: bool,
+}
+
+/// Options from an index on, and the index behind them. XADD's end at what must be an identifier.
+fn options(args: Args<'_>, first: usize, is_add: bool) -> Outcome<(Options, usize)> {
+    let (mut options, mut at, mut has_limit) = (Options::default(), first, false);
+    while let Some(word) = args.get(at) {
+        let more = args.len() - at - 1;
+        if is_add && word == b"*" {
+            break;
+        } else if (is(word, "MAXLEN") || is(word, "MINID")) && more > 0 {
+            if options.trim.is_some() {
+                return Err(Failure::new(
+                    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+                ));
+            }
+            options.is_approximate = args.at(at + 1) == b"~";
+            let has_sign = matches!(args.at(at + 1), b"~" | b"=");
+            if has_sign && more >= 2 {
+                at += 1;
+            }
+            let value = args.at(at + 1);
+            options.trim = Some(if is(word, "MAXLEN") {
+                let length = integer(value)?;
+                let refused = Failure::new("ERR The MAXLEN argument must be >= 0.");
+                Trim::Length(usize::try_from(length).map_err(|_| refused)?)
+            } else {
+                Trim::From(parse_id(value, 0).ok_or(BAD_ID)?)
+            });
+            at += 1;
+        } else if is(word, "LIMIT") && more > 0 {
+            let limit = integer(args.at(at + 1))?;
+            if limit < 0 {
+                return Err(Failure::new("ERR The LIMIT argument must be >= 0."));
+            }
+            has_limit = true;
+            at += 1;
+        } else if is_add && is(word, "NOMKSTREAM") {
+            options.if_present = true;
+        } else if is_add {
+            break;
+        } else {
+            return Err(SYNTAX);
+        }
+        at += 1;
+    }
+    if has_limit && !options.is_approximate {
+        return Err(Failure::new("ERR syntax error, LIMIT cannot be used without the special ~ option"));
+    }
+    Ok((options, at))
+}
+
+/// An identifier as XADD is given it.
+enum Wanted {
+    Now,
+    Sequence(u64),
+    Given(Id),
+}
+
+pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let (options, at) = options(args, 2, true)?;
+    let wanted = match args.get(at) {
+        None => return Err(Failure::arity("xadd")),
+        Some(b"*") => Wanted::Now,
+        Some(text) => match text.strip_suffix(b"-*") {
+            Some(millis) => {
+                Wanted::Sequence(parse_id(millis, 0).filter(|_| !millis.contains(&b'-')).ok_or(BAD_ID)?.millis)
+            }
+            None => Wanted::Given(parse_id(text, 0).ok_or(BAD_ID)?),
+        },
+    };
+    let strings = args.from(at + 1);
+    if strings.len() < 2 || !strings.len().is_multiple_of(2) {
+        return Err(Failure::arity("xadd"));
+    }
+    if matches!(wanted, Wanted::Given(id) if id == Id::default()) {
+        return Err(Failure::new("ERR The ID specified in XADD must be greater than 0-0"));
+    }
+    let now = server.now.max(0) as u64;
+    let last = match server.typed_mut::<Stream>(database, &key)? {
+        Some(stream) => stream.last(),
+        None if options.if_present => {
+            client.reply.null();
+            return Ok(());
+        }
+        None => Id::default(),
+    };
+    if last == Id::MAX {
+        return Err(Failure::new("ERR The stream has exhausted the last possible ID, unable to add more items"));
+    }
+    let id = match wanted {
+        Wanted::Now if now > last.millis => Some(Id { millis: now, sequence: 0 }),
+        Wanted::Now => last.next(),
+        Wanted::Sequence(millis) if millis == last.millis => last.next().filter(|id| id.millis == millis),
+        Wanted::Sequence(millis) => Some(Id { millis, sequence: 0 }),
+        Wanted::Given(id) => Some(id),
+    };
+    let id = id.filter(|id| *id > last).ok_or(TOO_SMALL)?;
+    let stream: &mut Stream = server.typed_or_new(database, &key)?;
+    stream.push(id, strings.iter());
+    if let Some(trim) = options.trim {
+        stream.trim(trim, options.is_approximate);
+    }
+    let (length, id) = (stream.len().to_string(), id.to_string());
+    let mut effect: Vec<&[u8]> = vec![b"XADD", key.bytes];
+    if options.trim.is_some() {
+        effect.extend([b"MAXLEN", b"=".as_slice(), length.as_bytes()]);
+    }
+    effect.push(id.as_bytes());
+    effect.extend(strings.iter());
+    server.effects.say(database, &effect);
+    server.changed_string(database, key.bytes);
+    client.reply.bulk(id.as_bytes());
+    Ok(())
+}
+
+pub(super) fn xlen(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let stream = server.typed::<Stream>(client.database, &Key::new(args.at(1)))?;
+    client.reply.count(stream.map_or(0, Stream::len));
+    Ok(())
+}
+
+pub(super) fn xdel(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let present = server.typed_mut::<Stream>(database, &key)?.is_some();
+    let ids: Option<Vec<Id>> = args.from(2).iter().map(|text| parse_id(text, 0)).collect();
+    if !present {
+        client.reply.integer(0);
+        return Ok(());
+    }
+    let ids = ids.ok_or(BAD_ID)?;
+    let removed = match server.typed_mut::<Stream>(database, &key)? {
+        Some(stream) => ids.into_iter().filter(|id| stream.remove(*id)).count(),
+        None => 0,
+    };
+    server.changed(database, &key, removed);
+    client.reply.count(removed);
+    Ok(())
+}
+
+pub(super) fn xtrim(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let (options, _) = options(args, 2, false)?;
+    let trim = options.trim.ok_or(Failure::new("ERR syntax error, XTRIM must be called with MAXLEN or MINID"))?;
+    let Some(stream) = server.typed_mut::<Stream>(database, &key)? else {
+        client.reply.integer(0);
+        return Ok(());
+    };
+    let removed = stream.trim(trim, options.is_approximate);
+    let length = stream.len().to_string();
+    if removed > 0 {
+        server.effects.say(database, &[b"XTRIM", key.bytes, b"MAXLEN", b"=", length.as_bytes()]);
+    }
+    server.changed(database, &key, removed);
+    client.reply.count(removed);
+    Ok(())
+}
+
+/// An end of a range: `-`, `+`, `ms`, `ms-sequence`, with `(` not included.
+fn bound(text: &[u8], is_end: bool) -> Outcome<Id> {
+    let (digits, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |rest| (rest, true));
+    let id = match digits {
+        b"-" if !is_excluded => return Ok(Id::default()),
+        b"+" if !is_excluded => return Ok(Id::MAX),
+        _ => parse_id(digits, if is_end { u64::MAX } else { 0 }).ok_or(BAD_ID)?,
+    };
+    match (is_excluded, is_end) {
+        (false, _) => Ok(id),
+        (true, false) => id.next().ok_or(Failure::new("ERR invalid start ID for the interval")),
+        (true, true) => id.previous().ok_or(Failure::new("ERR invalid end ID for the interval")),
+    }
+}
+
+fn range(server: &mut Server, client: &mut Session, args: Args<'_>, is_reversed: bool) -> Outcome {
+    let (low, high) = if is_reversed { (3, 2) } else { (2, 3) };
+    let (from, to) = (bound(args.at(low), false)?, bound(args.at(high), true)?);
+    let mut most = None;
+    let mut at = 4;
+    while let Some(word) = args.get(at) {
+        match args.get(at + 1) {
+            Some(value) if is(word, "COUNT") => most = Some(integer(value)?.max(0) as usize),
+            _ => return Err(SYNTAX),
+        }
+        at += 2;
+    }
+    let Some(stream) = server.typed::<Stream>(client.database, &Key::new(args.at(1)))? else {
+        client.reply.array(0);
+        return Ok(());
+    };
+    if most == Some(0) {
+        client.reply.null_array();
+        return Ok(());
+    }
+    let entries = stream.range(from, to, most.unwrap_or(usize::MAX), is_reversed);
+    client.reply.array(entries.len());
+    for entry in entries {
+        client.reply.array(2);
+        client.reply.bulk(entry.id.to_string().as_bytes());
+        client.reply.array(entry.strings);
+        entry.iter().for_each(|item| client.reply.item(item));
+    }
+    Ok(())
+}
+
+pub(super) fn xrange(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    range(server, client, args, false)
+}
+
+pub(super) fn xrevrange(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    range(server, client, args, true)
+}

@@ -1,0 +1,91 @@
+//! MULTI, EXEC, DISCARD, WATCH.
+
+use super::{Command, run};
+use crate::failure::{Failure, Outcome};
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::{Session, Transaction};
+
+/// Whether a command runs between MULTI and EXEC instead of being queued.
+#[inline]
+pub(super) fn runs_at_once(command: &Command) -> bool {
+    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+pub(super) fn multi(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if client.transaction.is_some() {
+        return Err(Failure::new("ERR MULTI calls can not be nested"));
+    }
+    client.transaction = Some(Transaction::default());
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn discard(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if client.transaction.take().is_none() {
+        return Err(Failure::new("ERR DISCARD without MULTI"));
+    }
+    server.unwatch(client);
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    let Some(transaction) = client.transaction.take() else {
+        return Err(Failure::new("ERR EXEC without MULTI"));
+    };
+    let is_expired = client.watched.clone().iter().any(|(database, name)| {
+        // A watched key whose time has come counts as changed.
+        let key = crate::keyspace::Key::new(name);
+        let place = server.databases[*database].find(&key);
+        let now = server.now;
+        let expiry = place.and_then(|place| server.databases[*database].entry(place).expiry());
+        expiry.is_some_and(|expiry| expiry <= now)
+    });
+    let is_broken = client.is_watch_broken || is_expired;
+    server.unwatch(client);
+    if transaction.is_aborted {
+        return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
+    }
+    if is_broken {
+        client.reply.null_array();
+        return Ok(());
+    }
+    let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
+    if is_write && let Some(failure) = &server.aof.failure {
+        return Err(Failure::text(format!(
+            "EXECABORT Transaction discarded because of: Errors writing to the AOF file: {failure}"
+        )));
+    }
+    client.reply.array(transaction.queue.len());
+    server.effects.begin_transaction();
+    for (command, args) in &transaction.queue {
+        run(server, client, command, args.as_args());
+    }
+    server.effects.end_transaction();
+    server.effects.say_nothing();
+    Ok(())
+}
+
+pub(super) fn watch(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if client.transaction.is_some() {
+        return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    if !client.is_watch_broken {
+        for name in args.from(1).iter() {
+            let watched = (client.database, name.to_vec());
+            if !client.watched.contains(&watched) {
+                server.watchers.entry(watched.clone()).or_default().push(client.id);
+                client.watched.push(watched);
+            }
+        }
+    }
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn unwatch(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    server.unwatch(client);
+    client.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What commands changed, as commands: what goes to the append-only file, and to replicas later.
+//!
+//! Effects are deterministic: times are absolute, what was chosen at random is named. Those of a transaction stand between MULTI
+//! and EXEC.
+
+use crate::protocol::{Args, push_command};
+
+/// Effects that have not been written yet.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Commands as clients send them.
+    pub bytes: Vec<u8>,
+    /// Somebody wants them.
+    pub is_enabled: bool,
+    /// The database that the last SELECT in the file chose.
+    selected: Option<usize>,
+    in_transaction: bool,
+    has_begun: bool,
+    /// The command at hand has said what its effects are.
+    is_said: bool,
+}
+
+impl Effects {
+    /// A command begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.is_said = false;
+    }
+
+    /// The command has no effects but those that it said.
+    pub fn say_nothing(&mut self) {
+        self.is_said = true;
+    }
+
+    /// An effect of the command at hand, in the place of the command itself.
+    pub fn say<'a>(&mut self, database: usize, arguments: &[&'a [u8]]) {
+        self.is_said = true;
+        self.add(database, arguments);
+    }
+
+    /// An effect beside those of the command at hand.
+    pub fn add<'a>(&mut self, database: usize, arguments: &[&'a [u8]]) {
+        if self.is_enabled {
+            self.prepare(database);
+            push_command(&mut self.bytes, arguments.iter().copied());
+        }
+    }
+
+    /// The command has changed something: it is its own effect, unless it said otherwise.
+    #[inline]
+    pub fn end(&mut self, database: usize, args: Args<'_>) {
+        if self.is_enabled && !self.is_said {
+            self.prepare(database);
+            push_command(&mut self.bytes, args.iter());
+        }
+    }
+
+    /// EXEC begins.
+    pub fn begin_transaction(&mut self) {
+        self.in_transaction = true;
+        self.has_begun = false;
+    }
+
+    /// EXEC ends.
+    pub fn end_transaction(&mut self) {
+        if self.has_begun {
+            push_command(&mut self.bytes, [b"EXEC".as_slice()].into_iter());
+        }
+        self.in_transaction = false;
+        self.has_begun = false;
+    }
+
+    /// A new file begins: nothing is selected in it.
+    pub fn forget_selected(&mut self) {
+        self.selected = None;
+    }
+
+    fn prepare(&mut self, database: usize) {
+        if self.selected != Some(database) {
+            self.selected = Some(database);
+            let number = database.to_string();
+            push_command(&mut self.bytes, [b"SELECT", number.as_bytes()].into_iter());
+        }
+        if self.in_transaction && !self.has_begun {
+            self.has_begun = true;
+            push_command(&mut self.bytes, [b"MULTI".as_slice()].into_iter());
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors that commands answer with, in Redis's own words.
+
+use std::borrow::Cow;
+
+/// An error's code and text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub Cow<'static, str>);
+
+/// What a command's function returns: its reply was written, or this is to be written.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A text that never changes.
+    pub const fn new(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+
+    /// A text made for the occasion.
+    pub fn text(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+
+    /// Too few or too many arguments.
+    pub fn arity(command: &str) -> Self {
+        Self::text(format!("ERR wrong number of arguments for '{command}' command"))
+    }
+
+    /// An expiry that cannot be.
+    pub fn expire_time(command: &str) -> Self {
+        Self::text(format!("ERR invalid expire time in '{command}' command"))
+    }
+}
+
+/// The key holds something else.
+pub const WRONG_TYPE: Failure = Failure::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+/// Words that are not understood.
+pub const SYNTAX: Failure = Failure::new("ERR syntax error");
+/// Not an integer.
+pub const NOT_INTEGER: Failure = Failure::new("ERR value is not an integer or out of range");
+/// Not a double.
+pub const NOT_FLOAT: Failure = Failure::new("ERR value is not a valid float");
+/// The key is not there.
+pub const NO_KEY: Failure = Failure::new("ERR no such key");
+/// No such element.
+pub const OUT_OF_RANGE: Failure = Failure::new("ERR index out of range");
+/// A count below zero.
+pub const NOT_POSITIVE: Failure = Failure::new("ERR value is out of range, must be positive");

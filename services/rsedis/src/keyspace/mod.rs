@@ -1,0 +1,298 @@
+//! The keys of a database, in groups. SCAN goes group by group, each group resizes by itself, and what comes later (snapshots,
+//! cluster slots) takes a group at a time.
+//!
+//! This module is the seam for the compact table to come: nothing outside knows how entries are laid out.
+
+mod entry;
+
+use std::collections::BTreeSet;
+
+pub use entry::Entry;
+
+use crate::hash;
+use crate::random::Random;
+use crate::structure::table::{Element as _, Table};
+use crate::value::Value;
+
+const GROUP_BITS: u32 = 4;
+const GROUPS: usize = 1 << GROUP_BITS;
+
+/// A key with its hash, which is computed once per command.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// Its name.
+    pub bytes: &'a [u8],
+    hash: u64,
+}
+
+impl<'a> Key<'a> {
+    /// Of this name.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, hash: hash::of(bytes) }
+    }
+
+    fn group(&self) -> usize {
+        // Bits that the table of a group does not use.
+        (self.hash >> 48) as usize & (GROUPS - 1)
+    }
+}
+
+/// Where an entry is, until the next key is added or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    group: u8,
+    number: u32,
+}
+
+/// Expiries in their order, with the numbers of their entries.
+#[derive(Debug, Default)]
+struct Expiries {
+    order: BTreeSet<(i64, u32)>,
+    sum: i128,
+}
+
+impl Expiries {
+    fn insert(&mut self, expiry: i64, number: u32) {
+        self.sum += i128::from(expiry);
+        self.order.insert((expiry, number));
+    }
+
+    fn remove(&mut self, expiry: i64, number: u32) {
+        self.sum -= i128::from(expiry);
+        self.order.remove(&(expiry, number));
+    }
+
+    /// The entry has another expiry.
+    fn change(&mut self, number: u32, before: Option<i64>, after: Option<i64>) {
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.remove(before, number);
+        }
+        if let Some(after) = after {
+            self.insert(after, number);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    table: Table<Entry>,
+    expiries: Expiries,
+}
+
+/// One of the numbered databases.
+#[derive(Debug)]
+pub struct Database {
+    groups: Vec<Group>,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { groups: (0..GROUPS).map(|_| Group::default()).collect() }
+    }
+}
+
+impl Database {
+    /// Keys in it.
+    pub fn len(&self) -> usize {
+        self.groups.iter().map(|group| group.table.len()).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.iter().all(|group| group.table.is_empty())
+    }
+
+    /// Keys that expire.
+    pub fn expiring(&self) -> usize {
+        self.groups.iter().map(|group| group.expiries.order.len()).sum()
+    }
+
+    /// The mean of all expiries, milliseconds since 1970.
+    pub fn mean_expiry(&self) -> Option<i64> {
+        let sum: i128 = self.groups.iter().map(|group| group.expiries.sum).sum();
+        sum.checked_div(self.expiring() as i128).map(|mean| mean as i64)
+    }
+
+    /// Where a key is.
+    #[inline]
+    pub fn find(&self, key: &Key<'_>) -> Option<Place> {
+        let group = key.group();
+        let number = self.groups[group].table.find(key.hash, key.bytes)?;
+        Some(Place { group: group as u8, number })
+    }
+
+    /// What is there.
+    #[inline]
+    pub fn entry(&self, place: Place) -> &Entry {
+        self.groups[place.group as usize].table.get(place.number)
+    }
+
+    /// The same, to change its value but not its expiry.
+    #[inline]
+    pub fn entry_mut(&mut self, place: Place) -> &mut Entry {
+        self.groups[place.group as usize].table.get_mut(place.number)
+    }
+
+    /// Adds a key that is not there.
+    pub fn insert(&mut self, key: &Key<'_>, entry: Entry) -> Place {
+        debug_assert_eq!(key.bytes, entry.key());
+        let group = key.group();
+        let Group { table, expiries } = &mut self.groups[group];
+        let expiry = entry.expiry();
+        let number = table.insert(key.hash, entry);
+        if let Some(expiry) = expiry {
+            expiries.insert(expiry, number);
+        }
+        Place { group: group as u8, number }
+    }
+
+    /// Adds a key that is not there, with a value that does not expire.
+    pub fn insert_value(&mut self, key: &Key<'_>, value: Value) -> Place {
+        self.insert(key, Entry::object(key.bytes, value, None))
+    }
+
+    /// Gives a key a string, whatever it held before.
+    #[inline]
+    pub fn set_string(&mut self, key: &Key<'_>, place: Option<Place>, text: &[u8], expiry: Option<i64>) {
+        match place {
+            None => {
+                self.insert(key, Entry::string(key.bytes, text, expiry));
+            }
+            Some(place) => {
+                let Group { table, expiries } = &mut self.groups[place.group as usize];
+                let entry = table.get_mut(place.number);
+                expiries.change(place.number, entry.expiry(), expiry);
+                entry.set_string(text, expiry);
+            }
+        }
+    }
+
+    /// Puts another value in the place of one. The expiry goes.
+    pub fn replace(&mut self, place: Place, value: Value) {
+        let Group { table, expiries } = &mut self.groups[place.group as usize];
+        let entry = table.get_mut(place.number);
+        expiries.change(place.number, entry.expiry(), None);
+        *entry = Entry::object(entry.key(), value, None);
+    }
+
+    /// Lets a key expire, or not.
+    pub fn set_expiry(&mut self, place: Place, expiry: Option<i64>) {
+        let Group { table, expiries } = &mut self.groups[place.group as usize];
+        let entry = table.get_mut(place.number);
+        expiries.change(place.number, entry.expiry(), expiry);
+        entry.set_expiry(expiry);
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &Key<'_>) -> Option<Entry> {
+        let Group { table, expiries } = &mut self.groups[key.group()];
+        let number = table.find(key.hash, key.bytes)?;
+        let removed = table.remove(key.hash, key.bytes)?;
+        if let Some(expiry) = removed.element.expiry() {
+            expiries.remove(expiry, number);
+        }
+        if let Some(moved) = removed.moved
+            && let Some(expiry) = table.get(number).expiry()
+        {
+            expiries.remove(expiry, moved);
+            expiries.insert(expiry, number);
+        }
+        Some(removed.element)
+    }
+
+    /// A key that has expired at this time (milliseconds since 1970).
+    pub fn expired(&self, now: i64) -> Option<&[u8]> {
+        let is_due = |group: &&Group| group.expiries.order.first().is_some_and(|(expiry, _)| *expiry <= now);
+        let group = self.groups.iter().find(is_due)?;
+        let (_, number) = group.expiries.order.first()?;
+        Some(group.table.get(*number).key())
+    }
+
+    /// A key, each as likely as any other.
+    pub fn random(&self, random: &mut Random) -> Option<&Entry> {
+        let mut place = random.below(self.len())?;
+        for group in &self.groups {
+            match place.checked_sub(group.table.len()) {
+                Some(rest) => place = rest,
+                None => return Some(group.table.get(place as u32)),
+            }
+        }
+        None
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.groups.iter().flat_map(|group| group.table.iter())
+    }
+
+    /// Visits the entries of one step of a SCAN; the cursor to go on with, zero at the end.
+    pub fn scan(&self, cursor: u64, visit: impl FnMut(&Entry)) -> u64 {
+        let number = cursor as usize & (GROUPS - 1);
+        match self.groups[number].table.scan(cursor >> GROUP_BITS, visit) {
+            0 if number + 1 == GROUPS => 0,
+            0 => number as u64 + 1,
+            next => next << GROUP_BITS | number as u64,
+        }
+    }
+
+    /// Goes on with resizes that are under way; whether there were any.
+    pub fn step(&mut self) -> bool {
+        let mut any = false;
+        for group in self.groups.iter_mut().filter(|group| group.table.is_resizing()) {
+            any = true;
+            for _ in 0..16 {
+                group.table.step();
+            }
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Expiries come in order, whatever happens to the keys around them.
+        #[test]
+        fn expiries_follow_their_keys(actions in prop::collection::vec((0u8..4, 0u32..60, prop::option::of(0i64..100)), 0..600)) {
+            let (mut database, mut model): (Database, BTreeMap<Vec<u8>, Option<i64>>) = Default::default();
+            for (action, name, expiry) in actions {
+                let name = name.to_string().into_bytes();
+                let key = Key::new(&name);
+                let place = database.find(&key);
+                prop_assert_eq!(place.map(|place| database.entry(place).expiry()), model.get(&name).copied());
+                match (action, place) {
+                    (0 | 1, place) => {
+                        database.set_string(&key, place, b"value", expiry);
+                        model.insert(name, expiry);
+                    }
+                    (2, Some(place)) => {
+                        database.set_expiry(place, expiry);
+                        model.insert(name, expiry);
+                    }
+                    (3, Some(_)) => {
+                        database.remove(&key).unwrap();
+                        model.remove(&name);
+                    }
+                    _ => {}
+                }
+            }
+            prop_assert_eq!(database.len(), model.len());
+            prop_assert_eq!(database.expiring(), model.values().flatten().count());
+            while let Some(name) = database.expired(50).map(<[u8]>::to_vec) {
+                let expiry = model.remove(&name).flatten().unwrap();
+                prop_assert!(expiry <= 50);
+                database.remove(&Key::new(&name)).unwrap();
+            }
+            prop_assert!(model.values().flatten().all(|expiry| *expiry > 50));
+        }
+    }
+}

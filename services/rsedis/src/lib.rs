@@ -1,0 +1,30 @@
+//! rsedis: a Redis-compatible server.
+//!
+//! One executor thread runs every command, so that there is one total order. Its loop ([`reactor`]) takes what sockets have, parses
+//! commands where they were received ([`protocol`]), runs them ([`command`]) on a state that knows neither sockets nor files nor
+//! clocks ([`server`]), brings what they changed ([`effects`]) into the append-only file ([`persistence`]), and only then sends the
+//! replies, one write for each client.
+//!
+//! ```text
+//!  sockets ─► reactor ─► protocol ─► command ─► server: keyspace, value, structure
+//!     ▲          │                      │
+//!     └─ replies ┴── persistence ◄── effects
+//! ```
+
+pub mod command;
+pub mod effects;
+pub mod failure;
+pub mod glob;
+pub mod hash;
+pub mod keyspace;
+pub mod long_double;
+pub mod number;
+pub mod persistence;
+pub mod protocol;
+pub mod random;
+pub mod reactor;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod structure;
+pub mod value;

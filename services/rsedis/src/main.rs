@@ -1,0 +1,188 @@
+//! The program: reads its settings, opens its files, listens, runs.
+
+use std::io::Read as _;
+use std::net::{TcpListener, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rsedis::persistence::Aof;
+use rsedis::reactor::epoll::EpollSockets;
+use rsedis::reactor::{Reactor, now_millis};
+use rsedis::server::Server;
+use rsedis::session::Session;
+use rsedis::settings::{Settings, Start, read_command_line};
+use rsedis::{command, hash};
+use wal::files::RealDirectory;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    // Data are for their owner alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let version =
+        format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
+    let started = match read_command_line(&words, &version, read_file) {
+        Ok(Start::Print(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Start::Serve(settings)) => serve(*settings),
+        Err(error) => Err(error),
+    };
+    match started {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rsedis: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    if path.as_os_str() != "-" {
+        return std::fs::read(path);
+    }
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Bytes allocated, by jemalloc's own count.
+fn allocated() -> u64 {
+    // Both fail only if jemalloc was built without counts; it is not.
+    let _ = tikv_jemalloc_ctl::epoch::advance();
+    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64
+}
+
+fn random_words() -> std::io::Result<[u64; 5]> {
+    let mut bytes = [0; 40];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let mut words = [0; 5];
+    for (word, piece) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = piece.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    Ok(words)
+}
+
+fn serve(settings: Settings) -> Result<(), String> {
+    let random = random_words().map_err(|error| format!("read /dev/urandom: {error}"))?;
+    hash::seed([random[0], random[1], random[2], random[3]]);
+    raise_file_limit(&settings);
+    let is_quiet = settings.text("loglevel") == "warning";
+    // Before anything is touched: a port that is taken is the most common mistake.
+    let listeners = listen(&settings)?;
+    let (stop, stopped) = UnixStream::pair().map_err(|error| format!("make a socket pair: {error}"))?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        let stopped = stopped.try_clone().map_err(|error| format!("copy a socket: {error}"))?;
+        signal_hook::low_level::pipe::register(signal, stopped).map_err(|error| format!("catch signals: {error}"))?;
+    }
+    let mut server = Server::new(settings, now_millis(), random[4]);
+    server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    let aof = match server.settings.is_yes("appendonly") {
+        true => Some(open(&mut server, is_quiet)?),
+        false => None,
+    };
+    let keepalive = server.settings.integer("tcp-keepalive").max(0) as u32;
+    let sockets = EpollSockets::new(listeners, stop, keepalive).map_err(|error| format!("epoll: {error}"))?;
+    if !is_quiet {
+        let (port, pid) = (server.settings.text("port"), std::process::id());
+        println!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION"));
+    }
+    Reactor::new(sockets, server, aof, allocated).run()
+}
+
+/// As many files as clients may be, and some for the server itself, as far as the system lets us.
+fn raise_file_limit(settings: &Settings) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    const OWN_FILES: u64 = 32;
+    let wanted = settings.integer("maxclients").max(0) as u64 + OWN_FILES;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        if setrlimit(Resource::Nofile, limit).is_err() {
+            eprintln!("rsedis: the system allows fewer open files than maxclients asks for");
+        }
+    }
+}
+
+/// Replays the append-only file into the server.
+fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, String> {
+    let settings = &server.settings;
+    let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
+    let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (name, cuts) = (settings.text("appendfilename").to_owned(), settings.is_yes("aof-load-truncated"));
+    server.is_loading = true;
+    let mut loader = Session { is_authenticated: true, ..Session::default() };
+    let opened = Aof::open(directory, &name, cuts, |args| {
+        let command = command::resolve(args).map_err(|failure| failure.to_string())?;
+        command::run(server, &mut loader, command, args);
+        loader.reply.bytes.clear();
+        Ok(())
+    });
+    server.is_loading = false;
+    server.dirty = 0;
+    server.stats = Default::default();
+    let (aof, loaded) = opened.map_err(|error| format!("{}: {error}", folder.display()))?;
+    if loaded.cut_bytes > 0 {
+        let bytes = loaded.cut_bytes;
+        eprintln!(
+            "rsedis: {}: the last file ended in the middle of a command: {bytes} bytes were cut",
+            folder.display()
+        );
+    }
+    if !is_quiet {
+        println!("rsedis: replayed {} commands", loaded.commands);
+    }
+    Ok(aof)
+}
+
+/// One listener for each address of `bind`; one that begins with `-` may be missing.
+fn listen(settings: &Settings) -> Result<Vec<TcpListener>, String> {
+    let port = settings.integer("port") as u16;
+    let mut listeners = Vec::new();
+    for word in settings.text("bind").split_whitespace() {
+        let (address, may_fail) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
+        let host = match address {
+            "*" => "0.0.0.0",
+            "::*" => "::",
+            address => address,
+        };
+        let failed = |error: std::io::Error| format!("Failed listening on port {port} ({address}): {error}");
+        let bound = (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings));
+        match bound {
+            Ok(listener) => listeners.push(listener),
+            Err(_) if may_fail => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    match listeners.is_empty() {
+        true => Err(format!("Failed listening on port {port}: bind names no address")),
+        false => Ok(listeners),
+    }
+}
+
+fn bind(addresses: impl Iterator<Item = std::net::SocketAddr>, settings: &Settings) -> std::io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let attempt = || -> std::io::Result<TcpListener> {
+            let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            if address.is_ipv6() {
+                sockopt::set_ipv6_v6only(&socket, true)?;
+            }
+            bind(&socket, &address)?;
+            listen(&socket, settings.integer("tcp-backlog") as i32)?;
+            Ok(socket.into())
+        };
+        match attempt() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

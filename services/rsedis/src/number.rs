@@ -1,0 +1,183 @@
+//! Numbers as text, exactly as Redis reads and writes them.
+//!
+//! Integers: decimal, no leading zeros, no plus sign, no spaces (`string2ll`). Doubles: what `strtod` takes whole, but not NaN;
+//! written with 17 significant digits (`%.17g`), as Redis 7.0 does.
+
+/// An integer, if the text is exactly how that integer is written.
+#[inline]
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut number = 0u64;
+    for &digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        // 19 digits fit into 64 bits.
+        number = number * 10 + u64::from(digit);
+    }
+    match is_negative {
+        true if number <= 1 << 63 => Some((number as i64).wrapping_neg()),
+        false if number < 1 << 63 => Some(number as i64),
+        _ => None,
+    }
+}
+
+/// The text of an integer.
+#[inline]
+pub fn push_integer(out: &mut Vec<u8>, number: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// The text of an integer, on its own.
+pub fn integer_text(number: i64) -> Vec<u8> {
+    itoa::Buffer::new().format(number).as_bytes().to_vec()
+}
+
+/// A double, if the whole text is one. Not NaN, and not out of range.
+pub fn parse_double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let value: f64 = text.parse().ok()?;
+    let says_infinity = text.bytes().any(|byte| matches!(byte, b'n' | b'N'));
+    let has_digit = || {
+        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+        mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+    };
+    match value {
+        _ if value.is_nan() => None,
+        _ if value.is_infinite() && !says_infinity => None,
+        0.0 if has_digit() => None,
+        _ => Some(value),
+    }
+}
+
+/// A double as `%.17g` writes it; infinities as `inf` and `-inf`.
+pub fn push_double(out: &mut Vec<u8>, value: f64) {
+    if value.is_infinite() {
+        out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
+        return;
+    }
+    // The common case: a whole number that has less than 16 digits.
+    if value == value.trunc() && value.abs() < 1e15 && !(value == 0.0 && value.is_sign_negative()) {
+        return push_integer(out, value as i64);
+    }
+    let scientific = format!("{value:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = digits.trim_end_matches('0');
+    let digits = if digits.is_empty() { "0" } else { digits };
+    out.extend_from_slice(sign.as_bytes());
+    if !(-4..17).contains(&exponent) {
+        out.push(digits.as_bytes()[0]);
+        if digits.len() > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits.as_bytes()[1..]);
+        }
+        let sign = if exponent < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());
+    } else if exponent < 0 {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + (-exponent - 1) as usize, b'0');
+        out.extend_from_slice(digits.as_bytes());
+    } else {
+        let whole = exponent as usize + 1;
+        if digits.len() <= whole {
+            out.extend_from_slice(digits.as_bytes());
+            out.resize(out.len() + whole - digits.len(), b'0');
+        } else {
+            out.extend_from_slice(&digits.as_bytes()[..whole]);
+            out.push(b'.');
+            out.extend_from_slice(&digits.as_bytes()[whole..]);
+        }
+    }
+}
+
+/// The text of a double, on its own.
+pub fn double_text(value: f64) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_double(&mut out, value);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn integers_have_one_spelling() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("99999999999999999999", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("01", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1x", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn doubles_are_written_like_printf() {
+        for (value, expected) in [
+            (0.1, "0.10000000000000001"),
+            (3.0, "3"),
+            (-2.5, "-2.5"),
+            (1e21, "1e+21"),
+            (1e16, "10000000000000000"),
+            (1.5e300, "1.5000000000000001e+300"),
+            (1e-5, "1.0000000000000001e-05"),
+            (0.0001, "0.0001"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (-0.0, "-0"),
+            (123456789012345678.0, "1.2345678901234568e+17"),
+        ] {
+            assert_eq!(String::from_utf8(double_text(value)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn doubles_out_of_range_are_refused() {
+        for text in ["nan", "1e400", "-1e400", "1e-400", "", " 1", "1 ", "x"] {
+            assert_eq!(parse_double(text.as_bytes()), None, "{text}");
+        }
+        for (text, expected) in [("inf", f64::INFINITY), ("-INF", f64::NEG_INFINITY), ("0e5", 0.0), ("1e3", 1000.0)] {
+            assert_eq!(parse_double(text.as_bytes()), Some(expected), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn integers_come_back(number: i64) {
+            prop_assert_eq!(parse_integer(&integer_text(number)), Some(number));
+        }
+
+        #[test]
+        fn doubles_come_back(bits: u64) {
+            let value = f64::from_bits(bits);
+            prop_assume!(!value.is_nan() && value.is_normal());
+            prop_assert_eq!(parse_double(&double_text(value)), Some(value));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The append-only file under power cuts, faults and damage.
+
+use wal::files::{Fault, SimulatedDirectory};
+
+use super::*;
+use crate::protocol::push_command;
+
+const NAME: &str = "appendonly.aof";
+const FILE: &str = "appendonly.aof.1.incr.aof";
+
+fn command(number: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (key, value) = (format!("key:{number}"), "v".repeat(number as usize % 700));
+    push_command(&mut bytes, [b"SET".as_slice(), key.as_bytes(), value.as_bytes()].into_iter());
+    bytes
+}
+
+/// Opens, and tells the numbers of the keys that were replayed.
+fn open(directory: &SimulatedDirectory, cuts: bool) -> Result<(Aof<SimulatedDirectory>, Vec<u32>, Loaded), OpenError> {
+    let mut keys = Vec::new();
+    let (aof, loaded) = Aof::open(directory.clone(), NAME, cuts, |args| {
+        let key = String::from_utf8_lossy(args.at(1)).into_owned();
+        keys.push(key.trim_start_matches("key:").parse().map_err(|_| "not a key".to_owned())?);
+        Ok(())
+    })?;
+    Ok((aof, keys, loaded))
+}
+
+/// SplitMix64, so that a seed tells the whole story.
+fn choices(seed: u64) -> impl FnMut() -> u64 {
+    let mut random = crate::random::Random::new(seed);
+    move || random.next()
+}
+
+#[test]
+fn power_may_go_at_any_operation_and_nothing_acknowledged_is_lost() {
+    let mut refused = 0;
+    for seed in 0..400 {
+        let directory = SimulatedDirectory::default();
+        directory.fail(Fault::Power, seed % 40);
+        let mut acknowledged = 0;
+        if let Ok((mut aof, _, _)) = open(&directory, true) {
+            while acknowledged < 60 {
+                // Some turns have several commands.
+                let count = 1 + acknowledged % 3;
+                let batch: Vec<u8> = (acknowledged..acknowledged + count).flat_map(command).collect();
+                if !aof.commit(&batch, Fsync::Always) {
+                    break;
+                }
+                acknowledged += count;
+            }
+        }
+        directory.crash(choices(seed));
+        let keys = match open(&directory, true) {
+            Ok((_, keys, _)) => keys,
+            Err(OpenError::Load(LoadError::Format { offset, .. })) => {
+                // Sectors are missing behind the last sync. The remedy that the message names cuts there.
+                refused += 1;
+                directory.damage(FILE, |bytes| bytes.truncate(offset as usize)).unwrap();
+                open(&directory, true).unwrap_or_else(|error| panic!("seed {seed}: {error}")).1
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        assert!(keys.len() >= acknowledged as usize, "seed {seed}: {} of {acknowledged}", keys.len());
+        assert!(keys.iter().copied().eq(0..keys.len() as u32), "seed {seed}: in order, without holes");
+        let (_, again, _) = open(&directory, true).unwrap();
+        assert_eq!(again, keys, "seed {seed}: what was shown once stays");
+    }
+    assert!(refused > 0, "some crash leaves holes");
+}
+
+#[test]
+fn a_failed_write_is_tried_again_and_a_failed_sync_is_not() {
+    let directory = SimulatedDirectory::default();
+    let (mut aof, _, _) = open(&directory, true).unwrap();
+    assert!(aof.commit(&command(0), Fsync::Always));
+    directory.fail(Fault::Write, 0);
+    assert!(!aof.commit(&command(1), Fsync::Always));
+    assert!(aof.failure().is_some_and(|text| text.starts_with("write: ")));
+    aof.tend(Fsync::Always, true);
+    assert_eq!(aof.failure(), None, "the disk has room again");
+    assert!(aof.commit(&command(2), Fsync::Always));
+    assert_eq!(open(&directory.copy(), true).unwrap().1, [0, 1, 2]);
+    directory.fail(Fault::DataSync, 0);
+    assert!(!aof.commit(&command(3), Fsync::Always));
+    aof.tend(Fsync::Always, true);
+    assert!(!aof.commit(&command(4), Fsync::Always), "a later sync would lie");
+    assert!(aof.failure().is_some_and(|text| text.contains("restart the server")));
+    assert!(aof.close().is_err());
+}
+
+#[test]
+fn every_second_syncs_on_another_thread() {
+    let directory = SimulatedDirectory::default();
+    let (mut aof, _, _) = open(&directory, true).unwrap();
+    assert!(aof.commit(&command(0), Fsync::EverySecond));
+    while aof.syncs() == 0 {
+        aof.tend(Fsync::EverySecond, true);
+        std::thread::yield_now();
+    }
+    directory.crash(|| 0);
+    assert_eq!(open(&directory, true).unwrap().1, [0]);
+}
+
+fn with_contents(bytes: &[u8]) -> SimulatedDirectory {
+    let directory = SimulatedDirectory::default();
+    open(&directory, true).unwrap();
+    directory.damage(FILE, |content| *content = bytes.to_vec()).unwrap();
+    directory
+}
+
+#[test]
+fn a_tail_is_cut_wherever_it_ends_or_the_start_is_refused() {
+    let whole: Vec<u8> = (1..4).flat_map(command).collect();
+    let third = whole.len() - command(3).len();
+    for end in third + 1..whole.len() {
+        let directory = with_contents(&whole[..end]);
+        let refused = open(&directory, false).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("byte {third}: the file ends in the middle of a command")), "{refused}");
+        let (_, keys, loaded) = open(&directory, true).unwrap();
+        assert_eq!((keys, loaded.cut_bytes), (vec![1, 2], (end - third) as u64));
+        assert_eq!(directory.contents(FILE).unwrap(), &whole[..third]);
+    }
+}
+
+#[test]
+fn an_unfinished_transaction_is_cut_as_a_whole() {
+    let mut bytes = command(1);
+    let whole = bytes.len();
+    push_command(&mut bytes, [b"MULTI".as_slice()].into_iter());
+    bytes.extend(command(2));
+    let directory = with_contents(&bytes);
+    assert_eq!(open(&directory, true).unwrap().1, [1]);
+    assert_eq!(directory.contents(FILE).unwrap().len(), whole);
+    push_command(&mut bytes, [b"EXEC".as_slice()].into_iter());
+    bytes.extend_from_slice(b"#TS:1700000000\r\n");
+    bytes.extend(command(3));
+    assert_eq!(open(&with_contents(&bytes), true).unwrap().1, [1, 2, 3]);
+}
+
+#[test]
+fn damage_is_refused_with_its_place_and_remedy() {
+    let mut bytes: Vec<u8> = (1..4).flat_map(command).collect();
+    let second = command(1).len();
+    bytes[second] = b'x';
+    let error = open(&with_contents(&bytes), true).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains(&format!("{FILE}, byte {second}: expected '*', got 'x'")), "{error}");
+    assert!(error.contains("redis-check-aof --fix"), "{error}");
+}
+
+#[test]
+fn only_the_last_file_may_be_cut() {
+    let directory = with_contents(&command(1)[..5]);
+    let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\nfile appendonly.aof.2.incr.aof seq 2 type i\n";
+    directory.create_zeroed("appendonly.aof.2.incr.aof", 0).unwrap();
+    directory.damage("appendonly.aof.manifest", |bytes| *bytes = manifest.into()).unwrap();
+    let error = open(&directory, true).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("1.incr.aof, byte 0: the file ends"), "{error}");
+}

@@ -1,0 +1,477 @@
+//! Reads commands where they were received: arguments are offsets into the client's buffer.
+//!
+//! A command that has not come whole is gone on with where it ended, never read from its start again. What is refused, and
+//! with which words, is what Redis 7.0's `processMultibulkBuffer` and `processInlineBuffer` do.
+
+use crate::number::parse_integer;
+
+/// An inline command, and the line of a count, has at most this many bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+const ARGUMENTS_MAX: i64 = i32::MAX as i64;
+/// Who has not logged in may send this little.
+const STRANGER_ARGUMENTS_MAX: i64 = 10;
+const STRANGER_BULK_MAX: i64 = 16_384;
+
+/// Bytes that are no command. The connection ends after the error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// An inline command that does not end.
+    #[error("too big inline request")]
+    InlineTooBig,
+    /// A quote that is not closed, or text right behind a closed one.
+    #[error("unbalanced quotes in request")]
+    Quotes,
+    /// The line of a number of arguments does not end.
+    #[error("too big mbulk count string")]
+    CountTooBig,
+    /// Not a number of arguments.
+    #[error("invalid multibulk length")]
+    Count,
+    /// More arguments than a client that has not logged in may send.
+    #[error("unauthenticated multibulk length")]
+    StrangerCount,
+    /// The line of an argument's length does not end.
+    #[error("too big bulk count string")]
+    LengthTooBig,
+    /// Not an argument's length.
+    #[error("invalid bulk length")]
+    Length,
+    /// A longer argument than a client that has not logged in may send.
+    #[error("unauthenticated bulk length")]
+    StrangerLength,
+    /// Something else where an argument should begin.
+    #[error("expected '$', got '{0}'")]
+    NotBulk(char),
+}
+
+/// What a client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of an argument.
+    pub bulk_max: i64,
+    /// The client has yet to log in.
+    pub is_stranger: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// The arguments of one command, its name first.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// Number of arguments.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// An argument that is there: arity was checked.
+    #[inline]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        let span = self.spans[index];
+        &self.bytes[span.from as usize..span.to as usize]
+    }
+
+    /// An argument, if it is there.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|span| &self.bytes[span.from as usize..span.to as usize])
+    }
+
+    /// The arguments from an index on.
+    pub fn from(&self, index: usize) -> Self {
+        Self { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
+    }
+
+    /// The arguments up to an index.
+    pub fn to(&self, index: usize) -> Self {
+        Self { bytes: self.bytes, spans: self.spans.get(..index).unwrap_or(self.spans) }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.spans.iter().map(move |span| &bytes[span.from as usize..span.to as usize])
+    }
+
+    /// A copy that stands on its own.
+    pub fn to_owned(&self) -> OwnedArgs {
+        let mut owned = OwnedArgs::default();
+        for argument in self.iter() {
+            owned.push(argument);
+        }
+        owned
+    }
+}
+
+/// Arguments that stand on their own: queued by MULTI, made by the server.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedArgs {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedArgs {
+    /// From strings.
+    pub fn new<'a>(arguments: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut owned = Self::default();
+        for argument in arguments {
+            owned.push(argument);
+        }
+        owned
+    }
+
+    fn push(&mut self, argument: &[u8]) {
+        let from = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(argument);
+        self.spans.push(Span { from, to: self.bytes.len() as u32 });
+    }
+
+    /// To look at.
+    pub fn as_args(&self) -> Args<'_> {
+        Args { bytes: &self.bytes, spans: &self.spans }
+    }
+
+    /// Memory it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+/// Reads one client's commands.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Of the arguments so far: from the command's first byte on, or in `inline`.
+    spans: Vec<Span>,
+    /// An inline command's arguments without their quotes.
+    inline: Vec<u8>,
+    is_inline: bool,
+    /// Read so far, from the command's first byte on.
+    at: usize,
+    /// Arguments that are still to come; none before their number is known.
+    missing: Option<usize>,
+    /// Bytes of the argument that comes next, if its length was read.
+    bulk: Option<usize>,
+    is_complete: bool,
+}
+
+impl Parser {
+    /// Goes on with the command that begins at the first of these bytes: its length, if it is complete. Must be given more of
+    /// the same bytes until it is.
+    #[inline]
+    pub fn next(&mut self, bytes: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
+        debug_assert!(u32::try_from(bytes.len()).is_ok(), "a client's buffer is below 4 GiB");
+        if self.is_complete {
+            self.reset();
+        }
+        if self.missing.is_none() {
+            match bytes.first() {
+                None => return Ok(None),
+                Some(b'*') => {}
+                Some(_) => return self.inline(bytes),
+            }
+            let Some((count, behind)) = number(bytes, 1, || ProtocolError::CountTooBig)? else { return Ok(None) };
+            let count = count.filter(|&count| count <= ARGUMENTS_MAX).ok_or(ProtocolError::Count)?;
+            if limits.is_stranger && count > STRANGER_ARGUMENTS_MAX {
+                return Err(ProtocolError::StrangerCount);
+            }
+            self.at = behind;
+            self.missing = Some(count.max(0) as usize);
+        }
+        let mut missing = self.missing.unwrap_or(0);
+        while missing > 0 {
+            let length = match self.bulk {
+                Some(length) => length,
+                None => {
+                    let Some((length, behind)) = number(bytes, self.at + 1, || ProtocolError::LengthTooBig)? else {
+                        return Ok(None);
+                    };
+                    let kind = bytes[self.at];
+                    if kind != b'$' {
+                        return Err(ProtocolError::NotBulk(char::from(kind)));
+                    }
+                    let length = length.filter(|length| (0..=limits.bulk_max).contains(length));
+                    let length = length.ok_or(ProtocolError::Length)?;
+                    if limits.is_stranger && length > STRANGER_BULK_MAX {
+                        return Err(ProtocolError::StrangerLength);
+                    }
+                    self.at = behind;
+                    self.bulk = Some(length as usize);
+                    length as usize
+                }
+            };
+            let to = self.at + length;
+            if bytes.len() < to + 2 {
+                return Ok(None);
+            }
+            self.spans.push(Span { from: self.at as u32, to: to as u32 });
+            self.at = to + 2;
+            self.bulk = None;
+            missing -= 1;
+            self.missing = Some(missing);
+        }
+        self.is_complete = true;
+        Ok(Some(self.at))
+    }
+
+    /// Bytes that the command needs at least before it can go on, counted from its first.
+    pub fn needs(&self) -> usize {
+        self.bulk.map_or(0, |length| self.at + length + 2)
+    }
+
+    /// Whether it is in the middle of a command.
+    pub fn is_busy(&self) -> bool {
+        self.missing.is_some() && !self.is_complete
+    }
+
+    /// Memory it takes.
+    pub fn memory(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.inline.capacity()
+    }
+
+    /// The arguments of the command that is complete; `bytes` begin as they did then.
+    #[inline]
+    pub fn args<'a>(&'a self, bytes: &'a [u8]) -> Args<'a> {
+        debug_assert!(self.is_complete);
+        Args { bytes: if self.is_inline { &self.inline } else { bytes }, spans: &self.spans }
+    }
+
+    fn reset(&mut self) {
+        self.spans.clear();
+        if self.spans.capacity() > 4096 {
+            self.spans = Vec::new();
+        }
+        self.inline.clear();
+        self.is_inline = false;
+        self.at = 0;
+        self.missing = None;
+        self.bulk = None;
+        self.is_complete = false;
+    }
+
+    fn inline(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        // What has been searched needs not be searched again.
+        let Some(newline) = memchr::memchr(b'\n', &bytes[self.at..]).map(|offset| self.at + offset) else {
+            self.at = bytes.len();
+            let is_too_big = bytes.len() > LINE_BYTES_MAX;
+            return if is_too_big { Err(ProtocolError::InlineTooBig) } else { Ok(None) };
+        };
+        let line = &bytes[..newline];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.is_inline = true;
+        let (inline, spans) = (&mut self.inline, &mut self.spans);
+        split_words(line, |word| {
+            let from = inline.len() as u32;
+            inline.extend_from_slice(word);
+            spans.push(Span { from, to: inline.len() as u32 });
+        })
+        .ok_or(ProtocolError::Quotes)?;
+        self.is_complete = true;
+        Ok(Some(newline + 1))
+    }
+}
+
+/// The integer in the line that begins at an offset, if it is one, and where the next line begins. Nothing: the line does not end
+/// yet.
+#[inline]
+fn number(
+    bytes: &[u8],
+    from: usize,
+    too_big: impl Fn() -> ProtocolError,
+) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
+    let line = bytes.get(from..).unwrap_or_default();
+    // Nearly all lines are one to three digits.
+    if let [digit @ b'0'..=b'9', b'\r', _, ..] = *line {
+        return Ok(Some((Some(i64::from(digit - b'0')), from + 3)));
+    }
+    if let [first @ b'1'..=b'9', second @ b'0'..=b'9', b'\r', _, ..] = *line {
+        return Ok(Some((Some(i64::from(first - b'0') * 10 + i64::from(second - b'0')), from + 4)));
+    }
+    match memchr::memchr(b'\r', line) {
+        None if line.len() > LINE_BYTES_MAX => Err(too_big()),
+        Some(end) if end + 1 < line.len() => Ok(Some((parse_integer(&line[..end]), from + end + 2))),
+        _ => Ok(None),
+    }
+}
+
+/// Splits a line into words, as Redis's `sdssplitargs` does: quotes, `\n`, `\x41`. Nothing: the quotes are unbalanced.
+pub fn split_words(line: &[u8], mut take: impl FnMut(&[u8])) -> Option<()> {
+    let is_space = |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let mut rest = line;
+    let mut word = Vec::new();
+    loop {
+        while let [first, tail @ ..] = rest
+            && (is_space(*first) || *first == 0)
+        {
+            rest = tail;
+        }
+        if rest.is_empty() {
+            return Some(());
+        }
+        word.clear();
+        loop {
+            match rest {
+                [] => break,
+                [first, ..] if is_space(*first) || *first == 0 => break,
+                [b'"', tail @ ..] => rest = quoted(tail, &mut word)?,
+                [b'\'', tail @ ..] => rest = single_quoted(tail, &mut word)?,
+                [first, tail @ ..] => {
+                    word.push(*first);
+                    rest = tail;
+                }
+            }
+        }
+        take(&word);
+    }
+}
+
+/// A closing quote must end the word.
+fn closed(tail: &[u8]) -> Option<&[u8]> {
+    matches!(tail, [] | [b' ' | b'\t'..=b'\r' | 0, ..]).then_some(tail)
+}
+
+fn quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let hex = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    loop {
+        match rest {
+            [] => return None,
+            [b'"', tail @ ..] => return closed(tail),
+            [b'\\', b'x', high, low, tail @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
+                word.push(hex(*high)? << 4 | hex(*low)?);
+                rest = tail;
+            }
+            [b'\\', escaped, tail @ ..] => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                rest = tail;
+            }
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] => return None,
+            [b'\\', b'\'', tail @ ..] => {
+                word.push(b'\'');
+                rest = tail;
+            }
+            [b'\'', tail @ ..] => return closed(tail),
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::push_command;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { bulk_max: 512 << 20, is_stranger: false };
+
+    /// All commands in some bytes that come in pieces, and the error at the end.
+    fn read(pieces: &[&[u8]], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+        let (mut parser, mut buffer, mut commands) = (Parser::default(), Vec::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                match parser.next(&buffer, limits) {
+                    Ok(Some(length)) => {
+                        commands.push(parser.args(&buffer).iter().map(<[u8]>::to_vec).collect());
+                        buffer.drain(..length);
+                    }
+                    Ok(None) => break,
+                    Err(error) => return (commands, Some(error)),
+                }
+            }
+        }
+        (commands, None)
+    }
+
+    proptest! {
+        #[test]
+        fn commands_come_whole_however_they_are_cut(
+            commands in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..12), 1..6),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let mut bytes = Vec::new();
+            for command in &commands {
+                push_command(&mut bytes, command.iter().map(Vec::as_slice));
+            }
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([0, bytes.len()]).collect();
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces, LIMITS), (commands, None));
+        }
+
+        #[test]
+        fn any_bytes_end_well(bytes in prop::collection::vec(prop_oneof![Just(b'*'), Just(b'$'), Just(b'\r'), Just(b'\n'), Just(b'1'), any::<u8>()], 0..200)) {
+            let whole = read(&[&bytes], LIMITS);
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(read(&single, LIMITS), whole);
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_redis() {
+        let stranger = Limits { is_stranger: true, ..LIMITS };
+        let long = [b"*".as_slice(), &vec![b'1'; LINE_BYTES_MAX + 2]].concat();
+        let long_bulk = [b"*1\r\n$".as_slice(), &vec![b'1'; LINE_BYTES_MAX + 2]].concat();
+        for (bytes, limits, expected) in [
+            (b"*x\r\n".as_slice(), LIMITS, "invalid multibulk length"),
+            (b"*2147483648\r\n", LIMITS, "invalid multibulk length"),
+            (b"*1\r\n:5\r\n", LIMITS, "expected '$', got ':'"),
+            (b"*1\r\n$x\r\n", LIMITS, "invalid bulk length"),
+            (b"*1\r\n$-1\r\n", LIMITS, "invalid bulk length"),
+            (b"*1\r\n$536870913\r\n", LIMITS, "invalid bulk length"),
+            (b"*11\r\n", stranger, "unauthenticated multibulk length"),
+            (b"*1\r\n$16385\r\n", stranger, "unauthenticated bulk length"),
+            (b"SET a \"x\r\n", LIMITS, "unbalanced quotes in request"),
+            (b"SET a \"x\"y\r\n", LIMITS, "unbalanced quotes in request"),
+            (&vec![b'a'; LINE_BYTES_MAX + 1], LIMITS, "too big inline request"),
+            (&long, LIMITS, "too big mbulk count string"),
+            (&long_bulk, LIMITS, "too big bulk count string"),
+        ] {
+            let (_, error) = read(&[bytes], limits);
+            assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn inline_commands_have_quotes() {
+        let line = b"SET 'it\\'s' \"\\x41\\n\\q\"  \r\n\r\n*0\r\n*-1\r\nPING\n";
+        let (commands, error) = read(&[line], LIMITS);
+        let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+        let none = words(&[]);
+        assert_eq!(commands, [words(&[b"SET", b"it's", b"A\nq"]), none.clone(), none.clone(), none, words(&[b"PING"])]);
+        assert_eq!(error, None);
+    }
+}

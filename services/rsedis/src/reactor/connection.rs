@@ -1,0 +1,69 @@
+//! The loop's side of one client.
+
+use crate::protocol::Parser;
+use crate::settings::OutputLimit;
+
+/// Bytes on their way in and out.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Received, and not a whole command yet.
+    pub(super) query: Vec<u8>,
+    /// Reads [`Connection::query`].
+    pub(super) parser: Parser,
+    /// How much of the replies was sent.
+    pub(super) sent: usize,
+    /// It is not listened to: too many replies wait.
+    pub(super) is_paused: bool,
+    /// It changed something in this turn.
+    pub(super) has_written: bool,
+    /// Which events are wanted: readable, writable.
+    pub(super) wants: (bool, bool),
+    /// Since when its replies have been above the soft limit, milliseconds since 1970.
+    above_since: Option<i64>,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            query: Vec::new(),
+            parser: Parser::default(),
+            sent: 0,
+            is_paused: false,
+            has_written: false,
+            wants: (true, false),
+            above_since: None,
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the replies that wait are over a limit.
+    pub(super) fn is_over(&mut self, waiting: u64, limit: OutputLimit, now: i64) -> bool {
+        if limit.soft == 0 || waiting <= limit.soft {
+            self.above_since = None;
+        }
+        let since = match limit.soft > 0 && waiting > limit.soft {
+            true => *self.above_since.get_or_insert(now),
+            false => now,
+        };
+        (limit.hard > 0 && waiting > limit.hard) || (now - since) / 1000 > limit.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_hard_and_soft() {
+        let limit = OutputLimit { hard: 100, soft: 10, seconds: 5 };
+        let mut connection = Connection::default();
+        assert!(connection.is_over(101, limit, 0));
+        assert!(!connection.is_over(50, limit, 0));
+        assert!(!connection.is_over(50, limit, 5_000));
+        assert!(connection.is_over(50, limit, 6_001), "above the soft limit for too long");
+        assert!(!connection.is_over(5, limit, 7_000));
+        assert!(!connection.is_over(50, limit, 8_000), "counted anew");
+        assert!(!connection.is_over(u64::MAX, OutputLimit::default(), 0), "zero is no limit");
+    }
+}

@@ -1,0 +1,151 @@
+//! Sockets with epoll.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::{Accepted, Event, Received, Sockets};
+
+/// Numbers of what is no client.
+const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+/// Events taken at once.
+const EVENTS_MAX: usize = 1024;
+
+/// See the module's description.
+pub struct EpollSockets {
+    epoll: OwnedFd,
+    listeners: Vec<TcpListener>,
+    streams: Vec<Option<TcpStream>>,
+    free: Vec<usize>,
+    ready: Vec<epoll::Event>,
+    keepalive_seconds: u32,
+    _stop: UnixStream,
+}
+
+impl EpollSockets {
+    /// Takes connections from listeners; a byte from `stop` asks the process to stop.
+    pub fn new(listeners: Vec<TcpListener>, stop: UnixStream, keepalive_seconds: u32) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+            epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        }
+        stop.set_nonblocking(true)?;
+        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        let ready = Vec::with_capacity(EVENTS_MAX);
+        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, keepalive_seconds, _stop: stop })
+    }
+
+    fn stream(&self, slot: usize) -> Option<&TcpStream> {
+        self.streams.get(slot)?.as_ref()
+    }
+
+    fn keep(&mut self, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        if self.keepalive_seconds > 0 {
+            rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+            let seconds = Duration::from_secs(u64::from(self.keepalive_seconds));
+            rustix::net::sockopt::set_tcp_keepidle(&stream, seconds)?;
+        }
+        let local = stream.local_addr()?;
+        let slot = self.free.pop().unwrap_or(self.streams.len());
+        if slot == self.streams.len() {
+            self.streams.push(None);
+        }
+        let added = epoll::add(&self.epoll, &stream, EventData::new_u64(slot as u64), EventFlags::IN);
+        if let Err(error) = added {
+            self.free.push(slot);
+            return Err(error.into());
+        }
+        self.streams[slot] = Some(stream);
+        let is_local = match peer.ip().to_canonical() {
+            IpAddr::V4(address) => address.is_loopback(),
+            IpAddr::V6(address) => address.is_loopback(),
+        };
+        Ok(Accepted { slot, address: peer.to_string(), local_address: local.to_string(), is_local })
+    }
+}
+
+impl Sockets for EpollSockets {
+    fn wait(&mut self, most: Duration, events: &mut Vec<Event>) -> io::Result<()> {
+        self.ready.clear();
+        let most = rustix::event::Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), Some(&most)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.ready {
+            let (number, flags) = (event.data.u64(), event.flags);
+            match number {
+                LISTENER => events.push(Event::Accept),
+                STOP => events.push(Event::Stop),
+                slot => {
+                    if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                        events.push(Event::Readable(slot as usize));
+                    }
+                    if flags.contains(EventFlags::OUT) {
+                        events.push(Event::Writable(slot as usize));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<Option<Accepted>> {
+        for place in 0..self.listeners.len() {
+            match self.listeners[place].accept() {
+                Ok((stream, peer)) => return self.keep(stream, peer).map(Some),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn receive(&mut self, slot: usize, into: &mut Vec<u8>, most: usize) -> Received {
+        let Some(stream) = self.stream(slot) else { return Received::Nothing };
+        into.reserve(most);
+        match rustix::io::read(stream.as_fd(), spare_capacity(into)) {
+            Ok(0) => Received::End,
+            Ok(count) => Received::Bytes(count),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Received::Nothing,
+            Err(_) => Received::End,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, slot: usize, bytes: &[u8]) -> io::Result<usize> {
+        let Some(mut stream) = self.stream(slot) else { return Err(ErrorKind::NotConnected.into()) };
+        match stream.write(bytes) {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+            sent => sent,
+        }
+    }
+
+    fn want(&mut self, slot: usize, readable: bool, writable: bool) -> io::Result<()> {
+        let Some(stream) = self.stream(slot) else { return Ok(()) };
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, readable);
+        flags.set(EventFlags::OUT, writable);
+        Ok(epoll::modify(&self.epoll, stream, EventData::new_u64(slot as u64), flags)?)
+    }
+
+    fn close(&mut self, slot: usize) {
+        // Closing takes it out of epoll as well: nobody else has it open.
+        if let Some(stream) = self.streams.get_mut(slot).and_then(Option::take) {
+            drop(stream);
+            self.free.push(slot);
+        }
+    }
+}

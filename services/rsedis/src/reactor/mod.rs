@@ -1,0 +1,488 @@
+//! The event loop. A turn: take what sockets have and run all complete commands; bring their effects into the append-only file,
+//! synced if so set; send the replies, one write for each client.
+//!
+//! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
+
+mod connection;
+pub mod epoll;
+
+use std::io;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use wal::files::Directory;
+
+use crate::command;
+use crate::persistence::Aof;
+use crate::protocol::Limits;
+use crate::server::{Request, Server};
+use crate::session::Session;
+use connection::Connection;
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody wants to connect.
+    Accept,
+    /// A socket has bytes, or has ended.
+    Readable(usize),
+    /// A socket takes bytes again.
+    Writable(usize),
+    /// The process was asked to stop.
+    Stop,
+}
+
+/// What receiving gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The other side has gone.
+    End,
+}
+
+/// A client that has come.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The number of its socket: the smallest that is free.
+    pub slot: usize,
+    /// Its address, `ip:port`.
+    pub address: String,
+    /// The server's.
+    pub local_address: String,
+    /// It comes from this machine.
+    pub is_local: bool,
+}
+
+/// Sockets that never wait. Slots of sockets that were closed are used again.
+pub trait Sockets {
+    /// Waits for something to happen, at most so long.
+    fn wait(&mut self, most: Duration, events: &mut Vec<Event>) -> io::Result<()>;
+    /// A client that wants to connect, if there is one.
+    fn accept(&mut self) -> io::Result<Option<Accepted>>;
+    /// Appends what a socket has, about so many bytes at most.
+    fn receive(&mut self, slot: usize, into: &mut Vec<u8>, most: usize) -> Received;
+    /// Sends what the socket takes; how many bytes. Errors: the other side has gone.
+    fn send(&mut self, slot: usize, bytes: &[u8]) -> io::Result<usize>;
+    /// Which events of a socket are wanted.
+    fn want(&mut self, slot: usize, readable: bool, writable: bool) -> io::Result<()>;
+    /// Closes a socket.
+    fn close(&mut self, slot: usize);
+}
+
+/// Received at a time, bytes.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// A client with more replies waiting than this is not listened to until it has taken some.
+const OUTPUT_PAUSE_BYTES: usize = 64 << 20;
+/// Keys that expire in one turn, so that a turn is short.
+const EXPIRE_MAX: usize = 2_000;
+/// How often the loop looks after what is not asked for by clients.
+const TICK: Duration = Duration::from_millis(100);
+/// Connections taken in one turn.
+const ACCEPT_MAX: usize = 1_000;
+
+/// The loop and all it holds.
+pub struct Reactor<S: Sockets, D: Directory> {
+    sockets: S,
+    /// The state.
+    pub server: Server,
+    aof: Option<Aof<D>>,
+    connections: Vec<Option<Connection>>,
+    clients: usize,
+    /// Slots that were paused, and whose commands may run now.
+    runnable: Vec<usize>,
+    /// Slots with something to send, or to be closed.
+    touched: Vec<usize>,
+    /// Received by a client that has nothing unfinished.
+    shared: Vec<u8>,
+    memory: fn() -> u64,
+    last_tick: Instant,
+    last_second: Instant,
+    /// When a connection could not be taken last.
+    last_complaint: Option<Instant>,
+    is_stopping: bool,
+}
+
+/// Milliseconds since 1970.
+pub fn now_millis() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+impl<S: Sockets, D: Directory> Reactor<S, D> {
+    /// Ready to run. `memory` tells the bytes that are allocated.
+    pub fn new(sockets: S, server: Server, aof: Option<Aof<D>>, memory: fn() -> u64) -> Self {
+        let now = Instant::now();
+        let mut reactor = Self {
+            sockets,
+            server,
+            aof,
+            connections: Vec::new(),
+            clients: 0,
+            runnable: Vec::new(),
+            touched: Vec::new(),
+            shared: Vec::with_capacity(RECEIVE_BYTES),
+            memory,
+            last_tick: now,
+            last_second: now,
+            last_complaint: None,
+            is_stopping: false,
+        };
+        reactor.server.effects.is_enabled = reactor.aof.is_some();
+        reactor.look_at_memory();
+        reactor
+    }
+
+    /// Runs until it is asked to stop. Errors: the loop itself failed, or what was written could not be made safe at the end.
+    pub fn run(mut self) -> Result<(), String> {
+        let mut events = Vec::new();
+        while !self.is_stopping {
+            let has_work = !self.runnable.is_empty();
+            let most = if has_work { Duration::ZERO } else { TICK.saturating_sub(self.last_tick.elapsed()) };
+            events.clear();
+            self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
+            self.turn(&events);
+        }
+        match self.aof.take() {
+            Some(aof) => aof.close().map_err(|error| format!("append-only file: {error}")),
+            None => Ok(()),
+        }
+    }
+
+    fn turn(&mut self, events: &[Event]) {
+        self.server.now = now_millis();
+        if self.server.settings.memory_max > 0 {
+            self.look_at_memory();
+        }
+        for event in events {
+            match *event {
+                Event::Accept => self.accept(),
+                Event::Readable(slot) => self.receive(slot),
+                Event::Writable(slot) => self.touched.push(slot),
+                Event::Stop => self.is_stopping = true,
+            }
+        }
+        for slot in std::mem::take(&mut self.runnable) {
+            self.resume(slot);
+        }
+        if self.last_tick.elapsed() >= TICK {
+            self.tick();
+        }
+        if self.server.expires_actively {
+            self.server.expire_some(EXPIRE_MAX);
+        }
+        // Nobody's command is running: those who watch were told in their sessions.
+        self.server.broken_watches.clear();
+        self.commit();
+        self.answer();
+        for request in std::mem::take(&mut self.server.requests) {
+            match request {
+                Request::Shutdown => self.is_stopping = true,
+            }
+        }
+    }
+
+    /// What is done ten times a second.
+    fn tick(&mut self) {
+        self.last_tick = Instant::now();
+        self.look_at_memory();
+        let began = Instant::now();
+        let databases = &mut self.server.databases;
+        while databases.iter_mut().fold(false, |any, database| database.step() | any) {
+            if began.elapsed() > Duration::from_millis(1) {
+                break;
+            }
+        }
+        self.close_idle();
+        let is_due = self.last_second.elapsed() >= Duration::from_secs(1);
+        if is_due {
+            self.last_second = Instant::now();
+        }
+        if let Some(aof) = &mut self.aof {
+            aof.tend(self.server.settings.fsync, is_due);
+        }
+        self.tell_of_aof();
+    }
+
+    fn look_at_memory(&mut self) {
+        self.server.used_memory = (self.memory)();
+        self.server.peak_memory = self.server.peak_memory.max(self.server.used_memory);
+    }
+
+    fn tell_of_aof(&mut self) {
+        if let Some(aof) = &self.aof {
+            let status = &mut self.server.aof;
+            status.current_bytes = aof.bytes();
+            status.syncs = aof.syncs();
+            match (aof.failure(), &status.failure) {
+                (now, before) if now == before.as_deref() => {}
+                (Some(text), _) => {
+                    eprintln!("rsedis: append-only file: {text}: writes are refused");
+                    status.failure = Some(text.to_owned());
+                }
+                (None, _) => {
+                    eprintln!("rsedis: append-only file: written again: writes are taken");
+                    status.failure = None;
+                }
+            }
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let patience = self.server.settings.integer("timeout") * 1000;
+        let now = self.server.now;
+        for session in self.server.sessions.iter_mut().flatten() {
+            if patience > 0 && now - session.last_active > patience && session.subscriptions() == 0 {
+                session.is_killed = true;
+                self.touched.push(session.slot);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPT_MAX {
+            match self.sockets.accept() {
+                Ok(Some(accepted)) => self.greet(accepted),
+                Ok(None) => return,
+                Err(error) => {
+                    // It stays ready: say so once a second, not at every turn.
+                    if self.last_complaint.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+                        eprintln!("rsedis: accept a connection: {error}");
+                        self.last_complaint = Some(Instant::now());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, accepted: Accepted) {
+        let Accepted { slot, address, local_address, is_local } = accepted;
+        let settings = &self.server.settings;
+        let most = settings.integer("maxclients").max(0) as usize;
+        let is_open = settings.password.is_empty();
+        let refusal = if self.clients >= most {
+            Some("-ERR max number of clients reached\r\n")
+        } else if settings.is_yes("protected-mode") && is_open && !is_local {
+            Some(
+                "-DENIED rsedis is running in protected mode because protected mode is enabled and no password is set. Connect \
+                 from this machine, or set requirepass, or start with --protected-mode no.\r\n",
+            )
+        } else {
+            None
+        };
+        if let Some(text) = refusal {
+            // Whether it hears is its own affair.
+            drop(self.sockets.send(slot, text.as_bytes()));
+            self.sockets.close(slot);
+            self.server.stats.rejected += 1;
+            return;
+        }
+        self.server.stats.connections += 1;
+        let id = self.server.next_session;
+        self.server.next_session += 1;
+        let mut session = Box::new(Session::new(id, slot, address, local_address, self.server.now));
+        session.is_authenticated = is_open;
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, || None);
+            self.server.sessions.resize_with(slot + 1, || None);
+        }
+        self.connections[slot] = Some(Connection::default());
+        self.clients += 1;
+        self.server.sessions[slot] = Some(session);
+    }
+
+    fn receive(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        if connection.is_paused {
+            return;
+        }
+        let is_fresh = connection.query.is_empty();
+        let received = if is_fresh {
+            self.shared.clear();
+            self.sockets.receive(slot, &mut self.shared, RECEIVE_BYTES)
+        } else {
+            let wanted = connection.parser.needs().saturating_sub(connection.query.len());
+            self.sockets.receive(slot, &mut connection.query, wanted.clamp(RECEIVE_BYTES, 1 << 20))
+        };
+        match received {
+            Received::Nothing => {}
+            Received::End => {
+                if let Some(session) = &mut self.server.sessions[slot] {
+                    session.is_killed = true;
+                }
+                self.touched.push(slot);
+            }
+            Received::Bytes(count) => {
+                self.server.stats.input_bytes += count as u64;
+                if is_fresh {
+                    let bytes = std::mem::take(&mut self.shared);
+                    let consumed = self.execute(slot, &bytes);
+                    if let Some(Some(connection)) = self.connections.get_mut(slot) {
+                        connection.query.extend_from_slice(&bytes[consumed..]);
+                    }
+                    self.shared = bytes;
+                } else {
+                    self.resume(slot);
+                }
+            }
+        }
+    }
+
+    /// Runs what a client has sent and was kept.
+    fn resume(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        let mut bytes = std::mem::take(&mut connection.query);
+        let consumed = self.execute(slot, &bytes);
+        if consumed == bytes.len() {
+            bytes = Vec::new();
+        } else {
+            bytes.drain(..consumed);
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(slot) {
+            connection.query = bytes;
+        }
+    }
+
+    /// Runs all complete commands; how many bytes they were.
+    fn execute(&mut self, slot: usize, bytes: &[u8]) -> usize {
+        let (Some(Some(connection)), Some(mut session)) =
+            (self.connections.get_mut(slot), self.server.sessions.get_mut(slot).and_then(Option::take))
+        else {
+            return bytes.len();
+        };
+        self.touched.push(slot);
+        let effects = self.server.effects.bytes.len();
+        let mut at = 0;
+        while at < bytes.len() && !session.is_closing && !session.is_killed {
+            if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES {
+                connection.is_paused = true;
+                break;
+            }
+            let limits = Limits { bulk_max: self.server.settings.bulk_max, is_stranger: !session.is_authenticated };
+            match connection.parser.next(&bytes[at..], limits) {
+                Ok(Some(length)) => {
+                    let args = connection.parser.args(&bytes[at..]);
+                    command::execute(&mut self.server, &mut session, args);
+                    at += length;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    session.reply.error(&format!("ERR Protocol error: {error}"));
+                    session.is_closing = true;
+                }
+            }
+        }
+        if session.is_closing {
+            at = bytes.len();
+        }
+        let kept = bytes.len() - at;
+        if kept > self.server.settings.query_max {
+            session.is_killed = true;
+        }
+        session.query_bytes = kept;
+        connection.has_written |= self.server.effects.bytes.len() > effects;
+        self.server.sessions[slot] = Some(session);
+        at
+    }
+
+    /// Brings effects into the append-only file. Who wrote what could not be made safe is cut off: it was not done, as far as
+    /// anybody may know.
+    fn commit(&mut self) {
+        if self.server.effects.bytes.is_empty() {
+            return;
+        }
+        let is_safe = match &mut self.aof {
+            Some(aof) => aof.commit(&self.server.effects.bytes, self.server.settings.fsync),
+            None => true,
+        };
+        self.server.effects.bytes.clear();
+        self.server.effects.bytes.shrink_to(1 << 20);
+        if !is_safe {
+            self.tell_of_aof();
+        }
+        for &slot in &self.touched {
+            if let Some(Some(connection)) = self.connections.get_mut(slot)
+                && std::mem::take(&mut connection.has_written)
+                && !is_safe
+                && let Some(session) = &mut self.server.sessions[slot]
+            {
+                session.is_killed = true;
+            }
+        }
+    }
+
+    /// Sends replies and closes what is to be closed.
+    fn answer(&mut self) {
+        self.touched.append(&mut self.server.woken);
+        let touched = std::mem::take(&mut self.touched);
+        for &slot in &touched {
+            if self.send(slot).is_err() {
+                self.close(slot);
+            }
+        }
+        self.touched = touched;
+        self.touched.clear();
+    }
+
+    /// Errors: the connection is over.
+    fn send(&mut self, slot: usize) -> Result<(), ()> {
+        let (Some(Some(connection)), Some(Some(session))) =
+            (self.connections.get_mut(slot), self.server.sessions.get_mut(slot))
+        else {
+            return Ok(());
+        };
+        if session.is_killed {
+            return Err(());
+        }
+        let output = &mut session.reply.bytes;
+        while connection.sent < output.len() {
+            match self.sockets.send(slot, &output[connection.sent..]) {
+                Ok(0) => break,
+                Ok(count) => {
+                    connection.sent += count;
+                    self.server.stats.output_bytes += count as u64;
+                }
+                Err(_) => return Err(()),
+            }
+        }
+        let waiting = output.len() - connection.sent;
+        if waiting == 0 {
+            output.clear();
+            output.shrink_to(RECEIVE_BYTES);
+            connection.sent = 0;
+            if session.is_closing {
+                return Err(());
+            }
+        } else if connection.sent > RECEIVE_BYTES && connection.sent > waiting {
+            output.drain(..connection.sent);
+            connection.sent = 0;
+        }
+        let settings = &self.server.settings;
+        let limit = if session.subscriptions() > 0 { settings.pubsub_limit } else { settings.normal_limit };
+        if connection.is_over(waiting as u64, limit, self.server.now) {
+            eprintln!("rsedis: client {} {} is cut off: it does not take its replies", session.id, session.address);
+            return Err(());
+        }
+        if connection.is_paused && waiting < OUTPUT_PAUSE_BYTES / 2 {
+            connection.is_paused = false;
+            self.runnable.push(slot);
+        }
+        let wants = (!connection.is_paused && !session.is_closing, waiting > 0);
+        if wants != connection.wants {
+            connection.wants = wants;
+            self.sockets.want(slot, wants.0, wants.1).map_err(drop)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, slot: usize) {
+        if self.connections[slot].take().is_some() {
+            self.clients -= 1;
+        }
+        if let Some(mut session) = self.server.sessions[slot].take() {
+            self.server.forget(&mut session);
+        }
+        self.sockets.close(slot);
+    }
+}

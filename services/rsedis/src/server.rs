@@ -1,0 +1,391 @@
+//! The state that commands work on: databases, sessions, subscriptions, counters. No sockets, no files, no clock: the reactor
+//! sets the time, takes effects to the file and replies to the sockets.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::effects::Effects;
+use crate::failure::{Outcome, WRONG_TYPE};
+use crate::keyspace::{Database, Entry, Key, Place};
+use crate::number::integer_text;
+use crate::protocol::Args;
+use crate::random::Random;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::structure::listpack::Item;
+use crate::value::{Hash, List, Packing, Set, Stream, Value, Zset};
+
+/// Counters, since the start or CONFIG RESETSTAT.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Commands that were run.
+    pub commands: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that were refused.
+    pub rejected: u64,
+    /// Keys that expired.
+    pub expired: u64,
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Error replies by code.
+    pub errors_by_code: BTreeMap<String, u64>,
+    /// Bytes received.
+    pub input_bytes: u64,
+    /// Bytes sent.
+    pub output_bytes: u64,
+    /// Calls, microseconds, refused calls and failed calls by command.
+    pub by_command: HashMap<&'static str, CommandStats>,
+}
+
+/// Counters of one command.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: u64,
+    /// Times it was refused before it ran.
+    pub rejected: u64,
+    /// Times it answered with an error.
+    pub failed: u64,
+}
+
+/// What the reactor is asked to do after the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Stop.
+    Shutdown,
+}
+
+/// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.
+#[derive(Clone, Debug, Default)]
+pub struct AofStatus {
+    /// Why it cannot be written.
+    pub failure: Option<String>,
+    /// Bytes of all its files.
+    pub current_bytes: u64,
+    /// Syncs that were made.
+    pub syncs: u64,
+}
+
+/// A slow command.
+#[derive(Debug)]
+pub struct SlowCommand {
+    /// Counted up.
+    pub id: u64,
+    /// Seconds since 1970.
+    pub at: i64,
+    /// How long it took.
+    pub micros: u64,
+    /// Its arguments, shortened.
+    pub arguments: Vec<Vec<u8>>,
+    /// Who sent it.
+    pub address: String,
+    /// The name of who sent it.
+    pub name: Vec<u8>,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Server {
+    /// Parameters.
+    pub settings: Settings,
+    /// Keys.
+    pub databases: Vec<Database>,
+    /// Milliseconds since 1970; the same for all commands of a turn of the loop.
+    pub now: i64,
+    /// The same for the start.
+    pub started: i64,
+    /// Choices.
+    pub random: Random,
+    /// Counters.
+    pub stats: Stats,
+    /// What was changed.
+    pub effects: Effects,
+    /// Changes since the start.
+    pub dirty: u64,
+    /// Clients by their slot. The one whose command runs is not there.
+    pub sessions: Vec<Option<Box<Session>>>,
+    /// Who watches what: by database and key, the clients' identifiers.
+    pub watchers: HashMap<(usize, Vec<u8>), Vec<u64>>,
+    /// A watched key was changed by the client whose command runs.
+    pub broken_watches: Vec<u64>,
+    /// Who listens to a channel: slots.
+    pub channels: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Who listens to a pattern.
+    pub patterns: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Slots of clients that got something without asking, or are to be closed.
+    pub woken: Vec<usize>,
+    /// Asked of the reactor.
+    pub requests: Vec<Request>,
+    /// The append-only file.
+    pub aof: AofStatus,
+    /// Bytes of memory allocated, as of the last look.
+    pub used_memory: u64,
+    /// The most that were seen.
+    pub peak_memory: u64,
+    /// Data are being read at the start: keys do not expire, limits do not hold.
+    pub is_loading: bool,
+    /// `SLOWLOG`, newest first.
+    pub slow: std::collections::VecDeque<SlowCommand>,
+    /// The next slow command's number.
+    pub next_slow: u64,
+    /// The name of this run.
+    pub run_id: String,
+    /// Where the executable is, for INFO.
+    pub executable: String,
+    /// The next client's identifier.
+    pub next_session: u64,
+    /// `DEBUG SET-ACTIVE-EXPIRE`.
+    pub expires_actively: bool,
+}
+
+/// A value of a certain type.
+pub trait Typed: Default {
+    /// If it is one.
+    fn of(value: &Value) -> Option<&Self>;
+    /// The same, to change it.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    /// As a value.
+    fn wrap(self) -> Value;
+}
+
+macro_rules! typed {
+    ($($name:ident),*) => {$(
+        impl Typed for $name {
+            fn of(value: &Value) -> Option<&Self> {
+                match value { Value::$name(value) => Some(value), _ => None }
+            }
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value { Value::$name(value) => Some(value), _ => None }
+            }
+            fn wrap(self) -> Value {
+                Value::$name(self)
+            }
+        }
+    )*};
+}
+typed!(List, Set, Hash, Zset, Stream);
+
+impl Server {
+    /// Empty, at a time (milliseconds since 1970).
+    pub fn new(settings: Settings, now: i64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let run_id = random.name();
+        Self {
+            databases: (0..settings.databases()).map(|_| Database::default()).collect(),
+            settings,
+            now,
+            started: now,
+            random,
+            stats: Stats::default(),
+            effects: Effects::default(),
+            dirty: 0,
+            sessions: Vec::new(),
+            watchers: HashMap::new(),
+            broken_watches: Vec::new(),
+            channels: BTreeMap::new(),
+            patterns: BTreeMap::new(),
+            woken: Vec::new(),
+            requests: Vec::new(),
+            aof: AofStatus::default(),
+            used_memory: 0,
+            peak_memory: 0,
+            is_loading: false,
+            slow: Default::default(),
+            next_slow: 0,
+            run_id,
+            executable: String::new(),
+            next_session: 1,
+            expires_actively: true,
+        }
+    }
+
+    /// Limits of packed values.
+    #[inline]
+    pub fn packing(&self) -> Packing {
+        self.settings.packing
+    }
+
+    /// Where a key is. A key that has expired is removed, and is not there.
+    #[inline]
+    pub fn find(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
+        let keys = &self.databases[database];
+        let place = keys.find(key)?;
+        match keys.entry(place).expiry() {
+            Some(expiry) if expiry <= self.now && !self.is_loading => {
+                self.expire(database, key);
+                None
+            }
+            _ => Some(place),
+        }
+    }
+
+    /// The same for a command that reads, with hits and misses counted.
+    #[inline]
+    pub fn find_to_read(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
+        let place = self.find(database, key);
+        match place {
+            Some(_) => self.stats.hits += 1,
+            None => self.stats.misses += 1,
+        }
+        place
+    }
+
+    /// A key's entry, to be read.
+    #[inline]
+    pub fn entry(&mut self, database: usize, key: &Key<'_>) -> Option<&Entry> {
+        let place = self.find_to_read(database, key)?;
+        Some(self.databases[database].entry(place))
+    }
+
+    /// A key's string, to be read.
+    #[inline]
+    pub fn text(&mut self, database: usize, key: &Key<'_>) -> Outcome<Option<Item<'_>>> {
+        match self.entry(database, key) {
+            None => Ok(None),
+            Some(entry) => entry.text().map(Some).ok_or(WRONG_TYPE),
+        }
+    }
+
+    /// A key's value of a type, to be read.
+    pub fn typed<T: Typed>(&mut self, database: usize, key: &Key<'_>) -> Outcome<Option<&T>> {
+        match self.entry(database, key) {
+            None => Ok(None),
+            Some(entry) => entry.value().and_then(T::of).map(Some).ok_or(WRONG_TYPE),
+        }
+    }
+
+    /// A key's value of a type, to be changed.
+    pub fn typed_mut<T: Typed>(&mut self, database: usize, key: &Key<'_>) -> Outcome<Option<&mut T>> {
+        match self.find(database, key) {
+            None => Ok(None),
+            Some(place) => {
+                let entry = self.databases[database].entry_mut(place);
+                entry.value_mut().and_then(T::of_mut).map(Some).ok_or(WRONG_TYPE)
+            }
+        }
+    }
+
+    /// The same; a key that is not there gets an empty one, which must not stay empty.
+    pub fn typed_or_new<T: Typed>(&mut self, database: usize, key: &Key<'_>) -> Outcome<&mut T> {
+        let place = match self.find(database, key) {
+            Some(place) => place,
+            None => self.databases[database].insert_value(key, T::default().wrap()),
+        };
+        let entry = self.databases[database].entry_mut(place);
+        entry.value_mut().and_then(T::of_mut).ok_or(WRONG_TYPE)
+    }
+
+    /// The values of a type of several keys, to be read.
+    pub fn typed_all<T: Typed>(&mut self, database: usize, names: Args<'_>) -> Outcome<Vec<Option<&T>>> {
+        // Those that have expired go first, so that nothing moves any more.
+        for name in names.iter() {
+            self.find_to_read(database, &Key::new(name));
+        }
+        let keys = &self.databases[database];
+        let value = |name| match keys.find(&Key::new(name)) {
+            None => Ok(None),
+            Some(place) => keys.entry(place).value().and_then(T::of).map(Some).ok_or(WRONG_TYPE),
+        };
+        names.iter().map(value).collect()
+    }
+
+    /// A key was changed so many times: watchers learn of it, the command has an effect. A value with nothing left goes.
+    pub fn changed(&mut self, database: usize, key: &Key<'_>, times: usize) {
+        if times > 0 {
+            self.dirty += times as u64;
+            self.touch(database, key.bytes);
+        }
+        let keys = &mut self.databases[database];
+        if let Some(place) = keys.find(key)
+            && keys.entry(place).value().is_some_and(Value::is_empty)
+        {
+            keys.remove(key);
+        }
+    }
+
+    /// A string was changed; the same without a look whether anything is left.
+    #[inline]
+    pub fn changed_string(&mut self, database: usize, key: &[u8]) {
+        self.dirty += 1;
+        self.touch(database, key);
+    }
+
+    /// Breaks the watches of a key.
+    #[inline]
+    pub fn touch(&mut self, database: usize, key: &[u8]) {
+        if !self.watchers.is_empty() {
+            self.break_watches(database, key);
+        }
+    }
+
+    fn break_watches(&mut self, database: usize, key: &[u8]) {
+        if let Some(ids) = self.watchers.get(&(database, key.to_vec())) {
+            self.broken_watches.extend_from_slice(ids);
+            for session in self.sessions.iter_mut().flatten().filter(|session| ids.contains(&session.id)) {
+                session.is_watch_broken = true;
+            }
+        }
+    }
+
+    /// Removes a key for good; whether it was there.
+    pub fn delete(&mut self, database: usize, key: &Key<'_>) -> bool {
+        self.find(database, key).is_some() && {
+            self.databases[database].remove(key);
+            self.changed_string(database, key.bytes);
+            true
+        }
+    }
+
+    /// Removes a key whose time has come, and says so.
+    pub fn expire(&mut self, database: usize, key: &Key<'_>) {
+        if self.databases[database].remove(key).is_some() {
+            self.stats.expired += 1;
+            self.touch(database, key.bytes);
+            self.effects.add(database, &[b"DEL", key.bytes]);
+        }
+    }
+
+    /// Removes keys whose time has come: at most so many.
+    pub fn expire_some(&mut self, most: usize) {
+        let mut left = most;
+        for database in 0..self.databases.len() {
+            while left > 0
+                && let Some(name) = self.databases[database].expired(self.now)
+            {
+                let name = name.to_vec();
+                self.expire(database, &Key::new(&name));
+                left -= 1;
+            }
+        }
+    }
+
+    /// Sets a key's expiry and makes that the command's effect.
+    pub fn expire_at(&mut self, database: usize, key: &Key<'_>, place: Place, at: i64) {
+        self.databases[database].set_expiry(place, Some(at));
+        self.effects.say(database, &[b"PEXPIREAT", key.bytes, &integer_text(at)]);
+        self.changed_string(database, key.bytes);
+    }
+
+    /// Forgets what a client watches.
+    pub fn unwatch(&mut self, session: &mut Session) {
+        for watched in session.watched.drain(..) {
+            if let Some(ids) = self.watchers.get_mut(&watched) {
+                ids.retain(|id| *id != session.id);
+                if ids.is_empty() {
+                    self.watchers.remove(&watched);
+                }
+            }
+        }
+        session.is_watch_broken = false;
+    }
+
+    /// Forgets a client that has gone.
+    pub fn forget(&mut self, session: &mut Session) {
+        self.unwatch(session);
+        crate::command::pubsub::unsubscribe_all(self, session);
+    }
+}

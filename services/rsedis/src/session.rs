@@ -1,0 +1,122 @@
+//! What the server knows of one client. Sockets are the reactor's business.
+
+use std::collections::BTreeSet;
+
+use crate::command::Command;
+use crate::protocol::request::OwnedArgs;
+use crate::protocol::{Args, Reply};
+
+/// Which replies a client wants (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// Not that of the next command.
+    SkipNext,
+    /// Not that of this command.
+    Skip,
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// In the order in which they came.
+    pub queue: Vec<(&'static Command, OwnedArgs)>,
+    /// Memory of the queue.
+    pub bytes: usize,
+    /// One was refused: EXEC will be, too.
+    pub is_aborted: bool,
+}
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Never used again.
+    pub id: u64,
+    /// Where it stands among the server's sessions.
+    pub slot: usize,
+    /// The client's address and the server's, `ip:port`.
+    pub address: String,
+    /// See [`Session::address`].
+    pub local_address: String,
+    /// `CLIENT SETNAME`.
+    pub name: Vec<u8>,
+    /// The number of the selected database.
+    pub database: usize,
+    /// Whether it may send commands.
+    pub is_authenticated: bool,
+    /// Replies that were not sent.
+    pub reply: Reply,
+    /// Which replies it wants.
+    pub reply_mode: ReplyMode,
+    /// After MULTI.
+    pub transaction: Option<Transaction>,
+    /// WATCH: databases and keys.
+    pub watched: Vec<(usize, Vec<u8>)>,
+    /// A watched key was changed.
+    pub is_watch_broken: bool,
+    /// SUBSCRIBE.
+    pub channels: BTreeSet<Vec<u8>>,
+    /// PSUBSCRIBE.
+    pub patterns: BTreeSet<Vec<u8>>,
+    /// To be closed once its replies are sent.
+    pub is_closing: bool,
+    /// To be closed now.
+    pub is_killed: bool,
+    /// `CLIENT NO-EVICT`; there is no eviction of clients yet.
+    pub no_evict: bool,
+    /// Milliseconds since 1970.
+    pub created: i64,
+    /// Of its last command, milliseconds since 1970.
+    pub last_active: i64,
+    /// Its last command's name.
+    pub last_command: &'static str,
+    /// Bytes received and not understood yet; kept by the reactor.
+    pub query_bytes: usize,
+}
+
+impl Session {
+    /// A client that has just come.
+    pub fn new(id: u64, slot: usize, address: String, local_address: String, now: i64) -> Self {
+        Self {
+            id,
+            slot,
+            address,
+            local_address,
+            created: now,
+            last_active: now,
+            last_command: "NULL",
+            ..Self::default()
+        }
+    }
+
+    /// Channels and patterns that it listens to.
+    pub fn subscriptions(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    /// A command in MULTI was refused.
+    pub fn abort_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_aborted = true;
+        }
+    }
+
+    /// Queues a command behind MULTI. A client that queues more bytes than may wait is cut off.
+    pub fn queue(&mut self, command: &'static Command, args: Args<'_>, bytes_max: usize) {
+        if let Some(transaction) = &mut self.transaction {
+            let args = args.to_owned();
+            transaction.bytes += args.memory() + size_of::<(&Command, OwnedArgs)>();
+            transaction.queue.push((command, args));
+            self.is_killed |= transaction.bytes > bytes_max;
+        }
+    }
+
+    /// Bytes that the queue of a transaction takes.
+    pub fn transaction_memory(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+    }
+}

@@ -1,0 +1,145 @@
+//! The server's parameters: from the command line, from redis.conf, and by CONFIG SET. Unknown words are refused.
+
+mod parse;
+mod table;
+
+pub use parse::{Start, read_command_line};
+pub use table::{Kind, PARAMETERS, Parameter, find};
+
+use crate::value::Packing;
+
+/// When the append-only file is synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before what was written is acknowledged.
+    Always,
+    /// Once a second, on a thread of its own.
+    #[default]
+    EverySecond,
+    /// When the operating system likes.
+    No,
+}
+
+/// How many replies may wait for a kind of client, in bytes. Zero: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// More than this, and the client is cut off.
+    pub hard: u64,
+    /// More than this for [`OutputLimit::seconds`], and the client is cut off.
+    pub soft: u64,
+    /// See [`OutputLimit::soft`].
+    pub seconds: i64,
+}
+
+/// All parameters.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// As text, in the order of [`PARAMETERS`].
+    values: Vec<String>,
+    /// Limits of packed values.
+    pub packing: Packing,
+    /// When the append-only file is synced.
+    pub fsync: Fsync,
+    /// Bytes of memory before writes are refused; 0: no limit.
+    pub memory_max: u64,
+    /// Bytes of an argument.
+    pub bulk_max: i64,
+    /// Bytes of a client's unfinished command.
+    pub query_max: usize,
+    /// Passwords.
+    pub password: String,
+    /// For clients that listen to nothing.
+    pub normal_limit: OutputLimit,
+    /// For clients that listen to channels.
+    pub pubsub_limit: OutputLimit,
+    /// Microseconds from which on a command counts as slow; negative: never.
+    pub slow_micros: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self {
+            values: PARAMETERS.iter().map(|parameter| parameter.default.to_owned()).collect(),
+            packing: Packing::default(),
+            fsync: Fsync::default(),
+            memory_max: 0,
+            bulk_max: 0,
+            query_max: 0,
+            password: String::new(),
+            normal_limit: OutputLimit::default(),
+            pubsub_limit: OutputLimit::default(),
+            slow_micros: 0,
+        };
+        settings.derive();
+        settings
+    }
+}
+
+impl Settings {
+    /// A parameter's value as CONFIG GET shows it.
+    pub fn text(&self, name: &str) -> &str {
+        find(name.as_bytes()).map_or("", |index| self.values[index].as_str())
+    }
+
+    /// A parameter's value by its place in [`PARAMETERS`].
+    pub fn value(&self, index: usize) -> &str {
+        &self.values[index]
+    }
+
+    /// A number.
+    pub fn integer(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// Whether a parameter says `yes`.
+    pub fn is_yes(&self, name: &str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// Number of databases.
+    pub fn databases(&self) -> usize {
+        self.integer("databases").max(1) as usize
+    }
+
+    /// Sets a parameter by its place. Errors: why the value is not one.
+    pub fn set(&mut self, index: usize, words: &[String]) -> Result<(), String> {
+        let parameter = &PARAMETERS[index];
+        self.values[index] = parse::normalise(parameter, words, &self.values[index])?;
+        self.derive();
+        Ok(())
+    }
+
+    /// Reads the texts into what commands look at.
+    fn derive(&mut self) {
+        let size = |name: &str| usize::try_from(self.integer(name)).unwrap_or(usize::MAX);
+        let packing = Packing {
+            hash_entries: size("hash-max-listpack-entries"),
+            hash_bytes: size("hash-max-listpack-value"),
+            zset_entries: size("zset-max-listpack-entries"),
+            zset_bytes: size("zset-max-listpack-value"),
+            intset_entries: size("set-max-intset-entries"),
+            list_size: self.integer("list-max-listpack-size"),
+        };
+        let query_max = size("client-query-buffer-limit");
+        self.packing = packing;
+        self.query_max = query_max;
+        self.fsync = match self.text("appendfsync") {
+            "always" => Fsync::Always,
+            "no" => Fsync::No,
+            _ => Fsync::EverySecond,
+        };
+        self.memory_max = self.integer("maxmemory").max(0) as u64;
+        self.bulk_max = self.integer("proto-max-bulk-len");
+        self.password = self.text("requirepass").to_owned();
+        self.slow_micros = self.integer("slowlog-log-slower-than");
+        let limits: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
+        let limit = |class: &str| {
+            let at = limits.iter().position(|word| *word == class)?;
+            let number = |offset: usize| limits.get(at + offset)?.parse::<i64>().ok();
+            Some(OutputLimit { hard: number(1)? as u64, soft: number(2)? as u64, seconds: number(3)? })
+        };
+        let (normal, pubsub) = (limit("normal"), limit("pubsub"));
+        self.normal_limit = normal.unwrap_or_default();
+        self.pubsub_limit = pubsub.unwrap_or_default();
+    }
+}

@@ -1,0 +1,119 @@
+//! What keys hold. Small values are packed into one piece of memory and say so (`OBJECT ENCODING`); they grow into tables at the
+//! limits of Redis's own settings, and never shrink back, as in Redis.
+
+mod hash;
+mod list;
+mod set;
+mod stream;
+mod zset;
+
+pub use hash::Hash;
+pub use list::{End, List};
+pub use set::Set;
+pub use stream::{Id, Stream, Trim, parse_id};
+pub use zset::{Zset, compare_member};
+
+/// When packed values become tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// Fields of a packed hash.
+    pub hash_entries: usize,
+    /// Bytes of a field or value of a packed hash.
+    pub hash_bytes: usize,
+    /// Members of a packed sorted set.
+    pub zset_entries: usize,
+    /// Bytes of a member of a packed sorted set.
+    pub zset_bytes: usize,
+    /// Members of a set of integers.
+    pub intset_entries: usize,
+    /// Bytes of a list's node if positive, else a power: -1 is 4 KiB, -2 is 8 KiB, up to -5.
+    pub list_size: i64,
+}
+
+impl Default for Packing {
+    fn default() -> Self {
+        Self {
+            hash_entries: 512,
+            hash_bytes: 64,
+            zset_entries: 128,
+            zset_bytes: 64,
+            intset_entries: 512,
+            list_size: -2,
+        }
+    }
+}
+
+/// A value that is not a short string; those lie in their key's own memory (see [`crate::keyspace`]).
+#[derive(Debug)]
+pub enum Value {
+    /// A string that is long, or was changed in place.
+    String(Vec<u8>),
+    /// See [`List`].
+    List(List),
+    /// See [`Set`].
+    Set(Set),
+    /// See [`Hash`].
+    Hash(Hash),
+    /// See [`Zset`].
+    Zset(Zset),
+    /// See [`Stream`].
+    Stream(Stream),
+}
+
+impl Value {
+    /// The name that TYPE gives.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::String(_) => "string",
+            Self::List(_) => "list",
+            Self::Set(_) => "set",
+            Self::Hash(_) => "hash",
+            Self::Zset(_) => "zset",
+            Self::Stream(_) => "stream",
+        }
+    }
+
+    /// The name that OBJECT ENCODING gives.
+    pub fn encoding(&self) -> &'static str {
+        match self {
+            Self::String(_) => "raw",
+            Self::List(_) => "quicklist",
+            Self::Set(set) => set.encoding(),
+            Self::Hash(hash) => hash.encoding(),
+            Self::Zset(zset) => zset.encoding(),
+            Self::Stream(_) => "stream",
+        }
+    }
+
+    /// Whether nothing is left of it; its key goes then.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            // A stream keeps its last identifier.
+            Self::String(_) | Self::Stream(_) => false,
+            Self::List(list) => list.is_empty(),
+            Self::Set(set) => set.is_empty(),
+            Self::Hash(hash) => hash.is_empty(),
+            Self::Zset(zset) => zset.is_empty(),
+        }
+    }
+
+    /// Bytes of memory, nearly.
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::String(bytes) => bytes.capacity(),
+            Self::List(list) => list.memory(),
+            Self::Set(set) => set.memory(),
+            Self::Hash(hash) => hash.memory(),
+            Self::Zset(zset) => zset.memory(),
+            Self::Stream(stream) => stream.memory(),
+        }
+    }
+}
+
+/// From and to, as commands give them (negative: from the end), as a range of indices; nothing if it is empty.
+pub fn clamp_range(start: i64, stop: i64, len: usize) -> Option<(usize, usize)> {
+    let len = len as i64;
+    let start = if start < 0 { (start + len).max(0) } else { start };
+    let stop = if stop < 0 { stop + len } else { stop.min(len - 1) };
+    (start <= stop && start < len).then_some((start as usize, stop as usize))
+}

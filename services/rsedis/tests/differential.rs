@@ -1,0 +1,132 @@
+//! The same random commands to rsedis and to Redis 7.0.15, replies compared byte for byte.
+//!
+//! What has no order (members of a set, fields of a hash) is sorted first. What is random by its nature is only asked for whole.
+//! `RSEDIS_SEEDS=200 cargo test -p rsedis --test differential` tries more.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use support::templates::{Random, TEMPLATES, fill};
+use support::{Client, elements, redis_program, rsedis_program, start};
+
+const COMMANDS_EACH: usize = 1_000;
+
+const UNORDERED: &[&str] =
+    &["KEYS", "SMEMBERS", "SUNION", "SINTER", "SDIFF", "SPOP", "SRANDMEMBER", "HKEYS", "HVALS", "HRANDFIELD", "CONFIG"];
+
+/// A reply in a form in which order does not count where there is none.
+fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
+    let command = template.split(' ').next().unwrap();
+    let parts = elements(reply);
+    let is_paired = command == "HGETALL" || template.contains(" 1000 WITH");
+    let size = if is_paired { 2 } else { 1 };
+    let is_scan = command.ends_with("SCAN");
+    if parts.is_empty() || !(size == 2 || UNORDERED.contains(&command) || is_scan) {
+        return vec![reply.to_vec()];
+    }
+    if is_scan {
+        let inner = elements(parts[1]);
+        let mut found: Vec<Vec<u8>> =
+            inner.chunks(if command == "SSCAN" { 1 } else { 2 }).map(<[&[u8]]>::concat).collect();
+        found.sort();
+        found.insert(0, parts[0].to_vec());
+        return found;
+    }
+    // In RESP3 pairs are arrays or a map already.
+    let size = if reply[0] == b'*' && parts.iter().all(|part| part[0] == b'*') { 1 } else { size };
+    let mut sorted: Vec<Vec<u8>> = parts.chunks(size).map(<[&[u8]]>::concat).collect();
+    sorted.sort();
+    sorted.insert(0, reply[..1].to_vec());
+    sorted
+}
+
+fn compare(ours: &mut Client, theirs: &mut Client, group: &str, templates: &[&str], seed: u64) -> usize {
+    let mut random = Random(seed);
+    let mut history: Vec<String> = Vec::new();
+    for setup in ["FLUSHALL", if seed % 3 == 2 { "HELLO 3" } else { "HELLO 2" }] {
+        let words: Vec<&[u8]> = setup.split(' ').map(str::as_bytes).collect();
+        ours.try_call(&words).unwrap();
+        theirs.try_call(&words).unwrap();
+    }
+    // Small tables, so that both encodings of everything are met.
+    if seed % 2 == 1 {
+        for name in ["hash-max-listpack-entries", "zset-max-listpack-entries", "set-max-intset-entries"] {
+            assert_eq!(ours.call(&format!("CONFIG SET {name} 4")), theirs.call(&format!("CONFIG SET {name} 4")));
+        }
+    }
+    for _ in 0..COMMANDS_EACH {
+        let template = templates[random.below(templates.len())];
+        let words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(&mut random, word)).collect();
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let shown: Vec<String> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        history.push(shown.join(" "));
+        let (mine, other) = (ours.try_call(&words).unwrap(), theirs.try_call(&words).unwrap());
+        if comparable(template, &mine) != comparable(template, &other) {
+            let last = history.split_off(history.len().saturating_sub(15));
+            panic!(
+                "{group}, seed {seed}:\n{}\nrsedis: {}\nredis:  {}",
+                last.join("\n"),
+                mine.escape_ascii(),
+                other.escape_ascii()
+            );
+        }
+    }
+    for client in [ours, theirs] {
+        client.call("DISCARD");
+        for (name, value) in
+            [("hash-max-listpack-entries", 512), ("zset-max-listpack-entries", 128), ("set-max-intset-entries", 512)]
+        {
+            assert_eq!(client.call(&format!("CONFIG SET {name} {value}")), "+OK\r\n");
+        }
+    }
+    COMMANDS_EACH
+}
+
+#[test]
+fn random_commands_have_the_replies_of_redis() {
+    let seeds: u64 = std::env::var("RSEDIS_SEEDS").map_or(2, |text| text.parse().unwrap());
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let mut compared = 0;
+    let mut failures = Vec::new();
+    for (group, templates) in TEMPLATES {
+        for seed in 0..seeds {
+            let run = std::panic::catch_unwind(|| {
+                compare(&mut ours.client(), &mut theirs.client(), group, templates, seed + 1)
+            });
+            match run {
+                Ok(count) => compared += count,
+                Err(error) => {
+                    failures.push(error.downcast_ref::<String>().cloned().unwrap_or_default());
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} groups differ:\n\n{}", failures.len(), failures.join("\n\n"));
+    assert_eq!(compared, TEMPLATES.len() * seeds as usize * COMMANDS_EACH);
+}
+
+/// The first seven fields of COMMAND INFO: name, arity, flags, keys, categories.
+#[test]
+fn the_command_table_is_that_of_redis() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let (mut ours, mut theirs) = (ours.client(), theirs.client());
+    let flat = rsedis::command::COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    let mut compared = 0;
+    for command in flat {
+        let question: [&[u8]; 3] = [b"COMMAND", b"INFO", command.name.as_bytes()];
+        let (mine, other) = (ours.try_call(&question).unwrap(), theirs.try_call(&question).unwrap());
+        let fields = |reply: &[u8]| -> Vec<Vec<u8>> {
+            let command = elements(reply)[0].to_vec();
+            elements(&command)[..7].iter().map(|field| field.to_vec()).collect()
+        };
+        assert_eq!(fields(&mine), fields(&other), "{}", command.name);
+        compared += 1;
+    }
+    assert!(compared > 170, "{compared}");
+}

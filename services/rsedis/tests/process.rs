@@ -1,0 +1,463 @@
+//! The server as its users meet it: a process, its flags, its files, other people's clients.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use support::{Client, encode, redis_program, rsedis_program, start, start_command};
+
+const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+#[test]
+fn the_version_is_where_the_platform_looks_for_it() {
+    let output = Command::new(rsedis_program()).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("rsedis server v="), "{text}");
+    let version = text.split_once(" v=").unwrap().1.split_whitespace().next().unwrap();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_1() {
+    for options in [&["--foo", "bar"][..], &["--port", "x"], &["--daemonize", "yes"], &["/no/such/file.conf"]] {
+        let output = Command::new(rsedis_program()).args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+        assert!(text.contains(options[0]), "{text}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = Command::new(rsedis_program()).args(["--bind", "127.0.0.1", "--port", &port]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&format!("Failed listening on port {port}")));
+}
+
+#[test]
+fn the_command_line_tools_of_redis_run_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let port = server.port.to_string();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(redis_program(program)).args(["-p", &port]).args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?}: {text}");
+        text
+    };
+    assert_eq!(run("redis-cli", &["SET", "key", "some value"]), "OK\n");
+    assert_eq!(run("redis-cli", &["-3", "HGETALL", "none"]).trim(), "");
+    assert!(run("redis-cli", &["INFO"]).contains("redis_version:7.0.15"));
+    assert_eq!(run("redis-cli", &["--scan"]), "key\n");
+    assert!(run("redis-cli", &["--bigkeys"]).contains("Biggest string found '\"key\"' has 10 bytes"));
+    for options in
+        [&["-n", "2000", "-q"][..], &["-n", "2000", "-q", "-P", "16", "-r", "1000"], &["-n", "500", "-q", "-3"]]
+    {
+        let text = run("redis-benchmark", options);
+        for test in [
+            "PING_INLINE",
+            "PING_MBULK",
+            "SET",
+            "GET",
+            "INCR",
+            "LPUSH",
+            "RPUSH",
+            "LPOP",
+            "RPOP",
+            "SADD",
+            "HSET",
+            "SPOP",
+            "ZADD",
+            "ZPOPMIN",
+            "LRANGE_600",
+            "MSET",
+        ] {
+            assert!(text.contains(&format!("{test}")), "{test}: {text}");
+        }
+        assert!(!text.to_lowercase().contains("err"), "{text}");
+    }
+}
+
+/// The published report's stress test: one connection, one command at a time; there, 5.4 % of the writes failed.
+#[test]
+fn every_write_of_the_stress_test_succeeds_and_memory_is_as_stated() {
+    const KEYS: u32 = 20_000;
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    let used = |client: &mut Client| -> u64 {
+        // Counted ten times a second.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let info = client.call("INFO memory");
+        info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap()
+    };
+    let before = used(&mut client);
+    let value = "v".repeat(200);
+    for number in 0..KEYS {
+        assert_eq!(client.call(&format!("SET key:{number:012} {value}")), "+OK\r\n");
+    }
+    for number in (0..KEYS).step_by(97) {
+        assert_eq!(client.call(&format!("GET key:{number:012}")), format!("$200\r\n{value}\r\n"));
+    }
+    assert_eq!(client.call("DBSIZE"), format!(":{KEYS}\r\n"));
+    let overhead = (used(&mut client) - before) as f64 / f64::from(KEYS) - 216.0;
+    println!("bytes per key beyond key and value: {overhead:.1}");
+    assert!(overhead < 60.0, "{overhead}");
+}
+
+#[test]
+fn kill_9_under_always_loses_nothing_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..5u64 {
+        let server = start(rsedis_program(), directory.path(), ALWAYS);
+        let port = server.port;
+        let acknowledged: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        std::thread::scope(|scope| {
+            for (writer, count) in acknowledged.iter().enumerate() {
+                scope.spawn(move || {
+                    let mut client = Client::connect(port).unwrap();
+                    for number in 1u64.. {
+                        let set = format!("SET {round}:{writer}:{number} {number}");
+                        let words: Vec<&[u8]> = set.split(' ').map(str::as_bytes).collect();
+                        match client.try_call(&words) {
+                            Ok(reply) => assert_eq!(reply, b"+OK\r\n"),
+                            Err(_) => return,
+                        }
+                        count.store(number, Ordering::Relaxed);
+                    }
+                });
+            }
+            while acknowledged.iter().any(|count| count.load(Ordering::Relaxed) < 30) {
+                std::thread::yield_now();
+            }
+            server.kill();
+        });
+        let server = start(rsedis_program(), directory.path(), ALWAYS);
+        let mut client = server.client();
+        for (writer, count) in acknowledged.iter().enumerate() {
+            for number in 1..=count.load(Ordering::Relaxed) {
+                let text = number.to_string();
+                let expected = format!("${}\r\n{text}\r\n", text.len());
+                assert_eq!(client.call(&format!("GET {round}:{writer}:{number}")), expected);
+            }
+        }
+    }
+}
+
+/// A script of all that has effects of its own in the file.
+const EFFECTS: &[&str] = &[
+    "SET a 1",
+    "INCR a",
+    "APPEND a x",
+    "SETRANGE a 5 z",
+    "INCRBYFLOAT f 0.1",
+    "SET e v EX 100000",
+    "SET kept v PX 900000000",
+    "SET kept w KEEPTTL",
+    "GETEX a EX 5000",
+    "GETDEL f",
+    "SETEX s 5000 v",
+    "EXPIRE s 7000",
+    "PERSIST s",
+    "RPUSH l a b c d",
+    "LPOP l 2",
+    "LMOVE l l LEFT RIGHT",
+    "SADD t 1 2 3 4 5 6",
+    "SPOP t 3",
+    "SADD u a b",
+    "SUNIONSTORE w t u",
+    "SINTERSTORE w nokey u",
+    "HSET h f 1 g 2",
+    "HINCRBYFLOAT h f 0.5",
+    "HDEL h g",
+    "ZADD z 1 a 2 b 3 c",
+    "ZINCRBY z 1.5 a",
+    "ZPOPMIN z",
+    "ZUNIONSTORE y 2 z u",
+    "ZRANGESTORE x z 0 0",
+    "RENAME h hh",
+    "COPY z zz",
+    "SELECT 3",
+    "SET other db",
+    "MOVE other 4",
+    "SELECT 0",
+    "XADD st * f v",
+    "XADD st MAXLEN ~ 10 * f w",
+    "XADD st MAXLEN 2 * g 5",
+    "MULTI",
+    "SET m 1",
+    "INCR m",
+    "EXEC",
+    "MSET p 1 q 2",
+    "DEL p",
+    "SET gone v PX 1",
+];
+
+/// Everything in all databases, by commands that both servers have.
+fn dump(client: &mut Client) -> Vec<String> {
+    let mut found = Vec::new();
+    for database in 0..5 {
+        client.call(&format!("SELECT {database}"));
+        let keys = client.call("KEYS *");
+        let mut names: Vec<&str> = keys.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+        names.sort_unstable();
+        for name in names {
+            let kind = client.call(&format!("TYPE {name}"));
+            let read = match kind.trim() {
+                "+string" => format!("GET {name}"),
+                "+list" => format!("LRANGE {name} 0 -1"),
+                "+set" => format!("SMEMBERS {name}"),
+                "+hash" => format!("HGETALL {name}"),
+                "+zset" => format!("ZRANGE {name} 0 -1 WITHSCORES"),
+                "+stream" => format!("XRANGE {name} - +"),
+                other => panic!("{other}"),
+            };
+            let value = client.call(&read);
+            let mut lines: Vec<&str> = value.lines().collect();
+            if kind.trim() == "+set" {
+                lines.sort_unstable();
+            }
+            found.push(format!(
+                "{database} {name} {} {}",
+                lines.join(" "),
+                client.call(&format!("PEXPIRETIME {name}"))
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn redis_reads_our_file_and_we_read_that_of_redis() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"];
+    let (ours, theirs) = (rsedis_program().to_owned(), redis_program("redis-server"));
+    for (writer, reader) in [(&ours, &ours), (&ours, &theirs), (&theirs, &ours)] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = start(writer, directory.path(), &options);
+        let mut client = server.client();
+        for line in EFFECTS {
+            let reply = client.call(line);
+            assert!(!reply.starts_with('-'), "{line}: {reply}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let expected = dump(&mut client);
+        assert!(expected.len() > 12 && expected.iter().all(|line| !line.contains(" gone ")));
+        server.kill();
+        let server = start(reader, directory.path(), &options);
+        assert_eq!(dump(&mut server.client()), expected, "{} to {}", writer.display(), reader.display());
+    }
+}
+
+#[test]
+fn sigterm_makes_all_safe_and_files_are_their_owners() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &["--appendonly", "yes", "--appendfsync", "no"]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+    assert_eq!(server.terminate(), Some(0));
+    let folder = directory.path().join("appendonlydir");
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    assert_eq!(server.client().call("GET key"), "$5\r\nvalue\r\n");
+    assert_eq!(server.client().call("SHUTDOWN NOSAVE x"), "-ERR syntax error\r\n");
+}
+
+#[test]
+fn two_servers_never_share_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let _server = start(rsedis_program(), directory.path(), ALWAYS);
+    let port = support::free_port().to_string();
+    let second = Command::new(rsedis_program())
+        .args(["--bind", "127.0.0.1", "--port", &port, "--appendonly", "yes", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another process uses this directory"));
+}
+
+/// A file that may not grow stands for a disk that is full.
+#[test]
+fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
+    for policy in ["always", "everysec"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
+        command.stderr(std::process::Stdio::null());
+        let server = start_command(&mut command, directory.path(), &["--appendonly", "yes", "--appendfsync", policy]);
+        let mut acknowledged = 0;
+        let mut client = server.client();
+        let refusal = loop {
+            let set = format!("SET {acknowledged} {}", "v".repeat(500));
+            let words: Vec<&[u8]> = set.split(' ').map(str::as_bytes).collect();
+            match client.try_call(&words) {
+                Ok(reply) if reply == b"+OK\r\n" => acknowledged += 1,
+                Ok(reply) => break String::from_utf8(reply).unwrap(),
+                // The write that found the disk full was cut off, not acknowledged.
+                Err(_) => client = server.client(),
+            }
+            assert!(acknowledged < 1000, "the limit is met");
+        };
+        assert!(refusal.starts_with("-MISCONF Errors writing to the AOF file: write: "), "{refusal}");
+        assert!(client.call("GET 0").starts_with("$500\r\n"));
+        assert!(client.call("INFO persistence").contains("aof_last_write_status:err"));
+        server.kill();
+        let server = start(rsedis_program(), directory.path(), ALWAYS);
+        let mut client = server.client();
+        for key in 0..acknowledged {
+            assert!(client.call(&format!("GET {key}")).starts_with("$500\r\n"), "{policy}: {key} of {acknowledged}");
+        }
+    }
+}
+
+#[test]
+fn keys_expire_also_while_the_server_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    let mut client = server.client();
+    assert_eq!(client.call("SET soon v PX 50"), "+OK\r\n");
+    assert_eq!(client.call("SET later v PX 4000"), "+OK\r\n");
+    assert_eq!(client.call("SET stays v EX 1000"), "+OK\r\n");
+    // Without a look at the key: the active cycle takes it.
+    while client.call("DBSIZE") != ":2\r\n" {
+        std::thread::yield_now();
+    }
+    assert!(client.call("INFO stats").contains("expired_keys:1"));
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(4100));
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    let mut client = server.client();
+    assert_eq!(client.call("EXISTS soon later stays"), ":1\r\n");
+    let ttl: i64 = client.call("TTL stays")[1..].trim().parse().unwrap();
+    assert!((900..=1000).contains(&ttl), "{ttl}");
+}
+
+#[test]
+fn transactions_see_what_others_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut one, mut other) = (server.client(), server.client());
+    for (touch, expected) in
+        [("SET k 2", "*-1\r\n"), ("DEL k", "*-1\r\n"), ("FLUSHALL", "*-1\r\n"), ("GET k", "*1\r\n+OK\r\n")]
+    {
+        other.call("SET k 1");
+        one.call("WATCH k");
+        other.call(touch);
+        one.call("MULTI");
+        one.call("SET mine 1");
+        assert_eq!(one.call("EXEC"), expected, "{touch}");
+    }
+}
+
+#[test]
+fn messages_reach_those_who_listen() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut listener, mut speaker) = (server.client(), server.client());
+    assert_eq!(listener.call("SUBSCRIBE news"), "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    assert_eq!(listener.call("PSUBSCRIBE n?ws"), "*3\r\n$10\r\npsubscribe\r\n$4\r\nn?ws\r\n:2\r\n");
+    assert!(listener.call("GET x").starts_with("-ERR Can't execute 'get': only"));
+    assert_eq!(speaker.call("PUBLISH news hi"), ":2\r\n");
+    assert_eq!(listener.receive().unwrap(), b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
+    assert_eq!(listener.receive().unwrap(), b"*4\r\n$8\r\npmessage\r\n$4\r\nn?ws\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
+    drop(listener);
+    while speaker.call("PUBLISH news hi") != ":0\r\n" {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn strangers_are_bounded_and_passwords_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &["--requirepass", "secret"]);
+    let mut client = server.client();
+    assert_eq!(client.call("GET x"), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(client.call("AUTH wrong"), "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_eq!(client.call("AUTH secret"), "+OK\r\n");
+    assert_eq!(client.call("GET x"), "$-1\r\n");
+    let mut stranger = server.client();
+    stranger.send(b"*1000\r\n").unwrap();
+    assert_eq!(stranger.receive().unwrap(), b"-ERR Protocol error: unauthenticated multibulk length\r\n");
+    assert!(stranger.is_closed());
+}
+
+#[test]
+fn hostile_clients_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let server =
+        start(rsedis_program(), directory.path(), &["--maxclients", "600", "--client-query-buffer-limit", "1mb"]);
+    // Many who say nothing, or announce much and send nothing.
+    let idle: Vec<Client> = (0..500)
+        .map(|_| {
+            let mut client = server.client();
+            client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n").unwrap();
+            client
+        })
+        .collect();
+    let mut client = server.client();
+    let info = client.call("INFO memory");
+    let used: u64 = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap();
+    assert!(used < 100 << 20, "{used}");
+    // One who sends more than may wait.
+    let mut greedy = server.client();
+    let flood = vec![b'x'; 4 << 20];
+    drop(greedy.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n"));
+    drop(greedy.send(&flood));
+    assert!(greedy.receive().is_err(), "cut off");
+    let crowd: Vec<Client> = (0..150).map(|_| server.client()).collect();
+    // One that was refused is closed: its command may find nobody.
+    let is_refused = |mut client: Client| {
+        client.try_call(&[b"PING"]).map_or(true, |reply| reply.starts_with(b"-ERR max number of clients reached"))
+    };
+    assert!(crowd.into_iter().filter_map(|client| is_refused(client).then_some(())).count() >= 50);
+    drop(idle);
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_long_pipeline_needs_no_reader() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    let one = encode(&[b"INCR", b"counter"]);
+    client.send(&one.repeat(100_000)).unwrap();
+    for number in 1..=100_000 {
+        assert_eq!(client.receive().unwrap(), format!(":{number}\r\n").into_bytes());
+    }
+    // Replies far larger than what may wait: the server pauses, and goes on.
+    client.call(&format!("SET big {}", "x".repeat(1 << 20)));
+    client.send(&encode(&[b"GET", b"big"]).repeat(200)).unwrap();
+    for _ in 0..200 {
+        assert_eq!(client.receive().unwrap().len(), (1 << 20) + 12);
+    }
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn inline_commands_and_protocol_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    client.send(b"PING\r\n\r\nSET k \"a b\"\r\nGET k\r\n*0\r\nPING\r\n").unwrap();
+    for expected in [&b"+PONG\r\n"[..], b"+OK\r\n", b"$3\r\na b\r\n", b"+PONG\r\n"] {
+        assert_eq!(client.receive().unwrap(), expected);
+    }
+    client.send(b"*1\r\nPING\r\n").unwrap();
+    assert_eq!(client.receive().unwrap(), b"-ERR Protocol error: expected '$', got 'P'\r\n");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &["--maxmemory", "1kb"]);
+    let mut client = server.client();
+    assert_eq!(client.call("SET k v"), "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+    assert_eq!(client.call("GET k"), "$-1\r\n");
+    assert_eq!(client.call("CONFIG SET maxmemory 0"), "+OK\r\n");
+    assert_eq!(client.call("SET k v"), "+OK\r\n");
+}
