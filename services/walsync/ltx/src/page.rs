@@ -12,8 +12,9 @@ pub const PAGE_HEADER_SIZE: usize = 6;
 pub const FLAG_BLOCK: u16 = 1;
 
 const FRAME_MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
-/// Version 1, independent blocks, no checksums; blocks of at most 64 KiB; the header's own checksum byte.
-const FRAME_DESCRIPTOR: [u8; 3] = [0x60, 0x40, 0x82];
+/// Version 1, independent blocks, a checksum of the content; blocks of at most 64 KiB; the header's own checksum byte.
+/// Litestream counts on the 8 bytes of end mark and checksum: it refuses a frame without the checksum.
+const FRAME_DESCRIPTOR: [u8; 3] = [0x64, 0x40, 0xa7];
 /// In the size of a block: it is stored as it is.
 const STORED: u32 = 1 << 31;
 
@@ -37,6 +38,7 @@ pub fn compress(page: &[u8], output: &mut Vec<u8>) {
     };
     output[size_at..data_at].copy_from_slice(&size.to_le_bytes());
     output.extend_from_slice(&[0; 4]);
+    output.extend_from_slice(&twox_hash::XxHash32::oneshot(0, page).to_le_bytes());
 }
 
 /// Reads a compressed page; counts what it reads. `scratch` is its to use.

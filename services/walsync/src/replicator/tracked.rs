@@ -196,7 +196,10 @@ impl Shared {
             return Ok(now + if asked { TICK } else { self.settings.interval });
         };
         state.looks = state.looks.wrapping_add(1);
-        if state.looks % LOOKS_PER_IDENTITY == 0 && now >= state.last_change + ACTIVE && !files.is_current()? {
+        // Without a WAL there is nothing else to look at: its coming is what must be seen in time.
+        let without_wal = state.position.is_none_or(|position| position.wal.is_none());
+        let idle = now >= state.last_change + ACTIVE;
+        if (without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)) && !files.is_current()? {
             state.dirty = true;
             self.push_stage(tracked);
             return Ok(now + TICK);
