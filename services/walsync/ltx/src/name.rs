@@ -1,0 +1,44 @@
+//! Names of files: `{min:016x}-{max:016x}.ltx`, in folders of levels.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The level of snapshots; 0 is what came from the WAL, 1 to 8 are merged.
+pub const SNAPSHOT_LEVEL: u8 = 9;
+
+/// What the name of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileName {
+    /// First transaction ID, from 1.
+    pub min_txid: u64,
+    /// Last transaction ID.
+    pub max_txid: u64,
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}-{:016x}.ltx", self.min_txid, self.max_txid)
+    }
+}
+
+/// The name is not that of an LTX file.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("\"{0}\" is not the name of an LTX file: two TXIDs of 16 hexadecimal digits, as in \"{first}\"", first = FileName { min_txid: 1, max_txid: 1 })]
+pub struct NameError(String);
+
+impl FromStr for FileName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        let parse = || {
+            let (min, max) = name.strip_suffix(".ltx")?.split_once('-')?;
+            let txid = |text: &str| {
+                let digits = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+                digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+            };
+            let name = FileName { min_txid: txid(min)?, max_txid: txid(max)? };
+            (name.min_txid >= 1 && name.min_txid <= name.max_txid).then_some(name)
+        };
+        parse().ok_or_else(|| NameError(name.to_owned()))
+    }
+}

@@ -1,0 +1,214 @@
+//! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
+
+mod inspect;
+mod watch;
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use walsync::config::{Config, ConfigError, Location, S3Options, litestream};
+use walsync::replica::Replica;
+use walsync::restore::{Target, restore};
+
+/// Replicates SQLite databases into object storage, and restores them.
+///
+/// Databases must be in WAL mode. They are read, never written. Objects are laid out as Litestream 0.5 lays them out:
+/// either program restores what the other wrote.
+#[derive(Parser)]
+#[command(version)]
+pub struct Walsync {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Replicate until SIGTERM or SIGINT; then send what is committed and stop within 10 seconds
+    Watch(WatchArgs),
+    /// Send what is committed now, with a snapshot, and stop
+    Snapshot(WatchArgs),
+    /// Make a database of a replica; never over one that is there
+    Restore(RestoreArgs),
+    /// List the files of a replica, and the points that can be restored
+    List(PlaceArgs),
+    /// Read every file of a replica and compare its checksum; say what is missing
+    Verify(PlaceArgs),
+    /// Say what a configuration means, and what its requests cost
+    Explain(WatchArgs),
+    /// Litestream's: replicate as litestream.yml says
+    Replicate(LitestreamArgs),
+    /// Litestream's: the databases in litestream.yml
+    Databases(LitestreamArgs),
+    /// Litestream's: the files of a replica
+    Ltx(PlaceArgs),
+}
+
+/// S3, where flags are handier than a file.
+#[derive(Args, Clone, Default)]
+struct S3Args {
+    /// S3's endpoint, https://host[:port] [default: AWS's own]
+    #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
+    endpoint: Option<String>,
+    /// S3's region [default: us-east-1]
+    #[arg(long, env = "AWS_REGION", value_name = "NAME")]
+    region: Option<String>,
+}
+
+impl S3Args {
+    fn options(&self) -> S3Options {
+        S3Options { endpoint: self.endpoint.clone(), region: self.region.clone(), ..S3Options::default() }
+    }
+}
+
+#[derive(Args)]
+struct WatchArgs {
+    /// Databases; * in the last part of a path stands for anything
+    databases: Vec<PathBuf>,
+    /// Where to: s3://bucket/prefix or file:///folder
+    #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
+    to: Option<String>,
+    /// Instead: a configuration in YAML
+    #[arg(long, value_name = "FILE", conflicts_with = "databases")]
+    config: Option<PathBuf>,
+    /// Between uploads of one database, in milliseconds
+    #[arg(long, value_name = "MILLIS", conflicts_with = "config")]
+    interval_millis: Option<u64>,
+    #[command(flatten)]
+    s3: S3Args,
+}
+
+impl WatchArgs {
+    /// The configuration that the flags mean.
+    fn config(&self) -> Result<Config, ConfigError> {
+        if let Some(path) = &self.config {
+            return Config::read(path);
+        }
+        if self.databases.is_empty() {
+            return Err(ConfigError::Value { field: "databases".into(), problem: "name at least one".into() });
+        }
+        let databases = self.databases.iter().cloned();
+        Ok(Config {
+            store: self.to.clone().unwrap_or_default(),
+            s3: self.s3.options(),
+            interval_millis: self.interval_millis,
+            snapshot_interval_seconds: None,
+            uploads: None,
+            staging_folder: None,
+            databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
+        })
+    }
+}
+
+#[derive(Args)]
+struct PlaceArgs {
+    /// The replica, with its name: s3://bucket/prefix/app.db; or a database in the configuration
+    place: String,
+    /// Litestream's configuration, where the place is a database in it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    s3: S3Args,
+}
+
+impl PlaceArgs {
+    fn replica(&self) -> Result<Replica, ConfigError> {
+        if let Some(config) = &self.config {
+            let path = std::path::absolute(&self.place).unwrap_or_else(|_| self.place.clone().into());
+            let found = litestream::databases(config)?.into_iter().find(|database| database.path == path);
+            let problem = format!("{} has no database {}", config.display(), path.display());
+            return match found {
+                Some(database) => Ok(database.replica),
+                None => Err(ConfigError::Value { field: "database".into(), problem }),
+            };
+        }
+        Ok(Location::open(&self.place, &self.s3.options())?.replica(""))
+    }
+}
+
+#[derive(Args)]
+struct RestoreArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The database to make
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The state after this transaction, in decimal digits, or in 16 hexadecimal digits as in names of files
+    #[arg(long, value_name = "TXID", conflicts_with = "timestamp", value_parser = txid)]
+    txid: Option<u64>,
+    /// The newest state not after this time, as in 2026-11-22T13:00:00Z
+    #[arg(long, visible_alias = "time", value_name = "TIME")]
+    timestamp: Option<jiff::Timestamp>,
+    /// Ask SQLite for the integrity of the result before it gets its name, and say exactly what was restored
+    #[arg(long, visible_alias = "integrity-check")]
+    prove: bool,
+}
+
+fn txid(text: &str) -> Result<u64, String> {
+    let parsed = if text.len() == 16 { u64::from_str_radix(text, 16) } else { text.parse() };
+    parsed.ok().filter(|txid| *txid >= 1).ok_or_else(|| "a TXID is a whole number from 1".into())
+}
+
+#[derive(Args)]
+struct LitestreamArgs {
+    /// Litestream's configuration
+    #[arg(long, value_name = "FILE", default_value = "/etc/litestream.yml")]
+    config: PathBuf,
+}
+
+/// Litestream writes long flags with one dash (`-config`); so may its users here.
+pub fn long_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let long = |argument: OsString| match argument.to_str() {
+        Some(text) if text.len() > 2 && text.starts_with('-') && text.as_bytes()[1].is_ascii_lowercase() => {
+            format!("-{text}").into()
+        }
+        _ => argument,
+    };
+    arguments.map(long).collect()
+}
+
+/// Unix milliseconds as a person reads them.
+fn time(millis: i64) -> String {
+    jiff::Timestamp::from_millisecond(millis).map_or_else(|_| format!("{millis} ms"), |time| time.to_string())
+}
+
+impl Walsync {
+    /// Does what the words say.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Watch(arguments) => watch::watch(&arguments.config()?),
+            Verb::Snapshot(arguments) => watch::snapshot(&arguments.config()?),
+            Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
+            Verb::Restore(arguments) => run_restore(&arguments),
+            Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
+            Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
+            Verb::Replicate(arguments) => watch::replicate(&litestream::databases(&arguments.config)?),
+            Verb::Databases(arguments) => {
+                for database in litestream::databases(&arguments.config)? {
+                    println!("{}\t{}", database.path.display(), database.url);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
+    let target = match (arguments.txid, arguments.timestamp) {
+        (Some(txid), _) => Target::Txid(txid),
+        (None, Some(time)) if time > jiff::Timestamp::now() => anyhow::bail!("{time} is in the future"),
+        (None, Some(time)) => Target::Time(time.as_millisecond()),
+        (None, None) => Target::Latest,
+    };
+    let restored = restore(&arguments.place.replica()?, target, &arguments.output, arguments.prove)?;
+    let (output, txid) = (arguments.output.display(), restored.txid);
+    println!("restored {output}: TXID {txid} ({txid:016x}), committed {}", time(restored.time_millis));
+    if arguments.prove {
+        println!("pages: {} of {} bytes", restored.pages, restored.page_size);
+        for (file, checksum) in &restored.files {
+            println!("file: {file}, checksum {checksum:016x} holds");
+        }
+        println!("chain: {} files, {} bytes, none missing", restored.files.len(), restored.bytes_read);
+        println!("integrity check: ok");
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! `list`, `verify`, `explain`: what is there, whether it holds, what it means.
+
+use super::time;
+use walsync::config::{Config, Location};
+use walsync::replica::Replica;
+use walsync::restore::Chain;
+use walsync::store::retry;
+
+/// One line a file, then the points.
+pub fn list(replica: &Replica) -> anyhow::Result<()> {
+    let files = replica.files()?;
+    println!("level\tmin_txid\tmax_txid\tsize_bytes\tkey");
+    for file in &files {
+        let (min, max) = (file.name.min_txid, file.name.max_txid);
+        println!("{}\t{min}\t{max}\t{}\t{}", file.level, file.size, replica.key(file.level, file.name));
+    }
+    let chain = Chain::new(files);
+    let (first, last) = (chain.restorable().next(), chain.restorable().last());
+    match (first, last, chain.newest()) {
+        (Some(first), Some(last), Some(newest)) if last == newest => {
+            println!("restorable: TXID {first} to {last}, {} points", chain.restorable().count());
+        }
+        (_, last, newest) => {
+            println!("restorable: TXID {} at most, though files reach {}", last.unwrap_or(0), newest.unwrap_or(0));
+        }
+    }
+    Ok(())
+}
+
+/// Reads everything; memory of one page.
+pub fn verify(replica: &Replica) -> anyhow::Result<()> {
+    let files = replica.files()?;
+    let (mut bytes, mut damaged, mut newest) = (0, 0, None);
+    for file in &files {
+        match retry(5, || replica.read(file, |_, _, _| Ok(()))) {
+            Ok((header, _)) => newest = newest.max(Some((header.max_txid, header.timestamp_millis))),
+            Err(error) => {
+                damaged += 1;
+                println!("damaged: {error}");
+            }
+        }
+        bytes += file.size;
+    }
+    println!("{} files, {bytes} bytes read, {damaged} damaged", files.len());
+    let chain = Chain::new(files);
+    let mut holes = 0;
+    for point in chain.newest().into_iter() {
+        match chain.plan(point) {
+            Ok(plan) => println!("the newest point, TXID {point}, restores from {} files", plan.len()),
+            Err(error) => {
+                holes += 1;
+                println!("{error}");
+            }
+        }
+    }
+    if let Some((txid, millis)) = newest {
+        println!("newest file that holds: TXID {txid}, committed {}", time(millis));
+    }
+    anyhow::ensure!(damaged == 0 && holes == 0, "the replica is not whole");
+    anyhow::ensure!(chain.newest().is_some(), "there is no replica here");
+    Ok(())
+}
+
+/// What a configuration means.
+pub fn explain(config: &Config) -> anyhow::Result<()> {
+    let settings = config.settings()?;
+    let store = Location::open(&config.store, &config.s3)?;
+    let databases = config.databases(&store)?;
+    for (path, replica) in &databases {
+        let name = ltx::FileName { min_txid: 2, max_txid: 2 };
+        println!("{} -> {}", path.display(), replica.key(0, name));
+    }
+    let (count, interval) = (databases.len(), settings.interval);
+    // Amazon's price of PUT in us-east-1, 2026: 0.005 dollars a thousand.
+    let puts_a_month = 30.0 * 86_400.0 / interval.as_secs_f64();
+    println!("{count} databases; a change is sent within {} ms, as one object", interval.as_millis());
+    println!("snapshots every {} s", settings.snapshot_interval.as_secs());
+    println!(
+        "requests: none while a database is idle; at most {puts_a_month:.0} PUTs a month for one that changes all the \
+         time ({:.2} dollars at 0.005 a thousand), {:.2} dollars if all do",
+        puts_a_month * 0.005 / 1000.0,
+        puts_a_month * 0.005 / 1000.0 * count as f64
+    );
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! `watch`, `replicate` and `snapshot`: a replicator, until a signal or until all is sent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use walsync::clock::SystemClock;
+use walsync::config::{Config, Location, litestream::LitestreamDatabase};
+use walsync::replica::Replica;
+use walsync::replicator::{Phase, Replicator, Settings};
+
+/// From the signal to the end, less what the end itself takes.
+const STOP: Duration = Duration::from_secs(8);
+/// Between two looks for new databases.
+const RESCAN: Duration = Duration::from_secs(5);
+
+fn logs() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second subscriber is refused, and the first one stays: nothing to do about it.
+    let _ = subscriber.try_init();
+}
+
+/// A database takes four descriptors and more: as many as we may have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// Set by SIGTERM and SIGINT.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        // A second signal ends at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
+
+fn run(
+    settings: Settings,
+    mut databases: impl FnMut() -> anyhow::Result<Vec<(PathBuf, Replica)>>,
+) -> anyhow::Result<()> {
+    logs();
+    raise_descriptors();
+    let stop = stop_flag()?;
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    let first = databases()?;
+    tracing::info!(databases = first.len(), "watching");
+    for (path, replica) in first {
+        replicator.add(path, replica);
+    }
+    let mut scanned = Instant::now();
+    while !stop.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(100));
+        if scanned.elapsed() >= RESCAN {
+            match databases() {
+                Ok(databases) => databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica)),
+                Err(error) => tracing::warn!(%error, "cannot look for new databases"),
+            }
+            scanned = Instant::now();
+        }
+    }
+    tracing::info!("stopping: sending what is committed");
+    let status = replicator.status();
+    if replicator.stop(STOP) {
+        return Ok(());
+    }
+    let behind = status.iter().filter(|database| database.phase != Phase::Running).count();
+    anyhow::bail!("stopped before everything was durable ({behind} databases failing); the WALs still have it")
+}
+
+/// Our own configuration.
+pub fn watch(config: &Config) -> anyhow::Result<()> {
+    let store = Location::open(&config.store, &config.s3)?;
+    config.databases(&store)?;
+    run(config.settings()?, || Ok(config.databases(&store)?))
+}
+
+/// Litestream's.
+pub fn replicate(databases: &[LitestreamDatabase]) -> anyhow::Result<()> {
+    let shortest = databases.iter().filter_map(|database| database.interval).min();
+    let default = Settings::default();
+    let settings = Settings { interval: shortest.unwrap_or(default.interval), ..default };
+    run(settings, || Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect()))
+}
+
+/// Once.
+pub fn snapshot(config: &Config) -> anyhow::Result<()> {
+    logs();
+    let store = Location::open(&config.store, &config.s3)?;
+    let settings = Settings { snapshot_interval: Duration::ZERO, ..config.settings()? };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    for (path, replica) in config.databases(&store)? {
+        replicator.add(path, replica);
+    }
+    let durable = replicator.sync(Duration::from_secs(3600));
+    let mut refused = 0;
+    for status in replicator.status() {
+        match &status.phase {
+            Phase::Running => println!("{}: TXID {}", status.path.display(), status.durable_txid),
+            Phase::Waiting => println!("{}: there is no such file", status.path.display()),
+            Phase::Failing(why) | Phase::Refused(why) => println!("{}: {why}", status.path.display()),
+            Phase::Fenced(key) => println!("{}: another process writes {key}", status.path.display()),
+        }
+        refused += usize::from(status.phase != Phase::Running);
+    }
+    anyhow::ensure!(durable && refused == 0, "{refused} databases were not sent");
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Continuous replication of SQLite databases into object storage, in Litestream's layout, and back.
+//!
+//! ```text
+//! database, -wal, -shm ──► wal_index (what changed) ──► wal_reader (which pages) ──► ltx ──► replica (which object) ──► store
+//!        ▲                                                                                                              │
+//!        └── pin: locks, never a byte                        a new file ◄── restore (proves the chain) ◄────────────────┘
+//! ```
+//!
+//! The user's files are opened for reading alone. Time, files and the store come in as arguments.
+
+pub mod arena;
+pub mod clock;
+pub mod config;
+pub mod database;
+pub mod pin;
+pub mod position;
+pub mod replica;
+pub mod replicator;
+pub mod restore;
+pub mod source;
+pub mod store;
+pub mod wal_index;
+pub mod wal_reader;

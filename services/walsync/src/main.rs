@@ -1,0 +1,31 @@
+//! `walsync`: see `walsync --help`. Exit code 0: done; 1: it failed; 2: wrong words, nothing was touched.
+
+mod cli;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = cli::long_flags(std::env::args_os());
+    let command = match cli::Walsync::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) if error.use_stderr() => {
+            // One line that says what is wrong; the whole usage is one --help away.
+            let text = error.to_string();
+            eprintln!("walsync: {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
+            return ExitCode::from(2);
+        }
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+    };
+    match command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("walsync: {error:#}");
+            let wrong_words = error.downcast_ref::<walsync::config::ConfigError>().is_some();
+            ExitCode::from(if wrong_words { 2 } else { 1 })
+        }
+    }
+}

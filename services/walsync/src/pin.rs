@@ -1,0 +1,158 @@
+//! Keeps the frames of a WAL where they are, without a connection to the database and without a byte written.
+//!
+//! Linux's open-file-description locks, read locks all, in the places where SQLite looks:
+//!
+//! | [`Hold`] | lock | what it stops |
+//! | --- | --- | --- |
+//! | `Presence` | database file, 510 bytes from 0x40000002 (SHARED) | the last close of the application, which would check point and unlink the WAL |
+//! | `Frames` | also one of the read marks 1 to 4 in `-shm` (bytes 124 to 127) | a restart of the WAL; check points still copy its frames into the database |
+//! | `Image` | also read mark 0 (byte 123) | any copying into the database file: file and WAL together are a snapshot |
+//!
+//! `Frames` takes a mark that nobody uses, so that it bounds nobody. The lock on the `-shm` file's life (DMS, byte 128) is
+//! not taken: with it, the first connection after a power cut would believe an index that was never synced.
+//! A RESTART or TRUNCATE check point waits for `Frames` with the write lock in its hand; [`Pin::checkpointer_waits`] tells,
+//! and the replicator then lets go. What must not be lost is not proved by the lock but by [`crate::position`].
+
+use crate::wal_index::{UNUSED_MARK, WalIndex};
+use std::fs::File;
+use std::io;
+
+/// What a pin holds; each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hold {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The files stay.
+    Presence,
+    /// Frames stay.
+    Frames,
+    /// The database file stays as it is.
+    Image,
+}
+
+/// Locks on one database.
+pub trait Pin: Send {
+    /// Takes or gives back locks until it holds `hold`; `Ok(false)` where somebody is in the way for the moment.
+    fn hold(&mut self, hold: Hold, index: Option<&WalIndex>) -> io::Result<bool>;
+    /// What it holds.
+    fn held(&self) -> Hold;
+    /// Whether somebody holds both the check point and the write lock: most likely a check point that waits for us.
+    fn checkpointer_waits(&self) -> io::Result<bool>;
+}
+
+const SHARED: (i64, i64) = (0x4000_0002, 510);
+const WRITE: i64 = 120;
+const CHECKPOINT: i64 = 121;
+const READ_MARK_0: i64 = 123;
+
+/// The pin by open-file-description locks.
+pub struct LockPin {
+    database: File,
+    index: Option<File>,
+    presence: bool,
+    mark: Option<i64>,
+    image: bool,
+}
+
+fn lock(start: i64, length: i64, kind: i32) -> nix::libc::flock {
+    nix::libc::flock {
+        l_type: kind as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}
+
+/// Takes or gives back a lock at once; `false` where it is taken.
+fn set(file: &File, start: i64, length: i64, kind: i32) -> io::Result<bool> {
+    match nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock(start, length, kind))) {
+        Ok(_) => Ok(true),
+        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether somebody else has the byte locked for writing.
+fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
+    let mut probe = lock(byte, 1, nix::libc::F_RDLCK);
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut probe))?;
+    Ok(i32::from(probe.l_type) != nix::libc::F_UNLCK)
+}
+
+impl LockPin {
+    /// A pin that holds nothing. The files are its own descriptions: nobody else may use them for locks.
+    pub fn new(database: File, index: Option<File>) -> LockPin {
+        LockPin { database, index, presence: false, mark: None, image: false }
+    }
+
+    fn take_mark(&mut self, marks: [u32; 5]) -> io::Result<bool> {
+        let Some(index) = &self.index else { return Ok(false) };
+        // Unused marks first, from the end, where readers look last; then the one that bounds a check point least.
+        let mut order = [4usize, 3, 2, 1];
+        order.sort_by_key(|&mark| (marks[mark] != UNUSED_MARK, std::cmp::Reverse(marks[mark])));
+        for mark in order {
+            let byte = READ_MARK_0 + mark as i64;
+            if set(index, byte, 1, nix::libc::F_RDLCK)? {
+                self.mark = Some(byte);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Pin for LockPin {
+    fn hold(&mut self, hold: Hold, wal_index: Option<&WalIndex>) -> io::Result<bool> {
+        if hold >= Hold::Presence && !self.presence {
+            self.presence = set(&self.database, SHARED.0, SHARED.1, nix::libc::F_RDLCK)?;
+            if !self.presence {
+                return Ok(false);
+            }
+        }
+        // Without an index there is no check point either: the WAL is read by nobody but us.
+        if hold >= Hold::Frames && self.mark.is_none() && self.index.is_some() {
+            let marks = wal_index.map_or([0, 0, 0, 0, UNUSED_MARK], |index| index.read_marks);
+            if !self.take_mark(marks)? {
+                return Ok(false);
+            }
+        }
+        if let Some(index) = &self.index {
+            if hold >= Hold::Image && !self.image {
+                self.image = set(index, READ_MARK_0, 1, nix::libc::F_RDLCK)?;
+                if !self.image {
+                    return Ok(false);
+                }
+            }
+            if hold < Hold::Image && self.image {
+                set(index, READ_MARK_0, 1, nix::libc::F_UNLCK)?;
+                self.image = false;
+            }
+            if hold < Hold::Frames
+                && let Some(byte) = self.mark.take()
+            {
+                set(index, byte, 1, nix::libc::F_UNLCK)?;
+            }
+        }
+        if hold < Hold::Presence && self.presence {
+            set(&self.database, SHARED.0, SHARED.1, nix::libc::F_UNLCK)?;
+            self.presence = false;
+        }
+        Ok(true)
+    }
+
+    fn held(&self) -> Hold {
+        match (self.presence, self.mark, self.image) {
+            (true, Some(_), true) => Hold::Image,
+            (true, Some(_), false) => Hold::Frames,
+            (true, None, _) => Hold::Presence,
+            _ => Hold::Nothing,
+        }
+    }
+
+    fn checkpointer_waits(&self) -> io::Result<bool> {
+        let Some(index) = &self.index else { return Ok(false) };
+        Ok(is_locked(index, CHECKPOINT)? && is_locked(index, WRITE)?)
+    }
+}

@@ -1,0 +1,234 @@
+//! Many databases, one process: one thread that looks, two that stage, a few that upload.
+//!
+//! ```text
+//! poller (one wheel of ticks) ──► stage: files → LTX ──► queue of the database ──► upload ──► durable
+//!    reads 136 bytes of -shm          holds the pin         at most MAX_QUEUE            If-None-Match, in order
+//! ```
+//!
+//! A database costs its descriptors and a few hundred bytes, no thread and no connection. What is staged lies in one
+//! [`Arena`], beyond that in nameless files. While the store is away, frames stay in the WAL under the pin, so that the WAL
+//! is the queue; only what a check point waits for is staged meanwhile.
+//!
+//! A transaction is *durable* when the store has answered that its object is written. There is no local state: a
+//! replicator that starts reads the newest object's header, and goes on where the WAL still has that place, or sends the
+//! whole database under the next transaction ID.
+
+mod tracked;
+mod wheel;
+mod work;
+
+pub use tracked::{Phase, Status};
+
+use crate::arena::Arena;
+use crate::clock::Clock;
+use crate::replica::Replica;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tracked::Tracked;
+
+/// Threads that read databases.
+const STAGERS: usize = 2;
+/// Stack of each thread: none recurses.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// How to replicate.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Between two uploads of one database, and between two looks at an idle one.
+    pub interval: Duration,
+    /// Between two snapshots of one database.
+    pub snapshot_interval: Duration,
+    /// Uploads at once.
+    pub uploads: usize,
+    /// Memory for what is staged, all databases together.
+    pub arena_bytes: usize,
+    /// For staged files that are larger.
+    pub staging_folder: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            interval: Duration::from_secs(1),
+            snapshot_interval: Duration::from_secs(24 * 3600),
+            uploads: 4,
+            arena_bytes: 2 * 1024 * 1024,
+            staging_folder: std::env::temp_dir(),
+        }
+    }
+}
+
+/// What all databases did together.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Objects written.
+    pub objects: AtomicU64,
+    /// Bytes of objects written.
+    pub bytes: AtomicU64,
+    /// Uploads that failed and will be tried again.
+    pub failures: AtomicU64,
+    /// Databases sent whole because continuity could not be proved.
+    pub anchors: AtomicU64,
+    /// Check points that we let pass.
+    pub yields: AtomicU64,
+}
+
+/// Databases by number, waiting for threads.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Arc<Tracked>>>,
+    arrived: Condvar,
+}
+
+impl Queue {
+    fn push(&self, tracked: Arc<Tracked>) {
+        lock(&self.waiting).push_back(tracked);
+        self.arrived.notify_one();
+    }
+
+    fn pop(&self, stop: &AtomicBool) -> Option<Arc<Tracked>> {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            if let Some(tracked) = waiting.pop_front() {
+                return Some(tracked);
+            }
+            if stop.load(Ordering::Acquire) {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the threads share.
+struct Shared {
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    arena: Arc<Arena>,
+    node_id: u64,
+    databases: RwLock<Vec<Arc<Tracked>>>,
+    staging: Queue,
+    uploading: Queue,
+    totals: Totals,
+    /// No new work but what makes staged files durable.
+    stop: AtomicBool,
+    wheel: wheel::Wheel,
+}
+
+impl Shared {
+    fn databases(&self) -> Vec<Arc<Tracked>> {
+        self.databases.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A replicator at work. Dropping it stops it at once; [`Replicator::stop`] makes everything durable first.
+pub struct Replicator {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Replicator {
+    /// Starts the threads. Databases come by [`Replicator::add`].
+    pub fn start(settings: Settings, clock: Arc<dyn Clock>) -> std::io::Result<Replicator> {
+        let uploads = settings.uploads.max(1);
+        let shared = Arc::new(Shared {
+            arena: Arena::new(settings.arena_bytes, settings.staging_folder.clone()),
+            settings,
+            clock,
+            node_id: rand::random(),
+            databases: RwLock::default(),
+            staging: Queue::default(),
+            uploading: Queue::default(),
+            totals: Totals::default(),
+            stop: AtomicBool::new(false),
+            wheel: wheel::Wheel::default(),
+        });
+        let mut threads = Vec::new();
+        let mut spawn = |name: &str, body: fn(&Shared)| {
+            let shared = shared.clone();
+            let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
+            builder.spawn(move || body(&shared)).map(|thread| threads.push(thread))
+        };
+        spawn("poller", |shared| shared.poll_until_stopped())?;
+        for _ in 0..STAGERS {
+            spawn("stager", |shared| {
+                while let Some(next) = shared.staging.pop(&shared.stop) {
+                    shared.stage(&next)
+                }
+            })?;
+        }
+        for _ in 0..uploads {
+            spawn("uploader", |shared| {
+                while let Some(next) = shared.uploading.pop(&shared.stop) {
+                    shared.upload(&next)
+                }
+            })?;
+        }
+        Ok(Replicator { shared, threads })
+    }
+
+    /// Watches the database at `path`, which need not be there yet. One that is watched already is left as it is.
+    pub fn add(&self, path: PathBuf, replica: Replica) {
+        let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
+        if !databases.iter().any(|tracked| tracked.path == path) {
+            let tracked = Arc::new(Tracked::new(path, replica));
+            databases.push(tracked.clone());
+            self.shared.wheel.add(tracked, self.shared.clock.monotonic());
+        }
+    }
+
+    /// How every database stands.
+    pub fn status(&self) -> Vec<Status> {
+        self.shared.databases().iter().map(|tracked| tracked.status()).collect()
+    }
+
+    /// What all databases did together.
+    pub fn totals(&self) -> &Totals {
+        &self.shared.totals
+    }
+
+    /// Makes everything that is committed now durable, for at most `limit`. True if all of it is.
+    pub fn sync(&self, limit: Duration) -> bool {
+        let end = self.shared.clock.monotonic() + limit;
+        let databases = self.shared.databases();
+        let mut waiting = Vec::new();
+        for tracked in &databases {
+            waiting.push((tracked, tracked.request_sync()));
+            self.shared.wheel.add(tracked.clone(), self.shared.clock.monotonic());
+        }
+        loop {
+            waiting.retain(|(tracked, request)| !tracked.is_synced(*request));
+            if waiting.is_empty() {
+                return true;
+            }
+            if self.shared.clock.monotonic() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A last [`Replicator::sync`] within `limit`, then the end. True if everything is durable.
+    pub fn stop(self, limit: Duration) -> bool {
+        self.sync(limit)
+    }
+}
+
+impl Drop for Replicator {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.staging.arrived.notify_all();
+        self.shared.uploading.arrived.notify_all();
+        self.shared.wheel.wake();
+        // An upload that hangs ends by its own time limit, or with the process: nobody waits for it here.
+        self.threads.clear();
+    }
+}

@@ -1,0 +1,257 @@
+//! One database: what is known of it, and how it is looked at.
+
+use super::{Settings, Shared, lock, wheel::TICK};
+use crate::database::DatabaseFiles;
+use crate::pin::{Hold, Pin};
+use crate::position::Position;
+use crate::replica::Replica;
+use crate::source::{Source, Staged};
+use crate::wal_index::WalIndex;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Staged files of one database that wait for their upload, at most.
+pub const MAX_QUEUE: usize = 64;
+/// Frames of a WAL from which its restart is wanted, as for SQLite's own check points.
+const RESTART_FRAMES: u32 = 1000;
+/// For how long after a change a database is looked at with every tick.
+const ACTIVE: Duration = Duration::from_secs(2);
+/// Looks at an idle database between two of its file's identity.
+const LOOKS_PER_IDENTITY: u32 = 3;
+
+/// What a database is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Not looked at yet, or its file is not there.
+    #[default]
+    Waiting,
+    /// Replicating.
+    Running,
+    /// The store does not take it; tried again.
+    Failing(String),
+    /// It cannot be replicated as it is; looked at again later.
+    Refused(String),
+    /// Another process writes into its replica. Nothing is done any more.
+    Fenced(String),
+}
+
+/// How a database stands.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The database.
+    pub path: PathBuf,
+    /// What it is doing.
+    pub phase: Phase,
+    /// The last transaction ID that is staged.
+    pub staged_txid: u64,
+    /// The last transaction ID that the store has.
+    pub durable_txid: u64,
+    /// When that was staged, Unix time in milliseconds.
+    pub durable_millis: i64,
+}
+
+/// A file on its way into the store.
+pub struct Outgoing {
+    pub level: u8,
+    pub staged: Staged,
+}
+
+/// What threads change under the lock.
+#[derive(Default)]
+pub struct State {
+    pub files: Option<DatabaseFiles>,
+    pub pin: Option<Box<dyn Pin>>,
+    pub position: Option<Position>,
+    /// Last transaction ID that is staged or in the store; `None` before the store was asked.
+    pub last_txid: Option<u64>,
+    pub last_millis: i64,
+    pub queue: VecDeque<Outgoing>,
+    pub seen: Option<WalIndex>,
+    /// Something may be there to stage.
+    pub dirty: bool,
+    pub last_change: Duration,
+    pub next_stage: Duration,
+    pub next_snapshot: Duration,
+    /// Last transaction ID of the newest snapshot.
+    pub snapshot_txid: u64,
+    pub failures: u32,
+    pub looks: u32,
+    pub durable_txid: u64,
+    pub durable_millis: i64,
+    pub phase: Phase,
+    /// The number of the sync request that the last staging answered.
+    pub staged_request: u64,
+}
+
+/// One database.
+pub struct Tracked {
+    pub path: PathBuf,
+    pub replica: Replica,
+    pub state: Mutex<State>,
+    /// It is in the staging queue or with a stager.
+    pub staging: AtomicBool,
+    /// It is in the upload queue or with an uploader.
+    pub uploading: AtomicBool,
+    pub requested: AtomicU64,
+    due_micros: AtomicU64,
+}
+
+impl Tracked {
+    pub fn new(path: PathBuf, replica: Replica) -> Tracked {
+        let state = State { dirty: true, ..State::default() };
+        Tracked {
+            path,
+            replica,
+            state: Mutex::new(state),
+            staging: AtomicBool::new(false),
+            uploading: AtomicBool::new(false),
+            requested: AtomicU64::new(0),
+            due_micros: AtomicU64::new(0),
+        }
+    }
+
+    pub fn set_due(&self, at: Duration) {
+        self.due_micros.store(at.as_micros() as u64, Ordering::Release);
+    }
+
+    pub fn due(&self) -> Duration {
+        Duration::from_micros(self.due_micros.load(Ordering::Acquire))
+    }
+
+    pub fn status(&self) -> Status {
+        let state = lock(&self.state);
+        Status {
+            path: self.path.clone(),
+            phase: state.phase.clone(),
+            staged_txid: state.last_txid.unwrap_or(0),
+            durable_txid: state.durable_txid,
+            durable_millis: state.durable_millis,
+        }
+    }
+
+    /// Asks for a staging that begins after this call; [`Tracked::is_synced`] tells of its end.
+    pub fn request_sync(&self) -> u64 {
+        self.requested.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub fn is_synced(&self, request: u64) -> bool {
+        let state = lock(&self.state);
+        let gone = matches!(state.phase, Phase::Waiting | Phase::Refused(_) | Phase::Fenced(_));
+        state.staged_request >= request && (gone || state.queue.is_empty() && !self.uploading.load(Ordering::Acquire))
+    }
+}
+
+impl State {
+    pub fn held(&self) -> Hold {
+        self.pin.as_ref().map_or(Hold::Nothing, |pin| pin.held())
+    }
+
+    /// Whether everything that `index` tells of is staged.
+    fn has_staged(&self, index: &WalIndex) -> bool {
+        match self.position {
+            Some(Position { changes: Some(changes), .. }) => changes == index.changes,
+            _ => false,
+        }
+    }
+
+    /// Whether it is time for a snapshot, and anything came since the last one.
+    pub fn wants_snapshot(&self, now: Duration) -> bool {
+        now >= self.next_snapshot
+            && self.position.is_some()
+            && self.last_txid.is_some_and(|last| last > self.snapshot_txid)
+    }
+
+    fn interval(&self, settings: &Settings, now: Duration) -> Duration {
+        if now < self.last_change + ACTIVE || self.dirty && self.position.is_some() { TICK } else { settings.interval }
+    }
+}
+
+impl Shared {
+    /// Looks at a database, and says when to look again. Never waits: where a stager is at work, later.
+    pub(super) fn poll(&self, tracked: &Arc<Tracked>, now: Duration) -> Duration {
+        let Ok(mut state) = tracked.state.try_lock() else { return now + TICK };
+        match self.look(tracked, &mut state, now) {
+            Ok(next) => next,
+            Err(error) => {
+                state.files = None;
+                tracing::debug!(path = %tracked.path.display(), %error, "cannot look");
+                now + self.settings.interval
+            }
+        }
+    }
+
+    fn look(&self, tracked: &Arc<Tracked>, state: &mut State, now: Duration) -> std::io::Result<Duration> {
+        if matches!(state.phase, Phase::Fenced(_)) {
+            state.staged_request = tracked.requested.load(Ordering::Acquire);
+            return Ok(now + Duration::from_secs(1));
+        }
+        let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
+        let Some(files) = &state.files else {
+            if asked || now >= state.next_stage {
+                self.push_stage(tracked);
+            }
+            return Ok(now + if asked { TICK } else { self.settings.interval });
+        };
+        state.looks = state.looks.wrapping_add(1);
+        // Without a WAL there is nothing else to look at: its coming is what must be seen in time.
+        let without_wal = state.position.is_none_or(|position| position.wal.is_none());
+        let idle = now >= state.last_change + ACTIVE;
+        if (without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)) && !files.is_current()? {
+            state.dirty = true;
+            self.push_stage(tracked);
+            return Ok(now + TICK);
+        }
+        let index = files.wal_index()?;
+        if index.is_some() && index != state.seen {
+            let committed = index.map(|index| index.changes) != state.seen.map(|index| index.changes);
+            state.seen = index;
+            state.last_change = now;
+            if committed || state.position.is_none() {
+                state.dirty = true;
+                if let Some(pin) = &mut state.pin {
+                    pin.hold(Hold::Frames, index.as_ref())?;
+                }
+            }
+        }
+        let active = now < state.last_change + ACTIVE;
+        let pinned = state.held() >= Hold::Frames;
+        let waits = match &state.pin {
+            Some(pin) if active && pinned => pin.checkpointer_waits()?,
+            _ => false,
+        };
+        let staged = index.is_some_and(|index| state.has_staged(&index));
+        if staged && pinned {
+            let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES && index.backfilled == index.frames);
+            if waits || full {
+                if let Some(pin) = &mut state.pin {
+                    pin.hold(Hold::Presence, None)?;
+                }
+                self.totals.yields.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let snapshot = state.wants_snapshot(now) && state.queue.is_empty();
+        let room = state.queue.is_empty() || waits && state.queue.len() < MAX_QUEUE;
+        if asked || snapshot || state.dirty && room && (waits && !staged || now >= state.next_stage) {
+            self.push_stage(tracked);
+        }
+        if !state.queue.is_empty() && now >= state.next_stage {
+            self.push_upload(tracked);
+        }
+        Ok(now + if asked { TICK } else { state.interval(&self.settings, now) })
+    }
+
+    pub(super) fn push_stage(&self, tracked: &Arc<Tracked>) {
+        if !tracked.staging.swap(true, Ordering::AcqRel) {
+            self.staging.push(tracked.clone());
+        }
+    }
+
+    pub(super) fn push_upload(&self, tracked: &Arc<Tracked>) {
+        if !tracked.uploading.swap(true, Ordering::AcqRel) {
+            self.uploading.push(tracked.clone());
+        }
+    }
+}

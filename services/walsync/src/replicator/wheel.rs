@@ -1,0 +1,88 @@
+//! Who is looked at next. Looks fall on ticks, so that a thousand databases cost forty wake-ups a second and not a thousand.
+
+use super::{Shared, Tracked, lock};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The grain of time.
+pub const TICK: Duration = Duration::from_millis(25);
+
+struct Entry(Duration, Arc<Tracked>);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+/// Databases by the time of their next look.
+#[derive(Default)]
+pub struct Wheel {
+    due: Mutex<BinaryHeap<Reverse<Entry>>>,
+    changed: Condvar,
+}
+
+impl Wheel {
+    /// Adds a look.
+    pub fn add(&self, tracked: Arc<Tracked>, at: Duration) {
+        let ticks = at.as_nanos().div_ceil(TICK.as_nanos());
+        let at = TICK * u32::try_from(ticks).unwrap_or(u32::MAX);
+        tracked.set_due(at);
+        lock(&self.due).push(Reverse(Entry(at, tracked)));
+        self.changed.notify_one();
+    }
+
+    /// Ends a wait.
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Those whose look is due; waits for the next tick that has any, but not longer than a second.
+    fn wait(&self, now: Duration) -> Vec<Arc<Tracked>> {
+        let mut due = lock(&self.due);
+        let mut ready = Vec::new();
+        while due.peek().is_some_and(|Reverse(entry)| entry.0 <= now) {
+            if let Some(Reverse(Entry(at, tracked))) = due.pop()
+                // One that was called earlier has another entry by now.
+                && tracked.due() == at
+            {
+                ready.push(tracked);
+            }
+        }
+        if ready.is_empty() {
+            let next = due.peek().map_or(Duration::from_secs(1), |Reverse(entry)| entry.0 - now);
+            drop(
+                self.changed
+                    .wait_timeout(due, next.min(Duration::from_secs(1)))
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+        ready
+    }
+}
+
+impl Shared {
+    pub(super) fn poll_until_stopped(&self) {
+        while !self.stop.load(Ordering::Acquire) {
+            for tracked in self.wheel.wait(self.clock.monotonic()) {
+                let now = self.clock.monotonic();
+                let next = self.poll(&tracked, now);
+                self.wheel.add(tracked, next.max(now + TICK));
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What stagers and uploaders do.
+
+use super::tracked::{Outgoing, Phase, State, Tracked};
+use super::{Shared, lock, wheel::TICK};
+use crate::database::DatabaseFiles;
+use crate::pin::Hold;
+use crate::position::resume;
+use crate::replica::PutError;
+use crate::source::{Source, SourceError, Stamp, stage_changes, stage_image};
+use crate::store::{StoreError, backoff};
+use ltx::SNAPSHOT_LEVEL;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Until a database that cannot be replicated is looked at again.
+const REFUSED: Duration = Duration::from_secs(5);
+
+/// Why a staging came to nothing.
+enum Failure {
+    Source(SourceError),
+    Store(StoreError),
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        Failure::Source(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::Source(error.into())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
+
+impl Shared {
+    pub(super) fn stage(&self, tracked: &Arc<Tracked>) {
+        let mut state = lock(&tracked.state);
+        let request = tracked.requested.load(Ordering::Acquire);
+        let result = self.stage_locked(tracked, &mut state);
+        let now = self.clock.monotonic();
+        let path = tracked.path.display();
+        match result {
+            Ok(()) => {
+                state.next_stage = now + self.settings.interval;
+                state.staged_request = state.staged_request.max(request);
+                if state.queue.is_empty() && !matches!(state.phase, Phase::Fenced(_)) {
+                    state.phase = Phase::Running;
+                }
+            }
+            Err(Failure::Source(SourceError::Busy(why))) => {
+                tracing::debug!(%path, why, "busy");
+                state.next_stage = now + TICK;
+            }
+            Err(Failure::Source(SourceError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+                state.forget_files();
+                state.phase = Phase::Waiting;
+                state.next_stage = now + self.settings.interval;
+                state.staged_request = state.staged_request.max(request);
+            }
+            Err(Failure::Source(error)) => {
+                state.forget_files();
+                let phase = Phase::Refused(error.to_string());
+                if state.phase != phase {
+                    tracing::error!(%path, %error, "not replicated");
+                }
+                state.phase = phase;
+                state.next_stage = now + REFUSED;
+                state.staged_request = state.staged_request.max(request);
+            }
+            Err(Failure::Store(error)) => self.store_failed(tracked, &mut state, &error),
+        }
+        let upload = !state.queue.is_empty();
+        drop(state);
+        tracked.staging.store(false, Ordering::Release);
+        if upload {
+            self.push_upload(tracked);
+        }
+    }
+
+    fn store_failed(&self, tracked: &Tracked, state: &mut State, error: &StoreError) {
+        self.totals.failures.fetch_add(1, Ordering::Relaxed);
+        state.failures = state.failures.saturating_add(1);
+        let path = tracked.path.display();
+        if !matches!(state.phase, Phase::Failing(_)) {
+            tracing::warn!(%path, %error, "the store fails; frames stay in the WAL until it is back");
+        }
+        state.phase = Phase::Failing(error.to_string());
+        state.next_stage = self.clock.monotonic() + backoff(state.failures, rand::random());
+    }
+
+    fn stage_locked(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        if matches!(state.phase, Phase::Fenced(_)) {
+            return Ok(());
+        }
+        self.open(tracked, state)?;
+        if state.last_txid.is_none() {
+            self.begin(tracked, state)?;
+        }
+        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
+        let index = files.wal_index()?;
+        if !pin.hold(Hold::Frames, index.as_ref())? {
+            return Err(SourceError::Busy("no read mark is free").into());
+        }
+        let last = state.last_txid.unwrap_or(0);
+        let now = self.clock.monotonic();
+        if let Some(position) = &mut state.position {
+            let stamp = self.stamp(last + 1, last + 1, state.last_millis);
+            match stage_changes(files, position, stamp, &self.arena)? {
+                Ok(None) => state.dirty = false,
+                Ok(Some(staged)) => state.push(0, staged),
+                Err(why) => {
+                    tracing::warn!(path = %tracked.path.display(), why, "sending the whole database again");
+                    state.position = None;
+                }
+            }
+        }
+        let snapshot = state.wants_snapshot(now);
+        if state.position.is_none() || snapshot {
+            self.image(state, snapshot)?;
+        }
+        if snapshot || state.last_txid == Some(1) {
+            state.next_snapshot = now + self.settings.snapshot_interval;
+        }
+        Ok(())
+    }
+
+    /// Time never goes back within a replica, whatever the machine's clock does.
+    fn stamp(&self, min_txid: u64, max_txid: u64, last_millis: i64) -> Stamp {
+        let timestamp_millis = self.clock.unix_millis().max(last_millis);
+        Stamp { min_txid, max_txid, timestamp_millis, node_id: self.node_id }
+    }
+
+    /// Opens the files, or others where they were replaced.
+    fn open(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        if let Some(files) = &state.files
+            && files.is_current()?
+        {
+            return Ok(());
+        }
+        let files = DatabaseFiles::open(&tracked.path)?;
+        crate::source::page_size(files.database())?;
+        let mut pin = files.pin()?;
+        if !pin.hold(Hold::Presence, None)? {
+            return Err(SourceError::Busy("somebody has locked it whole").into());
+        }
+        if state.files.as_ref().is_none_or(|before| !before.is_same_database(&files)) {
+            state.position = None;
+        }
+        state.seen = None;
+        state.dirty = true;
+        state.files = Some(files);
+        state.pin = Some(pin);
+        Ok(())
+    }
+
+    /// Asks the store where the replica ends, and whether the WAL still has that place.
+    fn begin(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        let files = tracked.replica.files()?;
+        let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
+        let snapshot = files.iter().rfind(|file| file.level == SNAPSHOT_LEVEL);
+        if let Some(newest) = newest {
+            let header = tracked.replica.header(newest)?;
+            state.last_millis = header.timestamp_millis;
+            if let Some(files) = &state.files
+                && let Some(wal) = files.wal()
+            {
+                state.position = resume(wal, files.wal_index()?.as_ref(), &header)?;
+            }
+            tracing::info!(
+                path = %tracked.path.display(), txid = newest.name.max_txid, resumed = state.position.is_some(),
+                "the replica is there"
+            );
+        }
+        let age = match snapshot {
+            Some(snapshot) => {
+                let taken = tracked.replica.header(snapshot)?.timestamp_millis;
+                Duration::from_millis(u64::try_from(self.clock.unix_millis() - taken).unwrap_or(0))
+            }
+            None => self.settings.snapshot_interval,
+        };
+        state.next_snapshot = self.clock.monotonic() + self.settings.snapshot_interval.saturating_sub(age);
+        state.snapshot_txid = snapshot.map_or(0, |snapshot| snapshot.name.max_txid);
+        state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
+        state.durable_millis = state.last_millis;
+        state.last_txid = Some(state.durable_txid);
+        Ok(())
+    }
+
+    /// Stages the whole database: as a snapshot of where we stand, or as the next transaction.
+    fn image(&self, state: &mut State, snapshot: bool) -> Result<(), Failure> {
+        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
+        let index = files.wal_index()?;
+        if !pin.hold(Hold::Image, index.as_ref())? {
+            return Err(SourceError::Busy("a check point is running").into());
+        }
+        let last = state.last_txid.unwrap_or(0);
+        let (level, min, max, at) = match (snapshot, last) {
+            (true, _) => (SNAPSHOT_LEVEL, 1, last, state.position.as_ref()),
+            (false, 0) => (SNAPSHOT_LEVEL, 1, 1, None),
+            (false, _) => (0, last + 1, last + 1, None),
+        };
+        let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena);
+        pin.hold(Hold::Frames, index.as_ref())?;
+        let staged = staged?;
+        if !snapshot {
+            self.totals.anchors.fetch_add(1, Ordering::Relaxed);
+        }
+        state.push(level, staged);
+        Ok(())
+    }
+
+    pub(super) fn upload(&self, tracked: &Arc<Tracked>) {
+        loop {
+            let mut state = lock(&tracked.state);
+            let Some(mut outgoing) = state.queue.pop_front() else {
+                tracked.uploading.store(false, Ordering::Release);
+                return;
+            };
+            drop(state);
+            let result = tracked.replica.put(outgoing.level, &mut outgoing.staged);
+            let mut state = lock(&tracked.state);
+            let path = tracked.path.display();
+            match result {
+                Ok(bytes) => {
+                    self.totals.objects.fetch_add(1, Ordering::Relaxed);
+                    self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    let header = &outgoing.staged.header;
+                    state.durable_txid = state.durable_txid.max(header.max_txid);
+                    state.durable_millis = state.durable_millis.max(header.timestamp_millis);
+                    state.failures = 0;
+                    state.phase = Phase::Running;
+                    tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");
+                }
+                Err(PutError::Fenced(key)) => {
+                    tracing::error!(%path, key, "another process replicates into this place: stopped for this database");
+                    state.forget_files();
+                    state.queue.clear();
+                    state.phase = Phase::Fenced(key);
+                }
+                Err(PutError::Store(error)) => {
+                    state.queue.push_front(outgoing);
+                    self.store_failed(tracked, &mut state, &error);
+                    tracked.uploading.store(false, Ordering::Release);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn push(&mut self, level: u8, staged: crate::source::Staged) {
+        let max_txid = staged.header.max_txid;
+        self.last_millis = staged.header.timestamp_millis;
+        if level == SNAPSHOT_LEVEL {
+            self.snapshot_txid = max_txid;
+        }
+        // A snapshot of where we stand moves nothing.
+        if level != SNAPSHOT_LEVEL || self.last_txid == Some(0) {
+            self.position = Some(staged.position);
+            self.last_txid = Some(max_txid);
+            self.dirty = false;
+        }
+        self.queue.push_back(Outgoing { level, staged });
+    }
+
+    fn forget_files(&mut self) {
+        (self.files, self.pin, self.seen, self.position) = (None, None, None, None);
+    }
+}

@@ -1,0 +1,248 @@
+//! What the replicator asks of a database's files, and what it makes of them: a file of changes, or of everything.
+//!
+//! Behind a trait, so that a simulation can stand in for files.
+
+use crate::arena::{Arena, Staging};
+use crate::position::{Continuity, Position, continuity};
+use crate::wal_index::WalIndex;
+use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WalHeader, WalPosition, read_changes};
+use ltx::{Encoder, Header, NO_CHECKSUM};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// The files of one database, opened.
+pub trait Source: Send {
+    /// Whether these are still the files at the path: none replaced, removed or new.
+    fn is_current(&self) -> io::Result<bool>;
+    /// The database file.
+    fn database(&self) -> &dyn ReadAt;
+    /// Size and time of change of the database file.
+    fn database_state(&self) -> io::Result<(u64, i64, i64)>;
+    /// The WAL, where there is one.
+    fn wal(&self) -> Option<&dyn ReadAt>;
+    /// The index of the WAL, where there is one that can be trusted.
+    fn wal_index(&self) -> io::Result<Option<WalIndex>>;
+}
+
+/// Why nothing could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A file failed.
+    #[error("cannot read the database's files: {0}")]
+    Io(#[from] io::Error),
+    /// The content cannot be replicated.
+    #[error("{0}")]
+    Refused(String),
+    /// Somebody was at work; the same call will succeed a moment later.
+    #[error("the database is being changed: {0}")]
+    Busy(&'static str),
+    /// The staging area, or the format.
+    #[error("cannot stage: {0}")]
+    Stage(#[from] ltx::Error),
+}
+
+/// The first 100 bytes of a database say whether it can be replicated, and how large its pages are.
+pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
+    let refuse = |why: &str| Err(SourceError::Refused(why.to_owned()));
+    let mut bytes = [0; 100];
+    match database.read_at(0, &mut bytes)? {
+        0 => return Err(SourceError::Busy("it is still empty")),
+        100 => {}
+        _ => return refuse("the file is shorter than the header of an SQLite database"),
+    }
+    if &bytes[..16] != b"SQLite format 3\0" {
+        return refuse("the file is not an SQLite database, or is encrypted");
+    }
+    if bytes[18] != 2 || bytes[19] != 2 {
+        return refuse("the database is not in WAL mode; its application must set PRAGMA journal_mode=WAL");
+    }
+    let size = u32::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    let size = if size == 1 { 65_536 } else { size };
+    if !size.is_power_of_two() || size < 512 {
+        return refuse("the page size in the database's header is not a power of two from 512 to 65536");
+    }
+    Ok(size)
+}
+
+/// What names a file that is being made.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// First transaction ID: 1 for a snapshot.
+    pub min_txid: u64,
+    /// Last transaction ID.
+    pub max_txid: u64,
+    /// Unix time in milliseconds.
+    pub timestamp_millis: i64,
+    /// The writer.
+    pub node_id: u64,
+}
+
+/// A file ready for its upload.
+pub struct Staged {
+    /// The content.
+    pub staging: Staging,
+    /// Its header.
+    pub header: Header,
+    /// Its checksum.
+    pub checksum: u64,
+    /// Where reading goes on after it.
+    pub position: Position,
+}
+
+/// The WAL up to which frame, given what its index says. `None`: to the last valid commit.
+fn limit(header: &WalHeader, index: Option<&WalIndex>) -> Option<u32> {
+    index.filter(|index| index.salts == header.salts()).map(|index| index.frames)
+}
+
+/// The counter of transactions, where the index stands exactly at `end`.
+pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<u32> {
+    let here = |index: &&WalIndex| {
+        index.frames == end.frames
+            && (end.frames == 0 || (index.salts == end.header.salts() && index.checksum == end.checksum))
+    };
+    index.filter(here).map(|index| index.changes)
+}
+
+fn encode_header(stamp: Stamp, page_size: u32, size: u32, from: u32, position: &Position) -> Header {
+    let mut header = Header {
+        flags: NO_CHECKSUM,
+        page_size,
+        commit: size,
+        min_txid: stamp.min_txid,
+        max_txid: stamp.max_txid,
+        timestamp_millis: stamp.timestamp_millis,
+        node_id: stamp.node_id,
+        ..Header::default()
+    };
+    if let Some(wal) = &position.wal {
+        header.wal_offset = wal.header.frame_offset(from + 1);
+        header.wal_size = u64::from(wal.frames - from) * wal.header.frame_size();
+        header.wal_salt1 = wal.header.salt1;
+        header.wal_salt2 = wal.header.salt2;
+        header.reserved = position.reserved();
+    }
+    header
+}
+
+/// Stages what was committed after `position`. `Ok(None)`: nothing was. [`Continuity::Lost`] is told apart from all else:
+/// frames that we never saw may be gone, and only [`stage_image`] helps.
+pub fn stage_changes(
+    source: &dyn Source,
+    position: &mut Position,
+    stamp: Stamp,
+    arena: &Arc<Arena>,
+) -> Result<Result<Option<Staged>, &'static str>, SourceError> {
+    let Some(wal) = source.wal() else { return Ok(Err("the WAL is gone")) };
+    let index = source.wal_index()?;
+    let Some(header) = WalHeader::read(wal)? else {
+        // Cut to nothing by a TRUNCATE: whatever it held was ours already if no transaction came since.
+        let same_counter = index.is_some_and(|index| position.changes == Some(index.changes));
+        let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
+        return Ok(if same_counter || still_empty {
+            Ok(None)
+        } else {
+            Err("the WAL was emptied, and transactions may have been in it")
+        });
+    };
+    let (from, changes) = match continuity(wal, header, index.as_ref(), source.database_state()?, position)? {
+        Continuity::Lost(why) => return Ok(Err(why)),
+        Continuity::Same(from) | Continuity::Restarted(from) => {
+            (from, read_changes(wal, from, limit(&header, index.as_ref()))?)
+        }
+    };
+    if changes.commits == 0 {
+        // A recovery begins the counter anew; this is what it is at our place now.
+        if position.wal == Some(changes.end) {
+            position.changes = counter(index.as_ref(), &changes.end).or(position.changes);
+        }
+        return Ok(Ok(None));
+    }
+    let position = Position { wal: Some(changes.end), changes: counter(index.as_ref(), &changes.end), database: None };
+    let header = encode_header(stamp, header.page_size, changes.size, from.frames, &position);
+    let staging = arena.stage();
+    let mut encoder = Encoder::new(staging, header)?;
+    let mut page = vec![0; changes.end.header.page_size as usize];
+    let lock_page = ltx::lock_page(changes.end.header.page_size);
+    for (&number, &frame) in changes.pages.iter().filter(|&(&number, _)| number != lock_page) {
+        read_frame(wal, &changes.end.header, frame, &mut page)?;
+        encoder.page(number, &page)?;
+    }
+    finish(encoder, position).map(|staged| Ok(Some(staged)))
+}
+
+fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, SourceError> {
+    let header = encoder.header().clone();
+    let (mut staging, checksum) = encoder.finish()?;
+    staging.flush()?;
+    Ok(Staged { staging, header, checksum, position })
+}
+
+fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8]) -> Result<(), SourceError> {
+    let length = wal.read_at(header.frame_offset(frame) + FRAME_HEADER_SIZE, page)?;
+    if length == page.len() { Ok(()) } else { Err(SourceError::Busy("its WAL became shorter while it was read")) }
+}
+
+/// Stages the whole database, as it is now or as it was at `at`, a position in the WAL of now. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
+pub fn stage_image(
+    source: &dyn Source,
+    stamp: Stamp,
+    at: Option<&Position>,
+    arena: &Arc<Arena>,
+) -> Result<Staged, SourceError> {
+    let page_size = page_size(source.database())?;
+    let before = source.database_state()?;
+    let index = source.wal_index()?;
+    let header = match source.wal() {
+        Some(wal) => WalHeader::read(wal)?,
+        None => None,
+    };
+    let at = match at.map(|at| at.wal) {
+        Some(Some(at)) if header == Some(at.header) => Some(at.frames),
+        Some(None) if header.is_none() => None,
+        Some(_) => return Err(SourceError::Busy("its WAL was restarted")),
+        None => None,
+    };
+    let mut pages = BTreeMap::new();
+    let mut size = u32::try_from(before.0 / u64::from(page_size)).unwrap_or(u32::MAX);
+    let mut position = Position::default();
+    if let (Some(wal), Some(header)) = (source.wal(), header) {
+        if header.page_size != page_size {
+            return Err(SourceError::Busy("its WAL has pages of another size"));
+        }
+        let Changes { pages: changed, size: committed, end, .. } =
+            read_changes(wal, WalPosition::start(header), at.or(limit(&header, index.as_ref())))?;
+        let attempted = index.filter(|index| index.salts == header.salts()).map_or(0, |index| index.backfill_attempted);
+        if end.frames < attempted {
+            return Err(SourceError::Busy("its index is ahead of its WAL"));
+        }
+        // After a restart without a transaction the file still holds the generation before, all of it backfilled.
+        let restarted = index.is_some_and(|index| index.salts != header.salts() && index.frames == 0);
+        if end.frames > 0 && !restarted {
+            (pages, size) = (changed, committed);
+        }
+        position = Position { wal: Some(end), changes: counter(index.as_ref(), &end), database: None };
+        if restarted {
+            position.changes = index.map(|index| index.changes);
+        }
+    } else {
+        position.database = Some(before);
+    }
+    let ltx_header = encode_header(stamp, page_size, size, 0, &position);
+    let mut encoder = Encoder::new(arena.stage(), ltx_header)?;
+    let mut page = vec![0; page_size as usize];
+    for number in (1..=size).filter(|&number| number != ltx::lock_page(page_size)) {
+        match (pages.get(&number), source.wal(), header) {
+            (Some(&frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
+            _ => {
+                let length = source.database().read_at(u64::from(number - 1) * u64::from(page_size), &mut page)?;
+                page[length..].fill(0);
+            }
+        }
+        encoder.page(number, &page)?;
+    }
+    if source.database_state()? != before || !source.is_current()? {
+        return Err(SourceError::Busy("its file changed while it was read"));
+    }
+    finish(encoder, position)
+}

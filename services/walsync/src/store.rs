@@ -1,0 +1,95 @@
+//! Where objects are kept: [`memory`], [`files`], [`s3`] behind one trait.
+//!
+//! Calls block; whoever wants several at once has several threads. A store does not retry: its caller knows for how long.
+
+use std::io::{Read, Seek};
+use std::ops::Range;
+
+pub mod credentials;
+pub mod files;
+pub mod memory;
+pub mod s3;
+mod signature;
+
+/// What can be sent, and sent again.
+pub trait Body: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Body for T {}
+
+/// One object in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its key, whole.
+    pub key: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such object.
+    #[error("there is no object {0}")]
+    NotFound(String),
+    /// [`Store::create`] found one.
+    #[error("an object {0} is there already")]
+    AlreadyExists(String),
+    /// Trying again may help: no connection, a timeout, a server that is busy or broken.
+    #[error("{0}")]
+    Transient(String),
+    /// Trying again will not help: no permission, no bucket.
+    #[error("{0}")]
+    Permanent(String),
+}
+
+impl StoreError {
+    /// Whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, StoreError::Transient(_))
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        StoreError::Transient(error.to_string())
+    }
+}
+
+/// Objects under keys.
+pub trait Store: Send + Sync {
+    /// Writes `length` bytes of `body` from its start as a new object: whole or not at all, and durable when this returns.
+    /// `time_millis` goes along where the store has a place for it (Litestream's `litestream-timestamp`).
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`] leaves what is there. After a transient error the object may be there or not.
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, time_millis: i64) -> Result<(), StoreError>;
+    /// Reads an object, or a range of its bytes, which may be shorter at the end.
+    fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError>;
+    /// All objects whose keys begin with `prefix`, ordered by key.
+    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError>;
+    /// Removes an object; one that is not there is no error.
+    fn delete(&self, key: &str) -> Result<(), StoreError>;
+    /// Whether levels are folders `ltx/0` (Litestream's layout in files) instead of `0000` (in S3).
+    fn has_file_layout(&self) -> bool {
+        false
+    }
+}
+
+/// Calls `action` until it succeeds, fails for good, or has been tried `tries` times; waits in between with jitter.
+pub fn retry<T>(tries: u32, mut action: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match action() {
+            Err(error) if error.is_transient() && tried < tries => {
+                std::thread::sleep(backoff(tried, rand::random()));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// How long to wait after `failures` in a row: 100 ms doubled up to 10 s, then between half and all of it by `random`.
+pub fn backoff(failures: u32, random: u32) -> std::time::Duration {
+    let most_millis = (100u64 << failures.saturating_sub(1).min(7)).min(10_000);
+    std::time::Duration::from_millis(most_millis / 2 + u64::from(random) % (most_millis / 2 + 1))
+}

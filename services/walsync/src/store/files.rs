@@ -1,0 +1,110 @@
+//! Objects as files below a folder, as Litestream's file replicas have them. A file appears whole and synced, by a link.
+
+use super::{Body, Object, Store, StoreError};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A store below a folder.
+pub struct FileStore {
+    root: PathBuf,
+}
+
+fn error(path: &Path, error: &io::Error) -> StoreError {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Permanent(text),
+        _ => StoreError::Transient(text),
+    }
+}
+
+impl FileStore {
+    /// Nothing is made before the first object.
+    pub fn new(root: PathBuf) -> FileStore {
+        FileStore { root }
+    }
+
+    fn write(&self, folder: &Path, path: &Path, body: &mut dyn Body, length: u64) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // The name ends in .tmp, so that neither Litestream nor we take it for a replica's file.
+        let mut file = tempfile::Builder::new().prefix(".").suffix(".tmp").tempfile_in(folder)?;
+        body.seek(SeekFrom::Start(0))?;
+        let written = io::copy(&mut body.take(length), &mut file)?;
+        if written != length {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the body is shorter than announced"));
+        }
+        file.flush()?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    }
+
+    fn walk(&self, folder: &Path, objects: &mut Vec<Object>) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+            match entry {
+                Ok(metadata) if metadata.is_dir() => self.walk(&path, objects)?,
+                Ok(metadata) => {
+                    let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+                    if let Some(key) = name.filter(|name| !name.ends_with(".tmp")) {
+                        objects.push(Object { key: key.to_owned(), size: metadata.len() });
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for FileStore {
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, _: i64) -> Result<(), StoreError> {
+        let path = self.root.join(key);
+        let folder = path.parent().unwrap_or(&self.root);
+        match self.write(folder, &path, body, length) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(StoreError::AlreadyExists(key.to_owned())),
+            result => result.map_err(|failure| error(&path, &failure)),
+        }
+    }
+
+    fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        let path = self.root.join(key);
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(StoreError::NotFound(key.to_owned())),
+            result => result.map_err(|failure| error(&path, &failure))?,
+        };
+        let range = range.unwrap_or(0..u64::MAX);
+        file.seek(SeekFrom::Start(range.start))?;
+        Ok(Box::new(file.take(range.end - range.start)))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut objects = Vec::new();
+        let folder = self.root.join(folder);
+        self.walk(&folder, &mut objects).map_err(|failure| error(&folder, &failure))?;
+        objects.retain(|object| object.key.starts_with(prefix));
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(objects)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let path = self.root.join(key);
+        match fs::remove_file(&path) {
+            Err(failure) if failure.kind() != ErrorKind::NotFound => Err(error(&path, &failure)),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_file_layout(&self) -> bool {
+        true
+    }
+}

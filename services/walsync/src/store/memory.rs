@@ -1,0 +1,75 @@
+//! Objects in memory, with the faults that a test plants.
+
+use super::{Body, Object, Store, StoreError};
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, SeekFrom};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What happens to a call that creates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// It fails and writes nothing.
+    Refuse,
+    /// It writes, and the answer is lost.
+    LoseAnswer,
+}
+
+/// A store in memory.
+#[derive(Default)]
+pub struct MemoryStore {
+    objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    fault: Mutex<Fault>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemoryStore {
+    /// What befalls creations from now on.
+    pub fn set_fault(&self, fault: Fault) {
+        *lock(&self.fault) = fault;
+    }
+}
+
+impl Store for MemoryStore {
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, _: i64) -> Result<(), StoreError> {
+        let fault = *lock(&self.fault);
+        if fault == Fault::Refuse {
+            return Err(StoreError::Transient("503 Slow Down".into()));
+        }
+        body.seek(SeekFrom::Start(0))?;
+        let mut content = Vec::new();
+        body.take(length).read_to_end(&mut content)?;
+        assert_eq!(content.len() as u64, length, "the body must have the length that was announced");
+        let mut objects = lock(&self.objects);
+        if objects.contains_key(key) {
+            return Err(StoreError::AlreadyExists(key.to_owned()));
+        }
+        objects.insert(key.to_owned(), content);
+        if fault == Fault::LoseAnswer { Err(StoreError::Transient("connection reset".into())) } else { Ok(()) }
+    }
+
+    fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        let content = lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
+        let range = range.unwrap_or(0..u64::MAX);
+        let end = range.end.min(content.len() as u64) as usize;
+        let start = (range.start as usize).min(end);
+        Ok(Box::new(Cursor::new(content[start..end].to_vec())))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+        let objects = lock(&self.objects);
+        let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(objects.map(|(key, content)| Object { key: key.clone(), size: content.len() as u64 }).collect())
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        lock(&self.objects).remove(key);
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! The first 136 bytes of the `-shm` file, which tell what a WAL holds at the cost of one small read.
+//!
+//! Two copies of 48 bytes, in the byte order of the machine {version @0, unused, change counter @8, flags @12 (bytes: is
+//! initialised, big-endian checksums; page size u16), last frame @16, pages @20, checksum of the last frame @24, salts @32,
+//! checksum of the header @40}; then frames backfilled @96, five read marks @100, locks, backfill attempted @128.
+//! Salts are as in the WAL, byte for byte. A header is trusted where both copies agree and its checksum holds.
+//! It is read, never mapped, and never written.
+
+use crate::wal_reader::{Checksum, checksum};
+
+/// Bytes that [`WalIndex::decode`] looks at.
+pub const WAL_INDEX_BYTES: usize = 136;
+/// A read mark that nobody uses.
+pub const UNUSED_MARK: u32 = u32::MAX;
+
+/// What the index says of the WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalIndex {
+    /// Grows by one with each transaction, also over restarts; zero again after a recovery.
+    pub changes: u32,
+    /// Frames up to the last commit.
+    pub frames: u32,
+    /// Size of the database in pages.
+    pub pages: u32,
+    /// Checksum of the last frame.
+    pub checksum: Checksum,
+    /// Salts of the WAL.
+    pub salts: [u32; 2],
+    /// Frames that are in the database file for certain.
+    pub backfilled: u32,
+    /// Frames that may be in the database file.
+    pub backfill_attempted: u32,
+    /// How far readers look; mark 0 reads the database file alone.
+    pub read_marks: [u32; 5],
+}
+
+impl WalIndex {
+    /// `None` where the two copies differ (a writer is at work, or died) or the index is not initialised.
+    pub fn decode(bytes: &[u8; WAL_INDEX_BYTES]) -> Option<WalIndex> {
+        let native = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let big = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let sums = checksum(cfg!(target_endian = "big"), [0, 0], &bytes[..40]);
+        let trusted = bytes[..48] == bytes[48..96]
+            && native(0) == 3_007_000
+            && bytes[12] == 1
+            && sums == [native(40), native(44)];
+        trusted.then(|| WalIndex {
+            changes: native(8),
+            frames: native(16),
+            pages: native(20),
+            checksum: [native(24), native(28)],
+            salts: [big(32), big(36)],
+            backfilled: native(96),
+            backfill_attempted: native(128),
+            read_marks: [100, 104, 108, 112, 116].map(native),
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! The replicator in this process, over a store that fails as the test says; the application in a process of its own.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use support::{Application, content, wait};
+use walsync::clock::{Clock, SystemClock};
+use walsync::replica::Replica;
+use walsync::replicator::{Phase, Replicator, Settings};
+use walsync::restore::{Target, restore};
+use walsync::store::Store;
+use walsync::store::memory::{Fault, MemoryStore};
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";
+const INSERT: &str = "INSERT INTO t(v) VALUES (randomblob(900))";
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "the body of child processes, started by the other tests"]
+fn application_process() {
+    support::application_process();
+}
+
+fn replica(store: &Arc<MemoryStore>) -> Replica {
+    Replica::new(store.clone(), "app.db")
+}
+
+fn start(database: &Path, store: &Arc<MemoryStore>) -> Replicator {
+    let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(database.to_owned(), replica(store));
+    replicator
+}
+
+fn restored(folder: &Path, store: &Arc<MemoryStore>) -> Vec<u8> {
+    let output = folder.join("restored.db");
+    let _ = std::fs::remove_file(&output);
+    restore(&replica(store), Target::Latest, &output, true).unwrap();
+    std::fs::read(output).unwrap()
+}
+
+#[test]
+fn an_outage_loses_nothing_and_sends_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    application.run("PRAGMA wal_autocheckpoint=10");
+    let replicator = start(&database, &store);
+    assert!(replicator.sync(LONG));
+    for fault in [Fault::Refuse, Fault::LoseAnswer] {
+        let anchors = replicator.totals().anchors.load(Ordering::Relaxed);
+        store.set_fault(fault);
+        for _ in 0..40 {
+            application.run(INSERT);
+        }
+        wait(|| matches!(replicator.status()[0].phase, Phase::Failing(_)));
+        for _ in 0..40 {
+            application.run(INSERT);
+        }
+        store.set_fault(Fault::None);
+        assert!(replicator.sync(LONG), "{fault:?}");
+        assert_eq!(replicator.status()[0].phase, Phase::Running);
+        assert!(restored(folder.path(), &store) == content(&database), "{fault:?}");
+        // The WAL kept what could not be sent: the database did not have to be sent whole.
+        assert_eq!(replicator.totals().anchors.load(Ordering::Relaxed), anchors, "{fault:?}");
+    }
+    drop(replicator);
+    application.close();
+}
+
+#[test]
+fn of_two_writers_one_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let (one, two) = (folder.path().join("one.db"), folder.path().join("two.db"));
+    let mut applications = [&one, &two].map(|path| Application::start(path, TABLE));
+    let first = start(&one, &store);
+    assert!(first.sync(LONG));
+    // A second machine with the same configuration takes the place over.
+    let second = start(&two, &store);
+    assert!(second.sync(LONG));
+    applications[0].run(INSERT);
+    wait(|| matches!(first.status()[0].phase, Phase::Fenced(_)));
+    applications[1].run(INSERT);
+    assert!(second.sync(LONG));
+    assert_eq!(second.status()[0].phase, Phase::Running);
+    assert!(restored(folder.path(), &store) == content(&two), "the chain is the second writer's");
+    drop((first, second));
+    applications.into_iter().for_each(Application::close);
+}
+
+#[test]
+fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    let replicator = start(&database, &store);
+    for mode in ["PASSIVE", "FULL", "RESTART", "TRUNCATE"] {
+        for _ in 0..5 {
+            application.run(INSERT);
+            application.run(&format!("PRAGMA wal_checkpoint({mode})"));
+            application.run(INSERT);
+        }
+        assert!(replicator.sync(LONG), "{mode}");
+        assert!(restored(folder.path(), &store) == content(&database), "{mode}");
+    }
+    drop(replicator);
+    application.close();
+}
+
+#[test]
+fn a_snapshot_is_the_state_of_its_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    let settings = Settings {
+        interval: Duration::from_millis(50),
+        snapshot_interval: Duration::from_millis(1),
+        ..Settings::default()
+    };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(database.clone(), replica(&store));
+    for _ in 0..10 {
+        application.run(INSERT);
+        assert!(replicator.sync(LONG));
+    }
+    drop(replicator);
+    let replica = replica(&store);
+    let files = replica.files().unwrap();
+    let snapshots: Vec<_> = files.iter().filter(|file| file.level == ltx::SNAPSHOT_LEVEL).copied().collect();
+    assert!(snapshots.len() > 2, "{files:?}");
+    // Each snapshot equals the first one with the changes up to it.
+    for snapshot in &snapshots[1..] {
+        let mut without = files.clone();
+        without.retain(|file| file.level == 0 || *file == snapshots[0]);
+        let plan = walsync::restore::Chain::new(without).plan(snapshot.name.max_txid).unwrap();
+        let mut state = std::collections::BTreeMap::new();
+        for file in plan {
+            let read = replica.read(&file, |header, number, page| {
+                state.insert(number, page.to_vec());
+                state.retain(|number, _| *number <= header.commit);
+                Ok(())
+            });
+            read.unwrap();
+        }
+        let mut pages = std::collections::BTreeMap::new();
+        let read = replica.read(snapshot, |_, number, page| {
+            pages.insert(number, page.to_vec());
+            Ok(())
+        });
+        read.unwrap();
+        assert!(pages == state, "{snapshot:?}");
+    }
+    application.close();
+}
+
+/// A clock whose wall time goes back by an hour at every look.
+struct Backwards(SystemClock, std::sync::atomic::AtomicI64);
+
+impl Clock for Backwards {
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn unix_millis(&self) -> i64 {
+        self.0.unix_millis() - self.1.fetch_add(3_600_000, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_does_not_put_commits_out_of_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(Backwards(SystemClock::default(), 0.into()))).unwrap();
+    replicator.add(database.clone(), replica(&store));
+    for _ in 0..5 {
+        application.run(INSERT);
+        assert!(replicator.sync(LONG));
+    }
+    drop(replicator);
+    let replica = replica(&store);
+    let mut files = replica.files().unwrap();
+    files.sort_by_key(|file| file.name.max_txid);
+    let times: Vec<i64> = files.iter().map(|file| replica.header(file).unwrap().timestamp_millis).collect();
+    assert!(times.len() >= 5 && times.is_sorted(), "{times:?}");
+    application.close();
+}
+
+#[test]
+fn one_process_takes_many_databases_and_the_memory_of_a_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let settings = Settings { interval: Duration::from_millis(100), ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    let paths: Vec<_> = (0..40).map(|number| folder.path().join(format!("{number}.db"))).collect();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    for path in &paths {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.execute_batch(&format!("PRAGMA journal_mode=WAL; {TABLE}; {INSERT}")).unwrap();
+    }
+    let before = threads();
+    for path in &paths {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        replicator.add(path.clone(), Replica::new(store.clone(), name));
+    }
+    assert!(replicator.sync(LONG));
+    assert!(threads() <= before, "no thread for a database");
+    let prefixes: std::collections::BTreeSet<String> =
+        store.list("").unwrap().iter().map(|object| object.key.split('/').next().unwrap().to_owned()).collect();
+    assert_eq!(prefixes.len(), paths.len());
+}

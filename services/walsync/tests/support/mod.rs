@@ -1,0 +1,214 @@
+//! What process tests share: an application in a process of its own, walsync, Litestream.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An application: SQLite in a process of its own, for locks of one process do not see each other.
+///
+/// It is this test binary, run for the test `application_process`, which every binary that uses this has.
+pub struct Application {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+const PATH: &str = "WALSYNC_TEST_APPLICATION";
+
+/// The body of the child: a line of SQL in, a line out.
+pub fn application_process() {
+    let path = std::env::var(PATH).expect("started by a test");
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(5)).unwrap();
+    println!("ready");
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        if let Some(start) = line.strip_prefix("!count ") {
+            // One transaction a number, for ever; each number is printed once it is committed.
+            let mut statement = connection.prepare("INSERT INTO t(id, v) VALUES (?1, randomblob(?2))").unwrap();
+            for number in start.parse::<i64>().unwrap().. {
+                statement.execute([number, 10 + number * 37 % 3000]).unwrap();
+                println!("{number}");
+            }
+        }
+        match connection.execute_batch(&line) {
+            Ok(()) => println!("ok"),
+            Err(error) => println!("error {error}"),
+        }
+    }
+}
+
+impl Application {
+    /// Opens `path` in WAL mode, with SQL to begin with.
+    pub fn start(path: &Path, sql: &str) -> Application {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(PATH, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut application = Application { child, input, output };
+        // The test harness talks first.
+        while application.line() != "ready" {}
+        application.run("PRAGMA journal_mode=WAL");
+        application.run(sql);
+        application
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the application has died");
+        line.trim_end().to_owned()
+    }
+
+    /// Runs SQL on one line.
+    pub fn run(&mut self, sql: &str) {
+        assert_eq!(self.try_run(sql), "ok", "{sql}");
+    }
+
+    /// Runs SQL, and gives what SQLite said.
+    pub fn try_run(&mut self, sql: &str) -> String {
+        writeln!(self.input, "{}", sql.replace('\n', " ")).unwrap();
+        self.line()
+    }
+
+    /// Commits numbers from `start` until it is killed.
+    pub fn count_from(&mut self, start: i64) {
+        writeln!(self.input, "!count {start}").unwrap();
+    }
+
+    /// Kills it, and gives the last number that it said was committed.
+    pub fn kill(mut self) -> Option<i64> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut last = None;
+        for line in std::io::Read::by_ref(&mut self.output).lines() {
+            last = line.ok().and_then(|line| line.parse().ok()).or(last);
+        }
+        last
+    }
+
+    /// Ends it as applications end.
+    pub fn close(mut self) {
+        drop(self.input);
+        while let Ok(1..) = self.output.read_line(&mut String::new()) {}
+        self.child.wait().unwrap();
+    }
+}
+
+/// `walsync` in a process of its own.
+pub struct Walsync {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Walsync {
+    /// Watches databases into a folder.
+    pub fn watch(databases: &[&Path], store: &Path, log: &Path) -> Walsync {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_walsync"));
+        command.arg("watch").args(databases).arg("--to").arg(store).args(["--interval-millis", "50"]);
+        Walsync::start(command, log)
+    }
+
+    pub fn start(mut command: Command, log: &Path) -> Walsync {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let child = command.env("NO_COLOR", "1").stderr(file).spawn().unwrap();
+        Walsync { child, log: log.to_owned() }
+    }
+
+    /// The last transaction ID that it called durable.
+    pub fn durable(&self) -> u64 {
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        let txid = |line: &str| line.split_once("txid=")?.1.split(' ').next()?.parse().ok();
+        log.lines().filter(|line| line.contains(" durable ")).filter_map(txid).max().unwrap_or(0)
+    }
+
+    /// Waits until it has called a transaction durable that is not before `txid`.
+    pub fn wait_durable(&mut self, txid: u64) {
+        wait(|| self.durable() >= txid);
+        assert!(self.child.try_wait().unwrap().is_none(), "{}", std::fs::read_to_string(&self.log).unwrap());
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; what is committed must be durable when it ends.
+    pub fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
+    }
+}
+
+impl Drop for Walsync {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a condition, for at most a minute.
+pub fn wait(mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < end, "it did not come within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A peer's program, or `None` with a line that says how to get it.
+pub fn peer(name: &str, version: &str) -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home);
+    let root = std::env::var_os("STOREBENCH_PEERS").map(PathBuf::from);
+    let path = root.or_else(|| Some(data?.join("storebench/peers")))?.join(name).join(version).join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("NOT TESTED: {name} {version} is not installed; remedy: peers/fetch {name}");
+    None
+}
+
+/// Litestream 0.5.17.
+pub fn litestream() -> Option<PathBuf> {
+    peer("litestream", "0.5.17")
+}
+
+/// The database as SQLite has it: file and WAL together, read from a copy. Nobody may be writing.
+pub fn content(path: &Path) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    std::fs::copy(path, &copy).unwrap();
+    let wal = walsync::database::with_suffix(path, "-wal");
+    if wal.exists() {
+        std::fs::copy(wal, folder.path().join("copy.db-wal")).unwrap();
+    }
+    let connection = rusqlite::Connection::open(&copy).unwrap();
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let bytes = std::fs::read(&copy).unwrap();
+    drop(connection);
+    bytes
+}
+
+/// Random numbers that a seed repeats.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
