@@ -154,6 +154,27 @@ engines! {
         shares_directory: false,
     }
 
+    /// rsedis: storebench's own server of Redis's protocol.
+    Rsedis {
+        name: "rsedis",
+        protocol: Protocol::Redis,
+        dialect: Dialect::Redis,
+        source: Source::Crate("rsedis"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["rsedis"],
+        image: "storebench/rsedis",
+        ports: REDIS_PORTS,
+        readiness: Readiness::Protocol,
+        metrics: None,
+        replicas: &[1],
+        durability: REDIS_DURABILITY,
+        version_probe: VersionProbe { argument: "--version", marker: " v=" },
+        reserved_flags: REDIS_RESERVED,
+        environment_prefix: None,
+        companions: &[],
+        shares_directory: false,
+    }
+
     /// versitygw: an S3 server whose objects are files in a directory; for stores that keep their data in S3.
     Versitygw {
         name: "versitygw",
