@@ -59,7 +59,7 @@ struct Server {
 }
 
 /// Three members; member 3 has no forwarder if `third_is_deaf`, and so never answers.
-fn three(scratch: &tempfile::TempDir, third_is_deaf: bool) -> Vec<Server> {
+fn three(scratch: &harness::TempDir, third_is_deaf: bool) -> Vec<Server> {
     let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
     let addresses: BTreeMap<u64, String> = (1..).zip(listeners.iter().map(address)).collect();
@@ -87,7 +87,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_command_may_be_given_to_any_member_and_was_applied_there_when_it_is_answered() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let servers = three(&scratch, false);
     run(async {
         for (count, server) in (1..).zip(servers.iter().cycle().take(9)) {
@@ -103,7 +103,7 @@ fn a_command_may_be_given_to_any_member_and_was_applied_there_when_it_is_answere
 
 #[test]
 fn a_question_is_answered_by_whoever_leads() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let servers = three(&scratch, false);
     run(async {
         for server in &servers {
@@ -118,7 +118,7 @@ fn a_question_is_answered_by_whoever_leads() {
 /// answer to its fifth one now.
 #[test]
 fn an_answer_to_a_call_of_a_life_before_is_not_taken() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = harness::folder();
     let servers = three(&scratch, true);
     run(async {
         let mut leadership = servers[0].forwarder.leadership();
