@@ -302,7 +302,7 @@ fn load(path: &Path) -> Result<String, Mistake> {
 fn read(text: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<File, Mistake> {
     let said = |error: toml::de::Error| {
         let place = error.span().map(|span| span.start);
-        let line = place.zip(text).map(|(place, text)| 1 + text[..place.min(text.len())].matches('\n').count());
+        let line = place.zip(text).map(|(place, text)| text[..place.min(text.len())].matches('\n').count() + 1);
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         Mistake(format!("configuration: {line}{}", error.message().replace('\n', " ")))
     };

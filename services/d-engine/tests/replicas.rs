@@ -9,12 +9,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::catch_unwind;
 
 use d_engine::machine::{Machine, Reply, Shown};
 use d_engine::state::{Applied, Command, Memory, Refusal, answer, write_rows};
 use d_engine_client::{Operation, OperationResult, Query, Stamp, Transaction};
 use replog::{
-    Batch, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, Role, Settings, SnapshotJob,
+    Batch, Entry, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, RestoreError, Role,
+    Settings, SnapshotJob, SnapshotView, StateMachine,
 };
 use wal::Log;
 use wal::files::SimulatedDirectory;
@@ -45,6 +47,59 @@ impl Random {
     }
 }
 
+/// An error that is planted, so that the checks can show that they notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    /// Each member counts time to live by its own clock, as the original does.
+    LocalClock,
+    /// Sessions are not looked at.
+    NoSessions,
+    /// Strong reads look at what there is.
+    ReadsLocally,
+    /// A snapshot is not all of the state.
+    HalfSnapshot,
+}
+
+/// The machine, right or wrong.
+struct Planted {
+    machine: Machine<Memory>,
+    bug: Option<Bug>,
+    id: u64,
+}
+
+impl StateMachine for Planted {
+    type Reply = Reply;
+
+    fn apply(&mut self, entry: &Entry) -> Reply {
+        let mut entry = entry.clone();
+        if self.bug == Some(Bug::LocalClock) {
+            entry.time_millis += self.id;
+        }
+        if self.bug == Some(Bug::NoSessions)
+            && let Ok(Command::Write(transaction, Some(_))) = Command::decode(entry.data.clone())
+        {
+            entry.data = Command::Write(transaction, None).encode();
+        }
+        self.machine.apply(&entry)
+    }
+
+    fn applied(&mut self, index: u64) {
+        self.machine.applied(index);
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        match self.bug {
+            // A state without rows is one.
+            Some(Bug::HalfSnapshot) => Machine::new(Memory::default()).unwrap().snapshot(),
+            _ => self.machine.snapshot(),
+        }
+    }
+
+    fn restore(&mut self, snapshot: &mut dyn std::io::Read) -> Result<(), RestoreError> {
+        self.machine.restore(snapshot)
+    }
+}
+
 /// What a client waits for.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
@@ -54,7 +109,7 @@ enum Asked {
 }
 
 struct Process {
-    log: ReplicatedLog<Machine<Memory>, SimulatedDirectory>,
+    log: ReplicatedLog<Planted, SimulatedDirectory>,
     wal: Log<SimulatedDirectory>,
     shown: Shown,
     /// Waits for the disk, until then.
@@ -84,6 +139,7 @@ struct World {
     answers: BTreeMap<u64, (u64, i64)>,
     reads: u64,
     is_faulty: bool,
+    bug: Option<Bug>,
 }
 
 fn settings() -> Settings {
@@ -103,7 +159,7 @@ fn settings() -> Settings {
 const WAL: wal::Options = wal::Options { segment_bytes: 8 << 10, first_segment_bytes: 4 << 10, sync: true };
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, bug: Option<Bug>) -> Self {
         Self {
             random: Random(seed),
             time: 1_000_000,
@@ -114,6 +170,7 @@ impl World {
             answers: BTreeMap::new(),
             reads: 0,
             is_faulty: true,
+            bug,
         }
     }
 
@@ -122,13 +179,14 @@ impl World {
     }
 
     fn start(&mut self, id: u64) {
-        let (settings, now, seed) = (settings(), self.now(), self.random.next());
+        let (settings, now, seed, bug) = (settings(), self.now(), self.random.next(), self.bug);
         let host = &mut self.hosts[id as usize - 1];
         let mut recovery = Recovery::new(settings.group);
         let mut wal = Log::open(host.wal.clone(), WAL, |record| recovery.visit(record)).unwrap();
         let mut recovered = recovery.finish().unwrap();
         let machine = Machine::new(Memory::default()).unwrap();
         let shown = machine.shown();
+        let machine = Planted { machine, bug, id };
         if recovered.is_empty() {
             let founders = Membership::of(1..=MEMBERS);
             let (founded, records) =
@@ -269,6 +327,7 @@ impl World {
         let acknowledged = self.answers.len() as u64;
         let reader = self.random.below(MEMBERS) as usize;
         let level = if self.random.one_in(2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
+        let level = if self.bug == Some(Bug::ReadsLocally) { ReadLevel::Eventual } else { level };
         if let Some(process) = &mut self.hosts[reader].process
             && let Ok(read) = process.log.read(level, 0, now)
         {
@@ -361,10 +420,20 @@ fn members_stay_alike_and_additions_are_done_once() {
     let (mut reads, mut installed) = (0, 0);
     for seed in seeds {
         eprintln!("seed {seed}");
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, None);
         world.run();
         reads += world.reads;
         installed += world.rows_at.len();
     }
     assert!(reads > 100 && installed > 100, "nothing was looked at: {reads} reads, {installed} states");
+}
+
+#[test]
+fn planted_errors_are_noticed() {
+    for bug in [Bug::LocalClock, Bug::NoSessions, Bug::ReadsLocally, Bug::HalfSnapshot] {
+        let is_noticed = |seed| catch_unwind(|| World::new(seed, Some(bug)).run()).is_err();
+        let seed = (0..50).find(|seed| is_noticed(*seed));
+        eprintln!("{bug:?} is noticed with seed {seed:?}");
+        assert!(seed.is_some(), "{bug:?} is not noticed");
+    }
 }
