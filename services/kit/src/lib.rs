@@ -5,8 +5,6 @@
 
 #[cfg(feature = "client")]
 pub mod client;
-#[cfg(feature = "server")]
-pub mod der;
 pub mod grpc;
 #[cfg(feature = "server")]
 pub mod health;

@@ -14,8 +14,8 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
-
-use crate::der::{Der, from_subject};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 pub use files::{ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
 
@@ -229,17 +229,9 @@ fn unusable_revocations(path: &Path, error: &dyn std::fmt::Display) -> TlsError 
 
 /// The common name of a certificate's subject: the last of several, as Go reads it.
 pub fn common_name(certificate: &[u8]) -> Option<String> {
-    let mut subject = Der(from_subject(certificate)?.enter(0x30)?);
-    let mut name = None;
-    while let Some(set) = subject.enter(0x31) {
-        let mut pair = Der(Der(set).enter(0x30)?);
-        let is_common_name = pair.enter(0x06)? == [0x55, 0x04, 0x03];
-        let (_, value) = pair.any()?;
-        if is_common_name {
-            name = Some(String::from_utf8_lossy(value).into_owned());
-        }
-    }
-    name
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let name = certificate.subject().iter_common_name().last()?;
+    Some(String::from_utf8_lossy(name.as_slice()).into_owned())
 }
 
 #[cfg(test)]

@@ -114,6 +114,29 @@ fn calls_and_streams_are_answered_and_counted() {
     assert!(server.get("/else", "*/*").starts_with("HTTP/1.1 404"));
 }
 
+/// As long as a block of Hiero may be.
+#[test]
+fn a_message_of_131_072_000_bytes_goes_there_and_back() {
+    const BYTES: usize = 131_072_000;
+    let server = start("http", &[&format!("--message-bytes-max={BYTES}")]);
+    run(async {
+        let mut channel = Channel::connect(&server.address, Options::new(LIMIT)).await.unwrap();
+        let repeat = channel.call("/echo.Echo/Repeat");
+        let (mut sender, mut receiver) = channel.stream::<String, String>(&repeat, &text("0")).await.unwrap();
+        assert_eq!(receiver.next().await, Ok(Some(text("0"))));
+        // The field's head has 5 bytes.
+        let long = "x".repeat(BYTES - 5);
+        let (sent, heard) = futures::join!(sender.send(&long), receiver.next());
+        assert_eq!((sent, heard.unwrap().unwrap() == long), (Ok(()), true));
+        let too_long = "x".repeat(BYTES - 4);
+        let refused = tokio::select! {
+            heard = receiver.next() => heard.unwrap_err(),
+            () = async { drop(sender.send(&too_long).await); std::future::pending().await } => unreachable!(),
+        };
+        assert!(refused.to_string().contains("larger than max (131072001 vs. 131072000)"), "{refused}");
+    });
+}
+
 #[test]
 fn health_and_reflection_are_there() {
     let server = start("http", &[]);

@@ -3,6 +3,10 @@
 //! A token names a user and the revision of the users when it was made; whoever has the key may make one, and nothing is kept of
 //! it. Signatures are ring's: `RS256` to `RS512`, `PS256` to `PS512`, `ES256`, `ES384`, `EdDSA`, `HS256` to `HS512`. `ES512` is
 //! refused: ring has no P-521. RSA keys have 2048 bits at least.
+//!
+//! Not by the crate `jsonwebtoken`: since version 10 it signs with aws-lc-rs or RustCrypto, which would be a second library of
+//! cryptography beside ring, and it looks at the system's clock. What is left here is two objects of JSON in base64; ring signs and
+//! checks, x509-parser reads keys.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +18,6 @@ use ring::rand::SystemRandom;
 use ring::{hmac, signature};
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Value, json};
-
-use service_kit::der::{Der, from_subject};
 
 mod keys;
 
@@ -159,21 +161,6 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Jwt
         Ok(found) => Ok(found),
         Err(error) => refuse(format!("{}: {error}", path.display())),
     }
-}
-
-/// The key in a `SubjectPublicKeyInfo`.
-fn key_of(info: &[u8]) -> Option<Vec<u8>> {
-    let mut info = Der(Der(info).enter(0x30)?);
-    info.enter(0x30)?;
-    // The first byte counts unused bits: there are none.
-    info.enter(0x03)?.strip_prefix(&[0]).map(<[u8]>::to_vec)
-}
-
-/// The `SubjectPublicKeyInfo` in a certificate, without its head.
-fn key_of_certificate(certificate: &[u8]) -> Option<Vec<u8>> {
-    let mut body = from_subject(certificate)?;
-    body.enter(0x30)?;
-    key_of(body.0)
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub struct Limits {
     pub stream_window_bytes: u32,
     /// What a client may send ahead on all streams of a connection, bytes.
     pub connection_window_bytes: u32,
+    /// The longest frame of HTTP/2 that is taken, bytes, from 16,384 to 16,777,215: longer ones cost less each byte.
+    pub frame_bytes_max: u32,
     /// Calls of a connection at a time.
     pub streams_max: u32,
     /// How often a silent client is asked whether it is there; `None`: never.
@@ -64,6 +66,7 @@ impl Default for Limits {
             connection_messages_bytes_max: 128 << 20,
             stream_window_bytes: 1 << 20,
             connection_window_bytes: 1 << 20,
+            frame_bytes_max: 16 << 10,
             streams_max: u32::MAX,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
@@ -93,6 +96,7 @@ pub async fn serve<S: Service, T>(
     builder
         .initial_window_size(limits.stream_window_bytes)
         .initial_connection_window_size(limits.connection_window_bytes)
+        .max_frame_size(limits.frame_bytes_max)
         .max_concurrent_streams(limits.streams_max)
         .data_frame_budget(SMALL_FRAMES_BUDGET_BYTES)
         .max_header_list_size(64 << 10);

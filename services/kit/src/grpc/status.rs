@@ -88,8 +88,7 @@ impl Status {
     }
 
     /// The deadline of the client has passed.
-    #[cfg(feature = "server")]
-    pub(crate) fn deadline() -> Self {
+    pub fn deadline() -> Self {
         Self::new(Code::DeadlineExceeded, "context deadline exceeded")
     }
 
@@ -111,8 +110,7 @@ impl Status {
     }
 
     /// As trailers.
-    #[cfg(feature = "server")]
-    pub(crate) fn trailers(&self) -> HeaderMap {
+    pub fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::with_capacity(2);
         trailers.insert("grpc-status", code_value(self.code));
         // What was percent-encoded is visible ASCII.
@@ -127,14 +125,12 @@ impl Status {
 }
 
 /// The trailers of success.
-#[cfg(feature = "server")]
-pub(crate) fn success() -> HeaderMap {
+pub fn success() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", code_value(Code::Ok));
     trailers
 }
 
-#[cfg(feature = "server")]
 fn code_value(code: Code) -> HeaderValue {
     const VALUES: [&str; 17] =
         ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
@@ -142,7 +138,6 @@ fn code_value(code: Code) -> HeaderValue {
 }
 
 /// Everything but visible ASCII becomes `%` and two hexadecimal digits, and so does `%`.
-#[cfg(feature = "server")]
 fn percent_encode(text: &str) -> bytes::Bytes {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(text.len());

@@ -6,9 +6,12 @@ use ring::rand::SystemRandom;
 use ring::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey, VerificationAlgorithm};
 use ring::{hmac, signature};
 use rustls::pki_types::pem::SectionKind;
-use service_kit::der::Der;
+use x509_parser::asn1_rs::{Any, BitString, Class, OctetString, Sequence, Tag};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::{JwtError, Method, key_of, key_of_certificate, refuse, sections};
+use super::{JwtError, Method, refuse, sections};
 
 /// A file and what it holds.
 type File<'a> = (&'a Path, Vec<u8>);
@@ -93,11 +96,15 @@ pub(super) fn of(
 
 fn public_key((path, text): File<'_>) -> Result<Vec<u8>, JwtError> {
     let key = sections(path, &text)?.into_iter().find_map(|(kind, der)| match kind {
-        SectionKind::PublicKey => key_of(&der),
-        SectionKind::Certificate => key_of_certificate(&der),
+        SectionKind::PublicKey => SubjectPublicKeyInfo::from_der(&der).ok().map(|(_, info)| key_of(&info)),
+        SectionKind::Certificate => X509Certificate::from_der(&der).ok().map(|(_, found)| key_of(found.public_key())),
         _ => None,
     });
     key.ok_or_else(|| JwtError(format!("{} has no public key and no certificate", path.display())))
+}
+
+fn key_of(info: &SubjectPublicKeyInfo<'_>) -> Vec<u8> {
+    info.subject_public_key.data.to_vec()
 }
 
 fn private_key(method: Method, (path, text): File<'_>) -> Result<Pair, JwtError> {
@@ -116,7 +123,7 @@ fn private_key(method: Method, (path, text): File<'_>) -> Result<Pair, JwtError>
             }
             (Method::Ecdsa(_, algorithm), SectionKind::EcPrivateKey) => {
                 let (scalar, point) = sec1(&der).ok_or_else(|| wrong("the EC key cannot be read"))?;
-                EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, point, &random).map(Pair::Ecdsa)
+                EcdsaKeyPair::from_private_key_and_public_key(algorithm, &scalar, &point, &random).map(Pair::Ecdsa)
             }
             (Method::Ed, SectionKind::PrivateKey) => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed),
             _ => continue,
@@ -127,13 +134,17 @@ fn private_key(method: Method, (path, text): File<'_>) -> Result<Pair, JwtError>
 }
 
 /// The private and the public part of an `ECPrivateKey` of RFC 5915.
-fn sec1(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut key = Der(Der(der).enter(0x30)?);
-    key.enter(0x02)?;
-    let scalar = key.enter(0x04)?;
-    if key.0.first() == Some(&0xa0) {
-        key.enter(0xa0)?;
+fn sec1(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (_, key) = Sequence::from_der(der).ok()?;
+    let (rest, _version) = u8::from_der(key.as_ref()).ok()?;
+    let (mut rest, scalar) = OctetString::from_der(rest).ok()?;
+    // The parameters, which the method says as well, and the public key: [0] and [1].
+    loop {
+        let (behind, field) = Any::from_der(rest).ok()?;
+        if field.class() == Class::ContextSpecific && field.tag() == Tag(1) {
+            let (_, point) = BitString::from_der(field.data).ok()?;
+            return Some((scalar.as_ref().to_vec(), point.data.to_vec()));
+        }
+        rest = behind;
     }
-    let point = Der(key.enter(0xa1)?).enter(0x03)?.strip_prefix(&[0])?;
-    Some((scalar, point))
 }
