@@ -81,7 +81,7 @@ fn the_command_line_tools_of_redis_run_unchanged() {
             "LRANGE_600",
             "MSET",
         ] {
-            assert!(text.contains(&format!("{test}")), "{test}: {text}");
+            assert!(text.contains(test), "{test}: {text}");
         }
         assert!(!text.to_lowercase().contains("err"), "{text}");
     }
