@@ -33,13 +33,13 @@ impl Effects {
     }
 
     /// An effect of the command at hand, in the place of the command itself.
-    pub fn say<'a>(&mut self, database: usize, arguments: &[&'a [u8]]) {
+    pub fn say(&mut self, database: usize, arguments: &[&[u8]]) {
         self.is_said = true;
         self.add(database, arguments);
     }
 
     /// An effect beside those of the command at hand.
-    pub fn add<'a>(&mut self, database: usize, arguments: &[&'a [u8]]) {
+    pub fn add(&mut self, database: usize, arguments: &[&[u8]]) {
         if self.is_enabled {
             self.prepare(database);
             push_command(&mut self.bytes, arguments.iter().copied());

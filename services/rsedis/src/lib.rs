@@ -17,6 +17,7 @@ pub mod failure;
 pub mod glob;
 pub mod hash;
 pub mod keyspace;
+pub mod log;
 pub mod long_double;
 pub mod number;
 pub mod persistence;

@@ -92,7 +92,8 @@ impl Natural {
 
 /// Larger decimal exponents than any long double has.
 const EXPONENT_MAX: i64 = 5_000;
-const TEXT_BYTES_MAX: usize = 255;
+/// Redis's `MAX_LONG_DOUBLE_CHARS` less the terminating zero.
+const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
 fn round(mut natural: Natural, exponent: i32, sticky: bool, is_negative: bool) -> LongDouble {
     let excess = natural.bit_length().saturating_sub(64);

@@ -12,7 +12,7 @@ use rsedis::reactor::{Reactor, now_millis};
 use rsedis::server::Server;
 use rsedis::session::Session;
 use rsedis::settings::{Settings, Start, read_command_line};
-use rsedis::{command, hash};
+use rsedis::{command, hash, log};
 use wal::files::RealDirectory;
 
 #[global_allocator]
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
     let started = match read_command_line(&words, &version, read_file) {
         Ok(Start::Print(text)) => {
-            print!("{text}");
+            log::notice(text.trim_end());
             return ExitCode::SUCCESS;
         }
         Ok(Start::Serve(settings)) => serve(*settings),
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rsedis: {error}");
+            log::warning(format_args!("{error}"));
             ExitCode::FAILURE
         }
     }
@@ -89,7 +89,7 @@ fn serve(settings: Settings) -> Result<(), String> {
     let sockets = EpollSockets::new(listeners, stop, keepalive).map_err(|error| format!("epoll: {error}"))?;
     if !is_quiet {
         let (port, pid) = (server.settings.text("port"), std::process::id());
-        println!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION"));
+        log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
     }
     Reactor::new(sockets, server, aof, allocated).run()
 }
@@ -103,7 +103,7 @@ fn raise_file_limit(settings: &Settings) {
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
         if setrlimit(Resource::Nofile, limit).is_err() {
-            eprintln!("rsedis: the system allows fewer open files than maxclients asks for");
+            log::warning(format_args!("the system allows fewer open files than maxclients asks for"));
         }
     }
 }
@@ -128,13 +128,13 @@ fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, Strin
     let (aof, loaded) = opened.map_err(|error| format!("{}: {error}", folder.display()))?;
     if loaded.cut_bytes > 0 {
         let bytes = loaded.cut_bytes;
-        eprintln!(
-            "rsedis: {}: the last file ended in the middle of a command: {bytes} bytes were cut",
+        log::warning(format_args!(
+            "{}: the last file ended in the middle of a command: {bytes} bytes were cut",
             folder.display()
-        );
+        ));
     }
     if !is_quiet {
-        println!("rsedis: replayed {} commands", loaded.commands);
+        log::notice(format_args!("rsedis: replayed {} commands", loaded.commands));
     }
     Ok(aof)
 }

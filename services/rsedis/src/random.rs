@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,12 +21,12 @@ impl Random {
 
     /// A number below a bound; none below zero.
     pub fn below(&mut self, bound: usize) -> Option<usize> {
-        (bound > 0).then(|| ((u128::from(self.next()) * bound as u128) >> 64) as usize)
+        (bound > 0).then(|| ((u128::from(self.word()) * bound as u128) >> 64) as usize)
     }
 
     /// Forty hexadecimal digits, as Redis names runs.
     pub fn name(&mut self) -> String {
-        let words = [self.next(), self.next(), self.next()];
+        let words = [self.word(), self.word(), self.word()];
         format!("{:016x}{:016x}{:08x}", words[0], words[1], words[2] as u32)
     }
 }

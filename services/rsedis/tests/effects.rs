@@ -95,7 +95,7 @@ fn effects_make_the_same_keys_again() {
                 _ => templates[random.below(templates.len())],
             };
             // One that closes, and those that empty everything too often to learn anything.
-            if template.starts_with("FLUSH") && number % 50 != 0 {
+            if template.starts_with("FLUSH") && !number.is_multiple_of(50) {
                 continue;
             }
             let words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(&mut random, word)).collect();

@@ -22,6 +22,13 @@ fn the_version_is_where_the_platform_looks_for_it() {
 }
 
 #[test]
+fn nobody_needs_to_listen_to_what_it_says() {
+    let script = "{ sleep 0.2; \"$0\" --version; echo \"$?\" >&2; } | true";
+    let output = Command::new("sh").args(["-c", script]).arg(rsedis_program()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
+}
+
+#[test]
 fn mistakes_are_one_line_and_exit_code_1() {
     for options in [&["--foo", "bar"][..], &["--port", "x"], &["--daemonize", "yes"], &["/no/such/file.conf"]] {
         let output = Command::new(rsedis_program()).args(options).output().unwrap();
@@ -74,7 +81,7 @@ fn the_command_line_tools_of_redis_run_unchanged() {
             "LRANGE_600",
             "MSET",
         ] {
-            assert!(text.contains(&format!("{test}")), "{test}: {text}");
+            assert!(text.contains(test), "{test}: {text}");
         }
         assert!(!text.to_lowercase().contains("err"), "{text}");
     }

@@ -81,11 +81,10 @@ pub(super) fn scan(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         let next = server.databases[database].scan(cursor, |entry| {
             visited += 1;
             let is_wanted = options.kind.is_none_or(|kind| entry.type_name().as_bytes().eq_ignore_ascii_case(kind));
-            if !options.takes(entry.key()) || !is_wanted {
-            } else if entry.expiry().is_some_and(|expiry| expiry <= now) {
-                expired.push(entry.key().to_vec());
-            } else {
-                found.push(entry.key().to_vec());
+            if options.takes(entry.key()) && is_wanted {
+                let is_expired = entry.expiry().is_some_and(|expiry| expiry <= now);
+                let names = if is_expired { &mut expired } else { &mut found };
+                names.push(entry.key().to_vec());
             }
         });
         (next, visited)

@@ -398,8 +398,15 @@ pub(super) fn incrbyfloat(server: &mut Server, client: &mut Session, args: Args<
         None => b"0".to_vec(),
     };
     let after = float_sum(&before, args.at(2), crate::failure::NOT_FLOAT)?;
-    let expires = place.and_then(|place| server.databases[database].entry(place).expiry());
-    server.databases[database].set_string(&key, place, &after, expires);
+    match place {
+        Some(place) => {
+            let entry = server.databases[database].entry_mut(place);
+            *entry = Entry::plain(key.bytes, &after, entry.expiry());
+        }
+        None => {
+            server.databases[database].insert(&key, Entry::plain(key.bytes, &after, None));
+        }
+    }
     server.effects.say(database, &[b"SET", key.bytes, &after, b"KEEPTTL"]);
     server.changed_string(database, key.bytes);
     client.reply.bulk(&after);

@@ -8,7 +8,7 @@ use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Set, Value, Zset};
+use crate::value::{Packing, Set, Value, Zset};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
@@ -133,7 +133,8 @@ fn query<'a>(args: Args<'a>, at: usize, name: &str, allowed: Allowed) -> Outcome
 }
 
 fn combine(server: &mut Server, database: usize, query: &Query<'_>, operation: Operation) -> Outcome<Zset> {
-    let packing = server.packing();
+    // As a tree, whatever its size: it is packed only when it is stored.
+    let packing = Packing { zset_entries: 0, ..server.packing() };
     for name in query.keys.iter() {
         server.find_to_read(database, &Key::new(name));
     }
@@ -222,7 +223,8 @@ fn store_combined(
     let allowed = Allowed { weights: operation != Operation::Difference, scores: false, limit: false };
     let query = query(args, 2, name, allowed)?;
     let result = combine(server, client.database, &query, operation)?;
-    store(server, client, args.at(1), result);
+    let packing = server.packing();
+    store(server, client, args.at(1), result.into_packed(&packing));
     Ok(())
 }
 

@@ -142,6 +142,14 @@ impl Entry {
         }
     }
 
+    /// A key with a string that is kept as it is, also if it is the text of an integer: what INCRBYFLOAT makes.
+    pub fn plain(key: &[u8], text: &[u8], expiry: Option<i64>) -> Self {
+        match text.len() {
+            0..=INLINE_BYTES_MAX => Self::Inline(Inline::new(key, Text::Bytes(text), expiry)),
+            _ => Self::string(key, text, expiry),
+        }
+    }
+
     /// A key with an integer.
     pub fn integer(key: &[u8], number: i64, expiry: Option<i64>) -> Self {
         Self::Inline(Inline::new(key, Text::Integer(number), expiry))

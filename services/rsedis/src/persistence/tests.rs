@@ -29,7 +29,7 @@ fn open(directory: &SimulatedDirectory, cuts: bool) -> Result<(Aof<SimulatedDire
 /// SplitMix64, so that a seed tells the whole story.
 fn choices(seed: u64) -> impl FnMut() -> u64 {
     let mut random = crate::random::Random::new(seed);
-    move || random.next()
+    move || random.word()
 }
 
 #[test]

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wal::files::Directory;
 
-use crate::command;
 use crate::persistence::Aof;
 use crate::protocol::Limits;
 use crate::server::{Request, Server};
 use crate::session::Session;
+use crate::{command, log};
 use connection::Connection;
 
 /// What has happened.
@@ -217,11 +217,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             match (aof.failure(), &status.failure) {
                 (now, before) if now == before.as_deref() => {}
                 (Some(text), _) => {
-                    eprintln!("rsedis: append-only file: {text}: writes are refused");
+                    log::warning(format_args!("append-only file: {text}: writes are refused"));
                     status.failure = Some(text.to_owned());
                 }
                 (None, _) => {
-                    eprintln!("rsedis: append-only file: written again: writes are taken");
+                    log::warning(format_args!("append-only file: written again: writes are taken"));
                     status.failure = None;
                 }
             }
@@ -247,7 +247,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Err(error) => {
                     // It stays ready: say so once a second, not at every turn.
                     if self.last_complaint.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
-                        eprintln!("rsedis: accept a connection: {error}");
+                        log::warning(format_args!("accept a connection: {error}"));
                         self.last_complaint = Some(Instant::now());
                     }
                     return;
@@ -461,7 +461,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let settings = &self.server.settings;
         let limit = if session.subscriptions() > 0 { settings.pubsub_limit } else { settings.normal_limit };
         if connection.is_over(waiting as u64, limit, self.server.now) {
-            eprintln!("rsedis: client {} {} is cut off: it does not take its replies", session.id, session.address);
+            log::warning(format_args!(
+                "client {} {} is cut off: it does not take its replies",
+                session.id, session.address
+            ));
             return Err(());
         }
         if connection.is_paused && waiting < OUTPUT_PAUSE_BYTES / 2 {

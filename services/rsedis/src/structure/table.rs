@@ -112,8 +112,8 @@ impl Index {
         let mut number = self.home(hash);
         loop {
             let bucket = self.at(number);
-            for word in 0..3 {
-                let difference = bucket[word] ^ pattern;
+            for (word, tags) in bucket[..3].iter().enumerate() {
+                let difference = tags ^ pattern;
                 // A bit in each byte that is zero; bytes above the first may be marked in error.
                 let mut marks = difference.wrapping_sub(0x0101_0101) & !difference & 0x8080_8080;
                 while marks != 0 {

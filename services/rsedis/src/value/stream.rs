@@ -324,7 +324,7 @@ mod tests {
                     }
                     _ => {
                         let gone = model.iter().filter(|(id, _)| *id < chosen).count();
-                        if size % 4 == 0 {
+                        if size.is_multiple_of(4) {
                             prop_assert_eq!(stream.trim(Trim::From(chosen), false), gone);
                             model.drain(..gone);
                         } else {

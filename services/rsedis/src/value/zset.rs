@@ -320,6 +320,21 @@ impl Zset {
         }
     }
 
+    /// Packed, if it is small enough.
+    pub fn into_packed(self, packing: &Packing) -> Self {
+        let mut is_small = self.len() <= packing.zset_entries;
+        let mut packed = Listpack::default();
+        if is_small {
+            self.range(0, self.len(), |member, score| {
+                let member = member.to_vec();
+                is_small &= member.len() <= packing.zset_bytes;
+                packed.push_back(&member);
+                packed.push_back(&packed_score(score));
+            });
+        }
+        if is_small { Self::Packed(packed) } else { self }
+    }
+
     fn unpack(&mut self) {
         if let Self::Packed(_) = self {
             let mut tree = Tree::default();
@@ -331,6 +346,11 @@ impl Zset {
             *self = Self::Tree(tree);
         }
     }
+}
+
+/// A score's text in a listpack, where, as in Redis, a zero has no sign.
+fn packed_score(score: f64) -> Vec<u8> {
+    double_text(if score == 0.0 { 0.0 } else { score })
 }
 
 /// The position of a member.
@@ -356,8 +376,7 @@ fn insert_packed(pack: &mut Listpack, member: &[u8], score: f64) {
         }
         at = pack.next(behind);
     }
-    // As in Redis, a zero in a listpack has no sign.
-    pack.insert(at, &double_text(if score == 0.0 { 0.0 } else { score }));
+    pack.insert(at, &packed_score(score));
     pack.insert(at, member);
 }
 
