@@ -16,6 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wal", &[]),
     ("replog", &["wal"]),
     ("rusd", &["wal", "replog"]),
+    ("ltx", &[]),
+    ("walsync", &["ltx"]),
     ("faulty-store", &[]),
 ];
 
