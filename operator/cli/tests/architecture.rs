@@ -21,6 +21,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("d-engine-client", &[]),
     ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
     ("rsedis", &["wal"]),
+    ("ltx", &[]),
+    ("walsync", &["ltx"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.
     ("harness", &[]),

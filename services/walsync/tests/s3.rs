@@ -4,7 +4,6 @@ mod support;
 
 use std::io::{Cursor, Read};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{Application, content, peer, wait};
@@ -44,26 +43,21 @@ fn free_port() -> u16 {
 fn gateway() -> Option<Gateway> {
     let program = peer("versitygw", "1.8.0")?;
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("bucket")).unwrap();
+    // Metadata lie beside the files: not every file system has extended attributes.
+    let (data, metadata) = (folder.path().join("data"), folder.path().join("metadata"));
+    std::fs::create_dir_all(data.join("bucket")).unwrap();
+    std::fs::create_dir(&metadata).unwrap();
     let port = free_port();
     let child = Command::new(program)
         .args(["--access", KEY, "--secret", SECRET, "--region", "us-east-1", "--port", &format!("127.0.0.1:{port}")])
         .args(["posix", "--sidecar"])
-        .arg(sidecar(folder.path()))
-        .arg(folder.path())
+        .args([metadata, data])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     wait(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
     Some(Gateway { child, port, _folder: folder })
-}
-
-/// Metadata beside the files: not every file system has extended attributes.
-fn sidecar(folder: &Path) -> std::path::PathBuf {
-    let path = folder.with_extension("sidecar");
-    std::fs::create_dir_all(&path).unwrap();
-    path
 }
 
 fn settings(port: u16) -> S3Settings {

@@ -55,7 +55,7 @@ impl Application {
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut application = Application { child, input, output };
         // The test harness talks first.
-        while application.line() != "ready" {}
+        while !application.line().ends_with("ready") {}
         application.run("PRAGMA journal_mode=WAL");
         application.run(sql);
         application
@@ -106,6 +106,8 @@ impl Application {
 pub struct Walsync {
     child: Child,
     log: PathBuf,
+    /// Bytes of the log that are of processes before this one.
+    before: usize,
 }
 
 impl Walsync {
@@ -118,8 +120,9 @@ impl Walsync {
 
     pub fn start(mut command: Command, log: &Path) -> Walsync {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let before = file.metadata().unwrap().len() as usize;
         let child = command.env("NO_COLOR", "1").stderr(file).spawn().unwrap();
-        Walsync { child, log: log.to_owned() }
+        Walsync { child, log: log.to_owned(), before }
     }
 
     /// The last transaction ID that it called durable.
@@ -146,6 +149,8 @@ impl Walsync {
 
     /// SIGTERM; what is committed must be durable when it ends.
     pub fn stop(mut self) {
+        // Before that it has no handler for signals yet.
+        wait(|| self.log()[self.before..].contains("watching"));
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
