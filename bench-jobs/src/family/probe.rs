@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::family::{etcd, redis};
-use crate::{fsyncs, machine};
+use crate::measure::fsyncs;
+use crate::measure::machine;
 
 /// A store that does not answer within this is asked again.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::http_client::{HttpError, get};
-use bench_jobs::meter::MemberReading;
+use bench_jobs::measure::meter::MemberReading;
+use bench_jobs::net::http_client::{HttpError, get};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 

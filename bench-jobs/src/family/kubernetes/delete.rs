@@ -7,7 +7,7 @@ use storebench_crds::job::Phase;
 
 use super::{Kubernetes, Plan, answered, manifests, opened, prepare};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates what the measured phase deletes; the clients share out the work.
 pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use tokio::task::spawn_local;
 
 use super::{Kubernetes, Plan, answered, aside, connection, content, follow, manifests, prepare};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// The changes that are under way, by the object's name.
 #[derive(Debug, Default)]

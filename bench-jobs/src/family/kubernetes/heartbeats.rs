@@ -6,7 +6,7 @@ use kube::api::PostParams;
 
 use super::{Kubernetes, Plan, answered, aside, manifests, now, prepare};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates the client's leases.
 pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

@@ -7,9 +7,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::{Kubernetes, Plan, answered, manifests, now, prepare};
+use crate::content::seeds::mix;
 use crate::failure::Failure;
-use crate::seeds::mix;
-use crate::session::{Batch, Session};
+use crate::load::session::{Batch, Session};
 
 /// Of ten requests that write and find their object, so many delete it; another creates it again later.
 const DELETIONS_OF_TEN: u32 = 3;

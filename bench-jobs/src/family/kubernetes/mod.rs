@@ -50,8 +50,8 @@ use storebench_crds::job::{JobOutcome, JobSpec, Phase};
 use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
 
 use crate::failure::Failure;
+use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::session::Session;
 use expected::Expected;
 use fan_out::FanOut;
 use follow::Hub;

@@ -16,7 +16,7 @@ use storebench_crds::workload::kubernetes::{KubernetesOperation, LatencyOf};
 use super::manifests::{self, DEPLOYMENT};
 use super::{Kubernetes, answered, aside, delete, fan_out, follow, heartbeats, mixed, rollout};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Between two looks at whether something has come to be.
 const PAUSE: Duration = Duration::from_millis(20);

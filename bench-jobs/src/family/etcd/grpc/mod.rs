@@ -26,8 +26,8 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use prost::Message;
 
-use crate::dial::dial;
 use crate::failure::one_line;
+use crate::net::dial::dial;
 
 use deadline::Deadline;
 use frame::Deframer;
