@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::family::probe::Check;
+use bench_jobs::family::check::Check;
 use bench_jobs::measure::meter::{MemberReading, Reading};
 use procfs::process::Process as OwnProcess;
 use rustix::process::{Pid, Signal, kill_process};

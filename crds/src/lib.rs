@@ -15,6 +15,7 @@ pub mod control_plane;
 pub mod document;
 pub mod duration;
 pub mod job;
+pub mod latency;
 pub mod measure;
 pub mod measurement;
 pub mod metric;

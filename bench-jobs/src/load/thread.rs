@@ -20,15 +20,24 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::failure::Failure;
 use crate::load::alarm::Alarm;
+use crate::load::contract::{Family, Seat};
 use crate::load::pace::{Timetable, Turns};
 use crate::load::session::{Session, Source, ThreadPhase};
-use crate::load::{Answer, Family, Seat};
 use crate::net::dial::PATIENCE;
 use crate::report::board::{Live, Publisher};
 use crate::report::record::Record;
 
 /// How often a thread looks for overdue answers and shows its counts.
 const TICK: Duration = Duration::from_millis(50);
+
+/// What the threads answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Connected(Result<(), Failure>),
+    Finished(Box<Record>),
+    /// The loader itself is broken.
+    Broken(String),
+}
 
 /// One phase for one thread.
 #[derive(Debug)]

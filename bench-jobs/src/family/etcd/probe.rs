@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::family::probe::ANSWER_TIMEOUT;
+use crate::family::check::ANSWER_TIMEOUT;
 use crate::net::http_client::get;
 
 /// `GET /readyz`, which includes a linearizable read.

@@ -4,7 +4,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 
-use super::{Kubernetes, Plan, answered, aside, manifests, now, prepare};
+use super::{Kubernetes, Plan, answered, aside, create_prepared, manifests, now};
 use crate::failure::Failure;
 use crate::load::session::Session;
 
@@ -15,7 +15,7 @@ pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), F
     for number in kubernetes.own_objects(session) {
         let name = Plan::prepared(number);
         let lease = manifests::lease(&plan.scope, &name, 0);
-        prepare::create(session, &api, &lease).await?;
+        create_prepared(session, &api, &lease).await?;
         plan.expected.set(&name, 0);
     }
     Ok(())

@@ -109,7 +109,8 @@ fn machine_cpu_nanos(first: &[Reading], last: &[Reading]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::meter::{DiskWrites, Switches};
+    use crate::measure::disk::DiskWrites;
+    use crate::measure::meter::Switches;
 
     const MILLISECOND: u64 = 1_000_000;
 

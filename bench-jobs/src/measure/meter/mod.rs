@@ -21,7 +21,7 @@ use storebench_crds::storage_service::Footprint;
 use accumulator::Accumulator;
 use tree::ProcessTree;
 
-use crate::measure::disk;
+use crate::measure::disk::{self, DiskWrites};
 
 /// What the processes of one member have used so far, at one instant. Counters only grow, unless `restarts` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,16 +49,6 @@ pub struct Reading {
     pub machine: String,
     /// How often the member's process was replaced by another since the meter began. Its counters began anew then.
     pub restarts: u32,
-}
-
-/// What was written to a disk so far, by whomever.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DiskWrites {
-    /// Which disk of the machine it is, `major:minor`.
-    pub device: String,
-    /// How much, bytes.
-    pub written_bytes: u64,
 }
 
 /// Context switches of all threads.

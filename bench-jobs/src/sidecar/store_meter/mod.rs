@@ -11,7 +11,7 @@
 //! | `/reading` | a [`Reading`](crate::measure::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
 //! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
-//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`probe::Check`] |
+//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`Check`](crate::family::check::Check) |
 //!
 //! [`watch`] finds the store's processes, [`start_up`] measures their start.
 
