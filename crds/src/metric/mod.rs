@@ -5,7 +5,7 @@
 //! [facts](crate::workload::Facts) of that family.
 
 mod built_in;
-mod descriptor;
+pub mod descriptor;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
