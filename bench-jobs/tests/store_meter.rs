@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::family::probe::Check;
-use bench_jobs::meter::{MemberReading, Reading};
+use bench_jobs::family::check::Check;
+use bench_jobs::measure::meter::{MemberReading, Reading};
 use harness::{Process, TempDir, command, free_port, peer, until};
 use procfs::process::Process as OwnProcess;
 use rustix::process::{Pid, Signal, kill_process};

@@ -16,6 +16,7 @@ pub mod document;
 pub mod duration;
 pub mod engine;
 pub mod job;
+pub mod latency;
 pub mod line;
 pub mod measure;
 pub mod measurement;

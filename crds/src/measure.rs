@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{ContractError, decode_histogram, encode_histogram, latency_histogram};
-use crate::status::LatencySummary;
+use crate::latency::{ContractError, LatencySummary, decode_histogram, encode_histogram, latency_histogram};
 
 /// A measure that adds up, by name: things done, bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

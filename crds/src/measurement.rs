@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
 use crate::job::{ControlPlaneUsage, LatencyKind, LoaderAudit, Usage, WorkloadSummary};
+use crate::latency::LatencySummary;
 use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, Total};
-use crate::status::LatencySummary;
 
 /// What one workload of one trial measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

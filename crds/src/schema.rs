@@ -73,7 +73,21 @@ pub fn of_kind(kind: &str) -> Option<Value> {
 pub fn of_job() -> Value {
     let inline = |settings: &mut SchemaSettings| settings.inline_subschemas = true;
     let generator = SchemaSettings::openapi3().with(inline).with_transform(StructuralSchemaRewriter).into_generator();
-    generator.into_root_schema_for::<JobSpec>().to_value()
+    let mut schema = generator.into_root_schema_for::<JobSpec>().to_value();
+    refuse_nulls_in(&mut schema);
+    schema
+}
+
+/// As [`refuse_nulls`].
+fn refuse_nulls_in(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("nullable");
+            fields.values_mut().for_each(refuse_nulls_in);
+        }
+        Value::Array(items) => items.iter_mut().for_each(refuse_nulls_in),
+        _ => {}
+    }
 }
 
 /// metav1 conditions as a map by type, which server-side apply can merge.

@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
+pub use crate::latency::LatencySummary;
+use crate::metric::{Field, Metric, Place};
 
 pub(crate) fn never_observed() -> i64 {
     -1
@@ -183,6 +184,41 @@ pub struct WorkloadResult {
     pub measures: Vec<MeasuredValue>,
 }
 
+impl WorkloadResult {
+    fn field(&mut self, field: Field) -> &mut Option<u64> {
+        match field {
+            Field::Cpu => &mut self.cpu_nanos_per_operation,
+            Field::Written => &mut self.write_bytes_per_operation,
+            Field::Fsyncs => &mut self.fsyncs_per_thousand_operations,
+        }
+    }
+
+    /// The value of a metric, in the metric's unit; `None` where it was not measured, or stands here in another form.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        match metric.place {
+            Place::Field(Field::Cpu) => Some(self.cpu_nanos_per_operation? as f64),
+            Place::Field(Field::Written) => Some(self.write_bytes_per_operation? as f64),
+            Place::Field(Field::Fsyncs) => Some(self.fsyncs_per_thousand_operations? as f64),
+            Place::Measures => {
+                let found = self.measures.iter().find(|measured| measured.metric == metric)?;
+                Some(found.value_milli as f64 / 1e3)
+            }
+            Place::OtherForm => None,
+        }
+    }
+
+    /// Takes the value of a metric, in the metric's unit, unless it stands here in another form.
+    pub fn put(&mut self, metric: Metric, value: f64) {
+        match metric.place {
+            Place::Field(field) => *self.field(field) = Some(value as u64),
+            Place::Measures => {
+                self.measures.push(MeasuredValue { metric, value_milli: (value * 1e3).round() as u64 });
+            }
+            Place::OtherForm => {}
+        }
+    }
+}
+
 /// The value of a metric over all valid trials.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -224,34 +260,6 @@ pub struct RequestLatency {
     pub p50_nanos: u64,
     /// 99th percentile, nanoseconds, interpolated.
     pub p99_nanos: u64,
-}
-
-/// Percentiles of a latency histogram, nanoseconds. Where a status would grow too large, some are left out (see `omitted`).
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LatencySummary {
-    /// Mean.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub mean_nanos: u64,
-    /// Median.
-    pub p50_nanos: u64,
-    /// 90th percentile.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub p90_nanos: u64,
-    /// 95th percentile.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub p95_nanos: u64,
-    /// 99th percentile.
-    pub p99_nanos: u64,
-    /// 99.9th percentile.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub p999_nanos: u64,
-    /// Largest.
-    pub max_nanos: u64,
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 /// What an arm cost over all valid trials: medians of averages, maxima of peaks.

@@ -1,7 +1,7 @@
-//! `control-plane-meter`: see [`bench_jobs::control_plane::meter`].
+//! `control-plane-meter`: see [`bench_jobs::sidecar::control_plane::meter`].
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bench_jobs::control_plane::meter::main_with(std::env::args_os())
+    bench_jobs::sidecar::control_plane::meter::main_with(std::env::args_os())
 }

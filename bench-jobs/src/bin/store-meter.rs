@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bench_jobs::store_meter::main_with(std::env::args_os())
+    bench_jobs::sidecar::store_meter::main_with(std::env::args_os())
 }

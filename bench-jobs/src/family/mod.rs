@@ -1,6 +1,7 @@
 //! Workload families: what a client of each does, and how its answers are checked. A family is one module here and one line
 //! in [`run`].
 
+pub mod check;
 pub mod etcd;
 pub mod key_value;
 pub mod kubernetes;

@@ -2,39 +2,18 @@
 //! protocol in each function; how it is asked is its family's to know.
 
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
+use crate::family::check::{ANSWER_TIMEOUT, Check};
 use crate::family::{etcd, key_value, redis};
-use crate::http_client::{HttpError, get};
-use crate::{fsyncs, machine};
+use crate::measure::fsyncs;
+use crate::measure::machine;
+use crate::net::http_client::{HttpError, get};
 
-/// A store that does not answer within this is asked again.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// What every key begins with that is written to try a protocol out.
 const KEY_PREFIX: &str = "storebench-probe/";
-
-/// One kind of request, tried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// Its name in the protocol.
-    pub name: String,
-    /// Whether the store answered rightly.
-    pub ok: bool,
-    /// What was answered, or what went wrong, in one line.
-    pub detail: String,
-}
-
-impl Check {
-    pub(crate) fn new(name: &str, outcome: Result<String, Failure>) -> Self {
-        let ok = outcome.is_ok();
-        let detail = outcome.unwrap_or_else(|failure| failure.text().to_owned());
-        Self { name: name.into(), ok, detail }
-    }
-}
 
 /// Whether the store at this address answers.
 pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {

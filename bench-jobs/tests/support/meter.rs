@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bench_jobs::http_client::{HttpError, get};
-use bench_jobs::meter::MemberReading;
+use bench_jobs::measure::meter::MemberReading;
+use bench_jobs::net::http_client::{HttpError, get};
 use harness::{Process, command, free_address};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;

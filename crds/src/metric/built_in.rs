@@ -1,6 +1,6 @@
 //! What every workload may measure.
 
-use super::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge};
+use super::descriptor::{Descriptor, Direction, Field, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge};
 use crate::measure::FSYNCS;
 
 pub(super) static THROUGHPUT: Descriptor = Descriptor {
@@ -67,10 +67,7 @@ pub(super) static CPU: Descriptor = Descriptor {
     source: Source::Computed(|measured| Some(measured.per_operation(measured.usage?.cpu_nanos))),
     over_trials: OverTrials::Pooled,
     is_headline: true,
-    place: Place::Field {
-        get: |result| result.cpu_nanos_per_operation,
-        set: |result, nanos| result.cpu_nanos_per_operation = Some(nanos),
-    },
+    place: Place::Field(Field::Cpu),
     column: column("CPU/op", 0),
     gauge: gauge("result_cpu_seconds_per_operation", 1e-9),
 };
@@ -98,10 +95,7 @@ static WRITE_BYTES: Descriptor = Descriptor {
     source: Source::Computed(|measured| Some(measured.per_operation(measured.usage?.written_bytes?))),
     over_trials: OverTrials::Pooled,
     is_headline: false,
-    place: Place::Field {
-        get: |result| result.write_bytes_per_operation,
-        set: |result, bytes| result.write_bytes_per_operation = Some(bytes),
-    },
+    place: Place::Field(Field::Written),
     column: column("written/op", 1),
     gauge: gauge("result_written_bytes_per_operation", 1.0),
 };
@@ -115,10 +109,7 @@ static FSYNCS_PER_OPERATION: Descriptor = Descriptor {
     source: Source::Total(FSYNCS, Per::ThousandOperations),
     over_trials: OverTrials::Pooled,
     is_headline: false,
-    place: Place::Field {
-        get: |result| result.fsyncs_per_thousand_operations,
-        set: |result, fsyncs| result.fsyncs_per_thousand_operations = Some(fsyncs),
-    },
+    place: Place::Field(Field::Fsyncs),
     column: column("fsyncs/op", 1),
     gauge: gauge("result_fsyncs_per_operation", 1e-3),
 };

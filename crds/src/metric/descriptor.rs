@@ -1,8 +1,8 @@
 //! What is known of a metric, and of what kinds that can be.
 
+use crate::latency::LatencySummary;
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::status::{LatencySummary, WorkloadResult};
 
 /// Everything that is known of a metric.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub enum Unit {
 
 impl Unit {
     /// A duration of so many nanoseconds in this unit; unchanged where this is no unit of time.
-    pub(super) fn from_nanos(self, nanos: u64) -> f64 {
+    pub(super) fn of_nanos(self, nanos: u64) -> f64 {
         let nanos = nanos as f64;
         match self {
             Self::Millis => nanos / 1e6,
@@ -180,16 +180,22 @@ pub enum OverTrials {
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// In a field of its own, which stood there before there were [`Place::Measures`].
-    Field {
-        /// Reads it.
-        get: fn(&WorkloadResult) -> Option<u64>,
-        /// Writes it.
-        set: fn(&mut WorkloadResult, u64),
-    },
+    Field(Field),
     /// In `results[].measures`, by name.
     Measures,
     /// In another form: throughput with its interval, latencies as summaries, memory as an arm's.
     OtherForm,
+}
+
+/// A field of a result that is a metric's own. No more are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// `cpuNanosPerOperation`.
+    Cpu,
+    /// `writeBytesPerOperation`.
+    Written,
+    /// `fsyncsPerThousandOperations`.
+    Fsyncs,
 }
 
 /// A column of a table of results.

@@ -5,7 +5,7 @@
 //! [facts](crate::workload::Facts) of that family.
 
 mod built_in;
-mod descriptor;
+pub mod descriptor;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,12 +17,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use descriptor::{
-    Column, Descriptor, Direction, Gauge, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge,
+    Column, Descriptor, Direction, Field, Gauge, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge,
 };
 
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::status::{MeasuredValue, WorkloadResult};
 use crate::workload::Family;
 
 /// A metric: what is known of it by its name.
@@ -56,29 +55,6 @@ impl Metric {
         Family::ALL.iter().find(has).copied()
     }
 
-    /// The value in a result, in the metric's unit; `None` where the result has it in another form, or not.
-    pub fn in_result(self, result: &WorkloadResult) -> Option<f64> {
-        match self.place {
-            Place::Field { get, .. } => Some(get(result)? as f64),
-            Place::Measures => {
-                let found = result.measures.iter().find(|measured| measured.metric == self)?;
-                Some(found.value_milli as f64 / 1e3)
-            }
-            Place::OtherForm => None,
-        }
-    }
-
-    /// Puts a value, in the metric's unit, into a result, unless the result has it in another form.
-    pub fn put(self, result: &mut WorkloadResult, value: f64) {
-        match self.place {
-            Place::Field { set, .. } => set(result, value as u64),
-            Place::Measures => {
-                result.measures.push(MeasuredValue { metric: self, value_milli: (value * 1e3).round() as u64 });
-            }
-            Place::OtherForm => {}
-        }
-    }
-
     /// Whether any metric reads this measure. What nobody reads need not be measured.
     pub fn reads(measure: &str) -> bool {
         Self::all().any(|metric| match metric.source {
@@ -94,9 +70,9 @@ impl Metric {
     pub fn value(self, measured: &WorkloadMeasurement) -> Option<f64> {
         match self.source {
             Source::Computed(compute) | Source::Measures(_, compute) => compute(measured),
-            Source::Latency(statistic) => Some(self.unit.from_nanos(statistic.of(&measured.latency()))),
+            Source::Latency(statistic) => Some(self.unit.of_nanos(statistic.of(&measured.latency()))),
             Source::Durations(durations, statistic) => {
-                Some(self.unit.from_nanos(statistic.of(measured.durations(durations)?)))
+                Some(self.unit.of_nanos(statistic.of(measured.durations(durations)?)))
             }
             Source::Total(total, per) => {
                 let total = measured.total(total)?;

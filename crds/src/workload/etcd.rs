@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, Facts, KeyOrder};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::Durations;
-use crate::metric::{Column, Descriptor, Direction, OverTrials, Place, Source, Statistic, Unit, column};
+use crate::metric::descriptor::{Column, Descriptor, Direction, OverTrials, Place, Source, Statistic, Unit, column};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use keys::KeyOrder;
 pub use load::{Load, LoadMode};
 
-use crate::metric::Descriptor;
+use crate::metric::descriptor::Descriptor;
 use crate::rules::{self, Rule};
 
 /// The families. `field "fieldInYaml": Name(Parameters)`; the module of that name has the family's `FACTS`.

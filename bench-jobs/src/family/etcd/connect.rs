@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use service_kit::client::{Channel, Options};
 
-use crate::dial::dial;
 use crate::failure::Failure;
+use crate::net::dial::dial;
 
 /// Connects to `endpoint`, `host:port`, as patiently as [`dial`]. `limit` bounds each unary call.
 pub async fn connect(endpoint: &str, limit: Duration) -> Result<Channel, Failure> {

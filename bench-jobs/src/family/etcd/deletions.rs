@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use storebench_crds::workload::etcd::EtcdOperation;
 
-use crate::keys::{KeySpace, ThreadKeys};
+use crate::content::keys::{KeySpace, ThreadKeys};
 
 /// Deletions of a shared key space, one for all threads. Empty where keys have owners.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::family::etcd::messages::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, path,
 };
 use crate::family::etcd::store::Store;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Time to live, seconds: long enough that no lease expires between two requests of a slow open loop.
 const TTL_SECONDS: i64 = 600;

@@ -5,7 +5,7 @@
 //! module per kind of load (`writes`, `reads`, `watch`, `lease`) and one per kind of check (`revisions`, `answers`,
 //! `deletions`, `read_back`). The protocol is in [`grpc`] and [`messages`].
 //!
-//! What is checked, beyond what [`crate::expect`] says about values:
+//! What is checked, beyond what [`crate::content::expect`] says about values:
 //! - each workload begins with no key under [`KEY_PREFIX`], so that etcd's own counter of a key (`version`, the puts since
 //!   its creation) must equal the number of puts that were acknowledged: a write that was dropped is seen even when a
 //!   later one hides it, and so is a foreign write, even when it was undone;
@@ -44,7 +44,10 @@ use service_kit::client::Channel;
 use storebench_crds::DurationText;
 use storebench_crds::workload::etcd::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
 
-use crate::expect::{Ledger, SharedVersions};
+use crate::content::expect::{Ledger, SharedVersions};
+use crate::content::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
+use crate::content::seeds::mix;
+use crate::content::values::Values;
 use crate::failure::Failure;
 use crate::family::etcd::connect::connect;
 use crate::family::etcd::deletions::{Deletions, SharedDeletions};
@@ -52,11 +55,8 @@ use crate::family::etcd::lease::Leases;
 use crate::family::etcd::revisions::Revisions;
 use crate::family::etcd::store::Store;
 use crate::family::etcd::watch::Watch;
-use crate::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
+use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::seeds::mix;
-use crate::session::Session;
-use crate::values::Values;
 
 /// What every key begins with.
 pub const KEY_PREFIX: &str = "storebench/";

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::family::etcd::Etcd;
 use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
 use crate::family::etcd::store::{Store, revision_of};
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Keys deleted at once: a store may hold millions from an earlier workload, and a single deletion of all would stall it
 /// beyond any timeout.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::family::probe::ANSWER_TIMEOUT;
-use crate::http_client::get;
+use crate::family::check::ANSWER_TIMEOUT;
+use crate::net::http_client::get;
 
 /// `GET /readyz`, which includes a linearizable read.
 pub fn answers(address: SocketAddr) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use crate::family::etcd::answers::wrong_counter;
 use crate::family::etcd::messages::{KeyValue, RangeRequest};
 use crate::family::etcd::prepare::key_after;
 use crate::family::etcd::store::Store;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// The most bytes of values in a page, and the most keys.
 const PAGE_BYTES: usize = 4 << 20;

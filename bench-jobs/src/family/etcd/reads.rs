@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::family::etcd::messages::{PutRequest, RangeRequest};
 use crate::family::etcd::store::{Store, revision_of};
 use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Reads and puts of single keys: `read_percent` of 100 requests read.
 pub async fn mixed(etcd: &Etcd, store: &mut Store, session: &Session, read_percent: u32) -> Result<(), Failure> {

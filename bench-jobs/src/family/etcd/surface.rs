@@ -14,7 +14,7 @@ use super::messages::{
 };
 use super::store::{Store, revision_of};
 use crate::failure::Failure;
-use crate::family::probe::Check;
+use crate::family::check::Check;
 
 /// For everything together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

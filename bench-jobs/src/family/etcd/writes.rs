@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use storebench_crds::job::Phase;
 
+use crate::content::keys::KeyPicker;
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
 use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op, response_op};
 use crate::family::etcd::store::{Store, revision_of};
-use crate::keys::KeyPicker;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Puts of single keys.
 pub async fn put(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! The key-value family: the same requests to stores that speak different protocols, every answer checked.
 //!
 //! From the outside in: [`run`] makes a [`Plan`] that all threads share; each thread has a [`KeyValue`] with its connections and the
-//! versions that its keys must have ([`crate::expect`]); a client sends through a `store::Store`, which knows what each protocol calls
+//! versions that its keys must have ([`crate::content::expect`]); a client sends through a `store::Store`, which knows what each protocol calls
 //! a put and the levels of reads. `d_engine` has the messages of d-engine; those of etcd's API are the etcd family's.
 //!
 //! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Only
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel};
 use tokio::sync::OnceCell;
 
-use crate::expect::{Ledger, SharedVersions};
+use crate::content::expect::{Ledger, SharedVersions};
+use crate::content::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
+use crate::content::seeds::mix;
+use crate::content::values::Values;
 use crate::failure::Failure;
-use crate::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
+use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::seeds::mix;
-use crate::session::Session;
-use crate::values::Values;
 
 use store::{Connection, Store};
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::failure::Failure;
-use crate::family::probe::{ANSWER_TIMEOUT, Check};
-use crate::http_client::get;
+use crate::family::check::{ANSWER_TIMEOUT, Check};
+use crate::net::http_client::get;
 
 /// What its release is called in its metrics.
 const VERSION: &str = "dengine_info{version=\"";

@@ -2,7 +2,7 @@
 //!
 //! Pure. `<version>:` and then letters that follow from seed, name and version, cut to the length asked for.
 
-use crate::seeds::{mix, mix_text};
+use crate::content::seeds::{mix, mix_text};
 
 /// The data of an object's version, `bytes` long.
 pub fn write(seed: u64, name: &str, version: u64, bytes: u32) -> String {

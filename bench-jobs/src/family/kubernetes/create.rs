@@ -6,7 +6,7 @@ use kube::api::PostParams;
 
 use super::{Kubernetes, answered, manifests, now};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates namespaces.
 pub async fn namespaces(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

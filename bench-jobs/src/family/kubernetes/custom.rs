@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 
 use super::{Kubernetes, answered, manifests, now};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// What is done to an object next.
 enum Step {

@@ -5,9 +5,9 @@ use kube::Api;
 use kube::api::DeleteParams;
 use storebench_crds::job::Phase;
 
-use super::{Kubernetes, Plan, answered, manifests, opened, prepare};
+use super::{Kubernetes, Plan, answered, create_prepared, manifests, opened};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates what the measured phase deletes; the clients share out the work.
 pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {
@@ -25,12 +25,12 @@ async fn create(kubernetes: &Kubernetes, session: &Session, name: &str) -> Resul
     let (plan, client) = (&kubernetes.plan, kubernetes.client(session));
     let namespaces = Api::<Namespace>::all(client.clone());
     let namespace = manifests::namespace(&plan.scope, name);
-    prepare::create(session, &namespaces, &namespace).await?;
+    create_prepared(session, &namespaces, &namespace).await?;
     let config_maps = Api::<ConfigMap>::namespaced(client, name);
     for number in 0..plan.parameters.objects() {
         let inside = Plan::prepared(number);
         let object = manifests::config_map(&plan.scope, &inside, kubernetes.content(&inside, 0));
-        prepare::create(session, &config_maps, &object).await?;
+        create_prepared(session, &config_maps, &object).await?;
     }
     Ok(())
 }

@@ -15,9 +15,9 @@ use kube::api::{Patch, PatchParams, WatchParams};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::{Kubernetes, Plan, answered, aside, connection, content, follow, manifests, prepare};
+use super::{Kubernetes, Plan, answered, aside, connection, content, create_prepared, follow, manifests};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// The changes that are under way, by the object's name.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub async fn prepare(kubernetes: &Rc<Kubernetes>, session: &Session) -> Result<(
     for number in 0..plan.parameters.objects() {
         let name = Plan::prepared(number);
         let object = manifests::config_map(&plan.scope, &name, kubernetes.content(&name, 0));
-        prepare::create(session, &api, &object).await?;
+        create_prepared(session, &api, &object).await?;
         plan.expected.set(&name, 0);
     }
     for _ in 0..plan.parameters.watchers() {

@@ -4,9 +4,9 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 
-use super::{Kubernetes, Plan, answered, aside, manifests, now, prepare};
+use super::{Kubernetes, Plan, answered, aside, create_prepared, manifests, now};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates the client's leases.
 pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {
@@ -15,7 +15,7 @@ pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), F
     for number in kubernetes.own_objects(session) {
         let name = Plan::prepared(number);
         let lease = manifests::lease(&plan.scope, &name, 0);
-        prepare::create(session, &api, &lease).await?;
+        create_prepared(session, &api, &lease).await?;
         plan.expected.set(&name, 0);
     }
     Ok(())

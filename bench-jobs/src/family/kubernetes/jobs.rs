@@ -5,7 +5,7 @@ use kube::api::PostParams;
 
 use super::{Kubernetes, answered, manifests, opened, outcome};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Creates Jobs.
 pub async fn load(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

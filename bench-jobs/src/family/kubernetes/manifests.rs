@@ -190,7 +190,7 @@ mod tests {
             "run": "r", "arm": "a", "trial": 0, "seed": 7, "endpoints": ["127.0.0.1:6443"], "kubeconfig": "config",
             "workloads": [{ "name": "w", "kubernetes": { "operation": "CreateJobs" }, "load": { "total": 1 } }],
         });
-        Scope::new(&crate::specification::parse(&job.to_string()).unwrap(), "w")
+        Scope::new(&crate::job::specification::parse(&job.to_string()).unwrap(), "w")
     }
 
     #[test]

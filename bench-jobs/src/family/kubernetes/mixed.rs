@@ -6,10 +6,10 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::{Kubernetes, Plan, answered, manifests, now, prepare};
+use super::{Kubernetes, Plan, answered, create_prepared, manifests, now};
+use crate::content::seeds::mix;
 use crate::failure::Failure;
-use crate::seeds::mix;
-use crate::session::{Batch, Session};
+use crate::load::session::{Batch, Session};
 
 /// Of ten requests that write and find their object, so many delete it; another creates it again later.
 const DELETIONS_OF_TEN: u32 = 3;
@@ -28,7 +28,7 @@ pub async fn prepare(kubernetes: &Kubernetes, session: &Session) -> Result<(), F
     for number in kubernetes.own_objects(session) {
         let name = Plan::prepared(number);
         let object = manifests::config_map(&plan.scope, &name, kubernetes.content(&name, 0));
-        prepare::create(session, &api, &object).await?;
+        create_prepared(session, &api, &object).await?;
         plan.expected.set(&name, 0);
     }
     Ok(())

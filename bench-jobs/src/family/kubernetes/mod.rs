@@ -35,6 +35,7 @@ pub mod scope;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,13 +46,16 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::{Api, Client};
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use storebench_crds::job::{JobOutcome, JobSpec, Phase};
 use storebench_crds::workload::kubernetes::{KubernetesOperation, KubernetesWorkload};
 
 use crate::failure::Failure;
+use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::session::Session;
 use expected::Expected;
 use fan_out::FanOut;
 use follow::Hub;
@@ -204,6 +208,16 @@ async fn aside<T>(session: &Session, request: impl Future<Output = Result<T, Fai
     let answer = request.await?;
     session.answered_uncounted(&mut batch, 1);
     Ok(answer)
+}
+
+/// Creates an object that is there before the load.
+async fn create_prepared<K>(session: &Session, api: &Api<K>, object: &K) -> Result<(), Failure>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
+{
+    let doing = format!("create {}", K::kind(&()));
+    let created = async { answered(api.create(&PostParams::default(), object).await, &doing, &object.name_any()) };
+    aside(session, created).await.map(drop)
 }
 
 impl Family for Kubernetes {

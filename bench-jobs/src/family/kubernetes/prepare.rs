@@ -1,6 +1,5 @@
 //! What a workload needs before its load: its namespace, what it changes or deletes, and the watches that show outcomes.
 
-use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,14 +8,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ListParams, PostParams};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use storebench_crds::workload::kubernetes::{KubernetesOperation, LatencyOf};
 
 use super::manifests::{self, DEPLOYMENT};
 use super::{Kubernetes, answered, aside, delete, fan_out, follow, heartbeats, mixed, rollout};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Between two looks at whether something has come to be.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -60,16 +57,6 @@ async fn shared(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failur
         custom_kind(kubernetes, session).await?;
     }
     Ok(())
-}
-
-/// Creates an object that is there before the load.
-pub async fn create<K>(session: &Session, api: &Api<K>, object: &K) -> Result<(), Failure>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
-{
-    let doing = format!("create {}", K::kind(&()));
-    let created = async { answered(api.create(&PostParams::default(), object).await, &doing, &object.name_any()) };
-    aside(session, created).await.map(drop)
 }
 
 /// Defines the custom resources, and waits until they are served.

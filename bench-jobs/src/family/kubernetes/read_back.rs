@@ -15,7 +15,7 @@ use storebench_crds::workload::kubernetes::KubernetesOperation;
 use super::manifests::{self, DATA, DEPLOYMENT};
 use super::{Kubernetes, aside, follow, outcome};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// Reads back and compares.
 pub async fn run(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

@@ -16,9 +16,9 @@ use storebench_crds::workload::kubernetes::KubernetesOperation;
 use tokio::runtime::Runtime;
 
 use super::connection;
-use crate::exposition::{Sample, samples};
 use crate::failure::one_line;
 use crate::load::Onlooker;
+use crate::measure::exposition::{Sample, samples};
 
 /// An API server that does not hand over its metrics within this is not asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

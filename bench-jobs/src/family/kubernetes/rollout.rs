@@ -12,7 +12,7 @@ use storebench_crds::workload::kubernetes::LatencyOf;
 use super::follow::Interest;
 use super::{Kubernetes, answered, aside, manifests, opened, outcome};
 use crate::failure::Failure;
-use crate::session::{Batch, Session};
+use crate::load::session::{Batch, Session};
 
 /// Creates Deployments of one pod and scales them.
 pub async fn deploy_and_scale(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use storebench_crds::job::{JobSpec, Phase};
 
-use crate::seeds::mix_text;
+use crate::content::seeds::mix_text;
 
 /// The label with the scope's identifier.
 pub const SCOPE_LABEL: &str = "storebench.dev/scope";
@@ -76,7 +76,7 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::specification;
+    use crate::job::specification;
 
     fn job(run: &str, arm: &str, trial: u32) -> JobSpec {
         let job = serde_json::json!({

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::dial::dial;
 use crate::failure::Failure;
 use crate::family::redis::resp::{self, Token, write_command};
-use crate::session::{Batch, Session};
+use crate::load::session::{Batch, Session};
+use crate::net::dial::dial;
 
 /// Commands are written when so many bytes have gathered.
 const FLUSH_BYTES: usize = 64 << 10;

@@ -2,10 +2,10 @@
 
 use storebench_crds::workload::redis::RedisCommand;
 
+use crate::content::keys::KeyNames;
+use crate::content::values::Values;
 use crate::family::redis::plan::{MSET_KEYS, Plan};
 use crate::family::redis::resp::write_command;
-use crate::keys::KeyNames;
-use crate::values::Values;
 
 /// The parts of the commands of one workload. Each pattern is `head`, a key, `middle`, a value and `\r\n`, or a prefix
 /// of that; a head and the key's own prefix are one template, so that both are one copy.
@@ -172,7 +172,7 @@ mod tests {
     use storebench_crds::workload::redis::RedisWorkload;
 
     use crate::load::Context;
-    use crate::share::Share;
+    use crate::load::share::Share;
 
     fn plan(command: RedisCommand) -> Plan {
         let context = Context {

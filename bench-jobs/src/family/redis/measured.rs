@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | PING | `PONG` |
 //! | SET, MSET | `OK` |
-//! | GET | a value that the key can have; see [`crate::expect`] |
+//! | GET | a value that the key can have; see [`crate::content::expect`] |
 //! | INCR | the count of increments that the key's owner sent; of all clients, at most, where the key space is shared |
 //! | LPUSH, RPUSH | more than the last one this client got: the list only grows |
 //! | SADD, HSET, ZADD | 1 the first time the owner sends the element, 0 later; either where the key space is shared |
@@ -22,14 +22,14 @@ use std::sync::atomic::Ordering;
 use storebench_crds::job::Phase;
 use storebench_crds::workload::redis::RedisCommand;
 
-use crate::expect::Ledger;
+use crate::content::expect::Ledger;
+use crate::content::keys::KeyPicker;
 use crate::failure::Failure;
 use crate::family::redis::connection::{Dialogue, Received, unexpected};
 use crate::family::redis::encode::Encoder;
 use crate::family::redis::plan::{MSET_KEYS, Plan};
 use crate::family::redis::resp::{Token, score};
-use crate::keys::KeyPicker;
-use crate::session::Session;
+use crate::load::session::Session;
 
 /// The version of elements that commands that take elements away find in the measured phase.
 pub const VERSION_MEASURED: u32 = 1;
@@ -258,7 +258,9 @@ impl<'a> Measured<'a> {
         let values = &self.plan.values;
         match values.read_back(found) {
             Some((element, of)) if of == version => self.receive_taken(Some(element)),
-            None if values.value_bytes() < crate::values::HEADER_BYTES && found.len() == values.value_bytes() => {
+            None if values.value_bytes() < crate::content::values::HEADER_BYTES
+                && found.len() == values.value_bytes() =>
+            {
                 self.taken += 1;
             }
             _ => {

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use storebench_crds::workload::redis::RedisWorkload;
 
-use crate::expect::Ledger;
+use crate::content::expect::Ledger;
+use crate::content::keys::{KeyPicker, ThreadKeys};
 use crate::failure::Failure;
 use crate::family::redis::connection::Connection;
 use crate::family::redis::measured::Measured;
 use crate::family::redis::plan::Plan;
 use crate::family::redis::verify::Around;
-use crate::keys::{KeyPicker, ThreadKeys};
+use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::session::Session;
 
 pub mod connection;
 pub mod encode;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use storebench_crds::workload::redis::{RedisCommand, RedisWorkload};
 
-use crate::expect::SharedVersions;
-use crate::keys::{KeyNames, KeySpace};
+use crate::content::expect::SharedVersions;
+use crate::content::keys::{KeyNames, KeySpace};
+use crate::content::values::Values;
 use crate::load::Context;
-use crate::values::Values;
 
 /// Digits of a key's number, as redis-benchmark writes it.
 const DIGITS: usize = 12;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use super::resp::{Token, read, write_command};
 use crate::failure::Failure;
-use crate::family::probe::{ANSWER_TIMEOUT, Check};
-use crate::http_client::exchange;
+use crate::family::check::{ANSWER_TIMEOUT, Check};
+use crate::net::http_client::exchange;
 
 /// `PING`, refused while the store loads its data.
 pub fn answers(address: SocketAddr) -> Result<(), Failure> {

@@ -18,14 +18,14 @@ use std::sync::atomic::Ordering;
 
 use storebench_crds::workload::redis::RedisCommand;
 
-use crate::expect::Ledger;
+use crate::content::expect::Ledger;
+use crate::content::values::HEADER_BYTES;
 use crate::failure::Failure;
 use crate::family::redis::connection::{Connection, Dialogue, Received, unexpected};
 use crate::family::redis::measured::{VERSION_MEASURED, VERSION_WARM_UP};
 use crate::family::redis::plan::{LRANGE_ELEMENTS, Plan};
 use crate::family::redis::resp::{Token, score, write_command};
-use crate::session::Session;
-use crate::values::HEADER_BYTES;
+use crate::load::session::Session;
 
 /// The most commands in flight.
 const WINDOW_MAX: usize = 64;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use bench_jobs::control_plane::{create_nodes, nodes_take_pods, serves};
 use bench_jobs::family::probe;
+use bench_jobs::sidecar::control_plane::{create_nodes, nodes_take_pods, serves};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rcgen::KeyPair;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 
-use bench_jobs::{disk, machine};
+use bench_jobs::measure::{disk, machine};
 use sha2::{Digest as _, Sha256};
 use storebench_core::fingerprint;
 use storebench_core::validate::ValidatedRun;

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bench_jobs::foreign::{Survey, Used};
-use bench_jobs::meter::Meter;
+use bench_jobs::measure::foreign::{Survey, Used};
+use bench_jobs::measure::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use bench_jobs::foreign::{Survey, Used};
+use bench_jobs::measure::foreign::{Survey, Used};
 
 use super::interrupt;
 use super::progress::Progress;

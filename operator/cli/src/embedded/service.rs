@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bench_jobs::disk;
 use bench_jobs::family::probe;
+use bench_jobs::measure::disk;
 use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;

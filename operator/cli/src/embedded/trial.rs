@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bench_jobs::meter::Meter;
+use bench_jobs::measure::meter::Meter;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
 use storebench_core::trial::{Loaded, job};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};

@@ -111,7 +111,7 @@ fn read(status: &BenchmarkRunStatus, mut show: impl FnMut(&'static str, Labels, 
             let value = if metric == Metric::THROUGHPUT {
                 Some(result.throughput_milli as f64 / 1e3)
             } else {
-                metric.in_result(result)
+                result.value(metric)
             };
             match (value, metric.gauge) {
                 (Some(value), Some(gauge)) => show(gauge.name, of_workload(vec![]), value * gauge.scale),

@@ -48,7 +48,7 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
             };
             for metric in Metric::all() {
                 if let Some(value) = over_trials(metric, &measurements, &pooled) {
-                    metric.put(&mut result, value);
+                    result.put(metric, value);
                 }
             }
             results.push(result);

@@ -170,7 +170,7 @@ fn a_measure_of_a_family_is_judged_gated_and_reported_like_any_metric() {
     let compared = judgement.comparisons.iter().find(|compared| compared.metric == p99).unwrap();
     assert!(compared.ratio_basis_points.abs_diff(5_000) <= 10, "{compared:?}");
     assert_eq!(judgement.gates[0].outcome, GateOutcome::Met, "{:?}", judgement.gates[0]);
-    let value = p99.in_result(&judgement.results[1]).unwrap();
+    let value = judgement.results[1].value(p99).unwrap();
     assert!((value - 500.0).abs() < 1.0, "{value}");
     let report = Report { record, judgement };
     let status = serde_json::to_value(crate::status::status(&report)).unwrap();

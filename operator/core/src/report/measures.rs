@@ -49,7 +49,7 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
 /// The metrics that have a column, where any arm knows them.
 fn known(report: &Report, workload: &Workload) -> Vec<(Metric, metric::Column)> {
     let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
-    let is_known = |metric: &Metric| results().any(|result| metric.in_result(result).is_some());
+    let is_known = |metric: &Metric| results().any(|result| result.value(*metric).is_some());
     Metric::all().filter(is_known).filter_map(|metric| Some((metric, metric.column?))).collect()
 }
 
@@ -70,7 +70,7 @@ fn result_row(
         Cell::or_absent(around),
     ];
     row.extend(latency_cells(latency, result.operations, Tone::Plain));
-    let shown = |metric: Metric| metric.in_result(result).map(|value| units::of_metric(metric.unit, value));
+    let shown = |metric: Metric| result.value(metric).map(|value| units::of_metric(metric.unit, value));
     row.extend(known.iter().map(|(metric, _)| Cell::or_absent(shown(*metric))));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
     row

@@ -30,8 +30,8 @@ use crate::family::etcd::messages::{
 };
 use crate::family::etcd::store::{Store, revision_of};
 use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END, Plan};
+use crate::load::session::Session;
 use crate::load::{Context, Seat};
-use crate::session::Session;
 
 use outstanding::Outstanding;
 use sequence::{Observed, Sequence};

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::keys::KeySpace;
+use crate::content::keys::KeySpace;
 
 /// The standard, and how far each of a thread's watchers has come.
 #[derive(Debug)]

@@ -1,0 +1,29 @@
+//! What is said of a store that was asked for an answer.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// A store that does not answer within this is asked again.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// One kind of request, tried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name in the protocol.
+    pub name: String,
+    /// Whether the store answered rightly.
+    pub ok: bool,
+    /// What was answered, or what went wrong, in one line.
+    pub detail: String,
+}
+
+impl Check {
+    pub(crate) fn new(name: &str, outcome: Result<String, Failure>) -> Self {
+        let ok = outcome.is_ok();
+        let detail = outcome.unwrap_or_else(|failure| failure.text().to_owned());
+        Self { name: name.into(), ok, detail }
+    }
+}

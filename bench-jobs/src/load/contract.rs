@@ -1,0 +1,142 @@
+//! What a workload family and the machinery that runs it agree on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storebench_crds::job::{JobLine, JobOutcome, WorkloadSummary};
+
+use crate::failure::Failure;
+use crate::load::barrier::Barrier;
+use crate::load::session::Session;
+use crate::load::share::Share;
+use crate::measure::meters::Meters;
+use crate::report::Report;
+use crate::report::board::Board;
+
+/// What a workload runs with: `load` of the workload, checked and parsed, and what the job adds.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The workload's name.
+    pub workload: String,
+    /// Seeds keys and values; differs for each trial and workload.
+    pub seed: u64,
+    /// Which part of the load is this process's. Connections, clients and threads below are its own already.
+    pub share: Share,
+    /// Client addresses of the store, `host:port`; connection *c* goes to address *c* modulo their number. Not empty.
+    pub endpoints: Vec<String>,
+    /// Connections of all threads; at least `threads`.
+    pub connections: u32,
+    /// Clients of all threads; client *i* uses connection *i* modulo `connections`. At least `connections`.
+    pub clients: u32,
+    /// Operating-system threads; connection *c* belongs to thread *c* modulo `threads`. At least 1.
+    pub threads: u32,
+    /// Measured requests of all processes; exactly one of this and `duration` is given.
+    pub total: Option<u64>,
+    /// Measured time.
+    pub duration: Option<Duration>,
+    /// Load before the measurement.
+    pub warm_up: Duration,
+    /// Requests per second of an open loop, of all processes; absent: closed loop.
+    pub rate: Option<u64>,
+    /// No answer for this long is a failure.
+    pub timeout: Duration,
+}
+
+impl Context {
+    /// Measured requests of this process.
+    pub fn own_total(&self) -> Option<u64> {
+        self.total.map(|total| self.share.of(total))
+    }
+}
+
+/// What a workload runs beside: where it reports, whom it waits for, who measures the store.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Lines for the driver and for people.
+    pub report: &'a Report,
+    /// Live counts.
+    pub board: &'a Board,
+    /// The other load processes.
+    pub barrier: &'a Barrier,
+    /// The meters beside the members.
+    pub meters: &'a Meters,
+    /// Who looks at both ends of the measured phase, if a family has somebody.
+    pub onlooker: Option<&'a dyn Onlooker>,
+}
+
+/// Reads something at both ends of the measured phase, while no load runs and nobody's use is measured.
+pub trait Onlooker {
+    /// The measured phase is about to begin.
+    fn before(&self);
+
+    /// It is over: what the driver is told of it.
+    fn after(&self) -> Option<JobLine>;
+}
+
+/// One thread's share of connections and clients.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// What all threads have in common.
+    pub context: Arc<Context>,
+    /// The thread's number, from 0.
+    pub thread: u32,
+    /// Its connections, rising.
+    pub connections: Vec<u32>,
+    /// Its clients, rising; a client's index here is its *place*.
+    pub clients: Vec<u32>,
+}
+
+impl Seat {
+    pub(super) fn new(context: &Arc<Context>, thread: u32) -> Self {
+        let connection_of = |client: &u32| client % context.connections;
+        Self {
+            context: Arc::clone(context),
+            thread,
+            connections: (thread..context.connections).step_by(context.threads as usize).collect(),
+            clients: (0..context.clients).filter(|client| connection_of(client) % context.threads == thread).collect(),
+        }
+    }
+
+    /// The address of a connection.
+    pub fn endpoint(&self, connection: u32) -> &str {
+        &self.context.endpoints[connection as usize % self.context.endpoints.len()]
+    }
+
+    /// The index into [`Seat::connections`] of a client of this thread.
+    pub fn connection_of(&self, client: u32) -> u32 {
+        client % self.context.connections / self.context.threads
+    }
+}
+
+/// A workload family: what one thread does. Lives on its thread; clients share it through [`Rc`].
+///
+/// A failed request is returned as `Err` and ends the workload; a wrong answer goes to [`Session::wrong`] and does not.
+/// Requests sent between [`Session::next`] or [`Session::begin`] and [`Session::answered`] are bounded by the timeout;
+/// tasks that are overdue are dropped at their next `await`. A family must not wait for anything else without a bound.
+pub trait Family: Sized + 'static {
+    /// What all threads share, such as the workload's parameters and totals for [`Family::verify`].
+    type Plan: Send + Sync + 'static;
+
+    /// Opens this thread's connections, with [`crate::net::dial::dial`]. Bounded by patience and the timeout.
+    fn connect(plan: Arc<Self::Plan>, seat: Rc<Seat>) -> impl Future<Output = Result<Self, Failure>>;
+
+    /// Writes what the load needs: each client the keys that it owns.
+    fn prepare(self: Rc<Self>, session: Session) -> impl Future<Output = Result<(), Failure>>;
+
+    /// One client's load, in WarmUp and again in Measure: returns when [`Session::next`] returns `None`.
+    fn load(self: Rc<Self>, session: Session) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Reads back what was written and compares: each client the keys that it owns. Totals over all clients are for
+    /// client 0.
+    fn verify(self: Rc<Self>, session: Session) -> impl Future<Output = Result<(), Failure>>;
+}
+
+/// What became of a workload.
+#[derive(Debug)]
+pub struct Ending {
+    /// Absent when the store failed.
+    pub summary: Option<WorkloadSummary>,
+    /// [`JobOutcome::Completed`] if nothing was wrong.
+    pub outcome: JobOutcome,
+}

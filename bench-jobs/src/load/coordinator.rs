@@ -1,0 +1,419 @@
+//! Runs one workload: threads, phases, stop conditions, results.
+//!
+//! A workload family implements [`Family`]; everything else is here. Each of `load.threads` operating-system threads has
+//! its own runtime, its own share of connections, clients and keys, and its own [`Record`]; they share nothing but what
+//! the family puts into its plan. This thread, the coordinator, announces each phase on standard output, releases the
+//! threads, waits until all have finished it, and merges what they recorded. Phases in order:
+//!
+//! | phase | what happens | ends |
+//! | --- | --- | --- |
+//! | Prepare | [`Family::prepare`] for every client | when all have returned |
+//! | WarmUp (if not 0) | [`Family::load`], counted nowhere but in `/metrics` | after `load.warmUp` |
+//! | Measure | [`Family::load`] | after `load.total` requests or `load.duration` |
+//! | Verify | [`Family::verify`] for every client | when all have returned |
+//! | Done | | |
+//!
+//! Where several processes make the load together, they begin the first load phase together, and Verify when the last has
+//! finished the load ([`super::barrier`]).
+//!
+//! Requests in flight at the end of a phase are answered before the next begins, so a warm-up leaves nothing behind and
+//! the timetable of an open loop starts afresh. The first failure on any thread ends the workload.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
+use storebench_crds::job::{
+    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram,
+};
+use storebench_crds::measure::{FSYNCS, Reading};
+use storebench_crds::status::LatencySummary;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::failure::Failure;
+use crate::load::audit::{self, Auditor, Figures, Snapshot};
+use crate::load::barrier::Passage;
+use crate::load::contract::{Context, Ending, Family, Onlooker, Seat, Surroundings};
+use crate::load::pace::Timetable;
+use crate::load::thread::{Answer, Order, thread_main};
+use crate::measure::meters::{Sampler, Samplers};
+use crate::report::board::Live;
+use crate::report::measures::Measures;
+use crate::report::record::Record;
+
+/// Runs a workload to its end. Errors are the loader's own; everything about the store is in the [`Ending`].
+pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>) -> io::Result<Ending> {
+    let context = Arc::new(context);
+    let plan = Arc::new(plan);
+    let (answers, answered) = channel();
+    let mut threads = Vec::new();
+    let mut orders = Vec::new();
+    let mut lives = Vec::new();
+    for number in 0..context.threads {
+        let (sender, receiver) = unbounded_channel();
+        let (seat, plan, answers) = (Seat::new(&context, number), Arc::clone(&plan), answers.clone());
+        let live = Arc::new(Live::default());
+        lives.push(Arc::clone(&live));
+        orders.push(sender);
+        threads.push(
+            thread::Builder::new()
+                .name(format!("load-{number}"))
+                .spawn(move || thread_main::<F>(plan, seat, receiver, answers, live))?,
+        );
+    }
+    around.board.begin(&context.workload, lives);
+    let coordinator = Coordinator { context, around, orders, answered };
+    let ending = coordinator.run();
+    coordinator.announce(Phase::Done)?;
+    // Threads end when nobody can give orders any more.
+    drop(coordinator);
+    for thread in threads {
+        thread.join().map_err(|_| io::Error::other("a load thread crashed"))?;
+    }
+    ending
+}
+
+struct Coordinator<'a> {
+    context: Arc<Context>,
+    around: &'a Surroundings<'a>,
+    orders: Vec<UnboundedSender<Order>>,
+    answered: Receiver<Answer>,
+}
+
+/// The measured phase: what was recorded and the loader's state around it.
+struct Measured {
+    record: Record,
+    before: Snapshot,
+    after: Snapshot,
+    started_unix_nanos: u64,
+    elapsed: Duration,
+    /// What the store used.
+    usage: Option<Usage>,
+    /// What the API server and the rest of its control plane used.
+    control_plane: Option<ControlPlaneUsage>,
+}
+
+impl Coordinator<'_> {
+    fn run(&self) -> io::Result<Ending> {
+        if let Some(failure) = self.connected()? {
+            return Ok(self.store_failed(failure.text()));
+        }
+        let auditor = Auditor::new();
+        let mut verified = 0;
+        let mut wrong = 0;
+        let mut first_wrong = None;
+        let mut measured = None;
+        let mut fsyncs_before = None;
+        let mut measures = Measures::default();
+        for phase in [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify] {
+            if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
+                continue;
+            }
+            if phase == Phase::Measure {
+                // Before all processes begin together, which this would delay.
+                if let Some(onlooker) = self.around.onlooker {
+                    onlooker.before();
+                }
+                fsyncs_before = self.around.meters.fsyncs();
+            }
+            if self.begins_together(phase)
+                && let Passage::Over(outcome) = self.around.barrier.wait()?
+            {
+                return Ok(Ending { summary: None, outcome });
+            }
+            self.announce(phase)?;
+            if phase == Phase::Verify {
+                self.report_growth(fsyncs_before)?;
+            }
+            let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
+            let before = auditor.snapshot();
+            let start = self.release(phase);
+            if let (Phase::Verify, Some(measured)) = (phase, &measured) {
+                // Now, while threads are reading back, so that encoding is not within any phase that is sampled.
+                self.report_measured(measured)?;
+            }
+            let record = self.finished(phase, start)?;
+            if let Some(failure) = &record.first_failure {
+                return Ok(self.store_failed(failure));
+            }
+            wrong += record.wrong;
+            first_wrong = first_wrong.or_else(|| record.first_wrong.clone());
+            if matches!(phase, Phase::Measure | Phase::Verify) {
+                verified += record.verified;
+                measures.merge(record.measures.clone());
+            }
+            if let Some(Samplers { store, api_server, others }) = sampler {
+                measured = Some(Measured {
+                    started_unix_nanos: unix_nanos(&before, start),
+                    elapsed: Duration::from_nanos(record.last_answer_nanos),
+                    record,
+                    before,
+                    after: auditor.snapshot(),
+                    usage: self.usage("the store", store),
+                    control_plane: self.control_plane_usage(api_server, others),
+                });
+            }
+        }
+        self.report_measures(&measures)?;
+        let measured = measured.ok_or_else(|| io::Error::other("nothing was measured"))?;
+        let summary = self.summary(&measured, verified);
+        let outcome = match first_wrong {
+            Some((key, detail)) => {
+                JobOutcome::WrongAnswer { workload: self.context.workload.clone(), count: wrong, key, detail }
+            }
+            None => self.judge(&measured),
+        };
+        Ok(Ending { summary: Some(summary), outcome })
+    }
+
+    /// Whether all processes must have finished the phase before, or begin this one at the same time.
+    fn begins_together(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::WarmUp | Phase::Verify => true,
+            Phase::Measure => self.context.warm_up.is_zero(),
+            Phase::Prepare | Phase::Done => false,
+        }
+    }
+
+    /// What was used since the sampler began; `None` if nobody measured it.
+    fn usage(&self, whose: &str, sampler: Sampler) -> Option<Usage> {
+        sampler.finish().unwrap_or_else(|error| {
+            let workload = &self.context.workload;
+            self.around.report.warn(&format!("{workload}: what {whose} used is not known: {error}"));
+            None
+        })
+    }
+
+    fn control_plane_usage(&self, api_server: Sampler, others: Sampler) -> Option<ControlPlaneUsage> {
+        let (api_server, others) = (self.usage("the API server", api_server), self.usage("the control plane", others));
+        Some(ControlPlaneUsage { api_server: api_server?, others: others? })
+    }
+
+    /// Tells what grew during the measured phase: syncs of the store's disk since `fsyncs_before`, and what the onlooker saw.
+    /// Nothing where that is not known.
+    fn report_growth(&self, fsyncs_before: Option<u64>) -> io::Result<()> {
+        let fsyncs_now = fsyncs_before.and_then(|_| self.around.meters.fsyncs());
+        // A store that was restarted meanwhile counts anew.
+        if let (Some(before), Some(now)) = (fsyncs_before, fsyncs_now)
+            && let Some(fsyncs) = now.checked_sub(before)
+        {
+            self.report_measure(FSYNCS.0, Reading::Total(fsyncs))?;
+        }
+        match self.around.onlooker.and_then(Onlooker::after) {
+            Some(line) => self.around.report.line(&line),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells what the family measured.
+    fn report_measures(&self, measures: &Measures) -> io::Result<()> {
+        let readings = measures.readings().map_err(io::Error::other)?;
+        readings.into_iter().try_for_each(|(measure, reading)| self.report_measure(measure, reading))
+    }
+
+    fn report_measure(&self, measure: &str, reading: Reading) -> io::Result<()> {
+        let (workload, measure) = (self.context.workload.clone(), measure.to_owned());
+        self.around.report.line(&JobLine::Measure { workload, measure, reading })
+    }
+
+    fn announce(&self, phase: Phase) -> io::Result<()> {
+        let workload = self.context.workload.clone();
+        self.around.board.enter(phase);
+        self.around.report.tell(|| format!("{workload}: {phase:?}"));
+        self.around.report.line(&JobLine::Phase { workload, phase })
+    }
+
+    /// Waits until every thread has its connections; the first failure, if any.
+    fn connected(&self) -> io::Result<Option<Failure>> {
+        let mut first = None;
+        for _ in &self.orders {
+            match self.answered.recv().map_err(|_| crashed())? {
+                Answer::Connected(connected) => first = first.or(connected.err()),
+                Answer::Broken(what) => return Err(io::Error::other(what)),
+                Answer::Finished(_) => return Err(crashed()),
+            }
+        }
+        Ok(first)
+    }
+
+    /// Starts a phase on all threads; the instant from which its time counts.
+    fn release(&self, phase: Phase) -> Instant {
+        let context = &self.context;
+        let (requests, length) = match phase {
+            Phase::WarmUp => (None, Some(context.warm_up)),
+            Phase::Measure => (context.total, context.duration),
+            _ => (None, None),
+        };
+        let rate = context.rate.filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure));
+        let stop = Arc::new(AtomicBool::new(false));
+        let budget = requests.map(|requests| Arc::new(AtomicU64::new(context.share.of(requests))));
+        let start = Instant::now();
+        for (thread, orders) in self.orders.iter().enumerate() {
+            let timetable = rate.map(|rate| {
+                let requests = requests.unwrap_or_else(|| Timetable::requests_in(rate, length.unwrap_or_default()));
+                let (seat, seats) = context.share.seat(thread as u32, context.threads);
+                Timetable::new(start, rate, requests, seat, seats)
+            });
+            // A thread that is gone is noticed when its answer does not come.
+            let _ = orders.send(Order {
+                phase,
+                start,
+                timetable,
+                budget: budget.clone(),
+                deadline: length.map(|length| start + length),
+                stop: Arc::clone(&stop),
+            });
+        }
+        start
+    }
+
+    /// Waits until every thread has finished the phase; says how it goes meanwhile.
+    fn finished(&self, phase: Phase, start: Instant) -> io::Result<Record> {
+        let counts_before = self.around.board.totals();
+        let mut next_progress = start + Duration::from_secs(1);
+        let mut merged = Record::default();
+        let mut waiting = self.orders.len();
+        while waiting > 0 {
+            let patience = next_progress.saturating_duration_since(Instant::now());
+            match self.answered.recv_timeout(patience) {
+                Ok(Answer::Finished(record)) => {
+                    merged.merge(*record);
+                    waiting -= 1;
+                }
+                Ok(Answer::Broken(what)) => return Err(io::Error::other(what)),
+                Ok(Answer::Connected(_)) | Err(RecvTimeoutError::Disconnected) => return Err(crashed()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if phase == Phase::Measure {
+                        self.progress(start, &counts_before)?;
+                    }
+                    next_progress += Duration::from_secs(1);
+                }
+            }
+        }
+        Ok(merged)
+    }
+
+    fn progress(&self, start: Instant, before: &crate::report::board::Totals) -> io::Result<()> {
+        let now = self.around.board.totals();
+        let operations = now.operations.saturating_sub(before.operations);
+        let elapsed_millis = start.elapsed().as_millis() as u64;
+        let workload = self.context.workload.clone();
+        self.around.report.tell(|| {
+            let rate = operations * 1_000 / elapsed_millis.max(1);
+            let seconds = elapsed_millis / 1_000;
+            format!("{workload}: {operations} requests in {seconds} s, {rate} a second")
+        });
+        self.around.report.line(&JobLine::Progress {
+            workload,
+            operations,
+            errors: now.errors.saturating_sub(before.errors),
+            elapsed_millis,
+        })
+    }
+
+    fn report_measured(&self, measured: &Measured) -> io::Result<()> {
+        let workload = &self.context.workload;
+        self.tell_latency("service latency", &measured.record.service);
+        let mut histograms = vec![(LatencyKind::Service, &measured.record.service)];
+        if self.context.rate.is_some() {
+            histograms.push((LatencyKind::Intended, &measured.record.intended));
+            self.tell_latency("intended latency", &measured.record.intended);
+            self.tell_latency("lag while a client was free", &measured.record.lag);
+        }
+        for (latency, histogram) in histograms {
+            self.around.report.line(&JobLine::Histogram {
+                workload: workload.clone(),
+                latency,
+                data: encode_histogram(histogram).map_err(io::Error::other)?,
+            })?;
+        }
+        let (audit, _) = self.audit(measured);
+        self.around.report.line(&JobLine::Audit { workload: workload.clone(), audit })?;
+        if let Some(usage) = measured.usage {
+            self.around.report.line(&JobLine::Usage { workload: workload.clone(), usage })?;
+        }
+        match measured.control_plane {
+            Some(usage) => self.around.report.line(&JobLine::ControlPlaneUsage { workload: workload.clone(), usage }),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_latency(&self, what: &str, histogram: &Histogram<u64>) {
+        self.around.report.tell(|| {
+            let at = |quantile| Duration::from_nanos(histogram.value_at_quantile(quantile));
+            let (half, most, all) = (at(0.5), at(0.99), at(1.0));
+            format!("{}: {what}: median {half:.1?}, 99 % {most:.1?}, largest {all:.1?}", self.context.workload)
+        });
+    }
+
+    fn audit(&self, measured: &Measured) -> (storebench_crds::job::LoaderAudit, Figures) {
+        let record = &measured.record;
+        let (mut audit, waited_nanos_max) = audit::account(&measured.before, &measured.after);
+        audit.started_unix_nanos = measured.started_unix_nanos;
+        audit.lag_max_nanos = record.lag.max();
+        audit.scheduled = record.scheduled;
+        // Requests that found no free client have no lag of the loader's; they count as punctual.
+        let held = record.lag.len();
+        let late = record.lag.len() - record.lag.count_between(0, audit::LATE.as_nanos() as u64);
+        let punctual = record.operations.saturating_sub(held);
+        let quantile = 0.99 * (held + punctual) as f64 - punctual as f64;
+        let lag_p99_nanos = match held {
+            0 => 0,
+            held if quantile > 0.0 => record.lag.value_at_quantile(quantile / held as f64),
+            _ => 0,
+        };
+        let figures = Figures {
+            elapsed: measured.elapsed,
+            waited_nanos_max,
+            unsent: record.unsent,
+            late,
+            lag_p99_nanos,
+            intended_p99_nanos: record.intended.value_at_quantile(0.99),
+        };
+        (audit, figures)
+    }
+
+    fn judge(&self, measured: &Measured) -> JobOutcome {
+        let (audit, figures) = self.audit(measured);
+        match audit::judge(&audit, &figures) {
+            Some((hindrance, detail)) => {
+                JobOutcome::Hindered { workload: self.context.workload.clone(), hindrance, detail }
+            }
+            None => JobOutcome::Completed,
+        }
+    }
+
+    fn summary(&self, measured: &Measured, verified: u64) -> WorkloadSummary {
+        let record = &measured.record;
+        WorkloadSummary {
+            name: self.context.workload.clone(),
+            operations: record.operations,
+            errors: record.errors,
+            elapsed_nanos: record.last_answer_nanos,
+            verified,
+            service: LatencySummary::of(&record.service),
+            intended: self.context.rate.map(|_| LatencySummary::of(&record.intended)),
+        }
+    }
+
+    fn store_failed(&self, detail: &str) -> Ending {
+        Ending {
+            summary: None,
+            outcome: JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail: detail.to_owned() },
+        }
+    }
+}
+
+/// The instant by the wall clock, which was read in the snapshot shortly before.
+fn unix_nanos(before: &Snapshot, instant: Instant) -> u64 {
+    let wall = before.wall() + instant.saturating_duration_since(before.at());
+    wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+fn crashed() -> io::Error {
+    io::Error::other("a load thread crashed")
+}

@@ -1,0 +1,108 @@
+//! The file system under a store's data: its name, the space that the data take, and what is written to its disk.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What was written to a disk so far, by whomever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskWrites {
+    /// Which disk of the machine it is, `major:minor`.
+    pub device: String,
+    /// How much, bytes.
+    pub written_bytes: u64,
+}
+
+/// Space that a file, or a folder with everything in it, takes on disk, bytes: allocated blocks, as `du` counts. What is
+/// deleted meanwhile counts for nothing.
+pub fn allocated_bytes(path: &Path) -> io::Result<u64> {
+    let metadata = fs::symlink_metadata(path)?;
+    let mut bytes = metadata.blocks() * 512;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            bytes += match allocated_bytes(&entry?.path()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                counted => counted?,
+            };
+        }
+    }
+    Ok(bytes)
+}
+
+/// What was written so far to the disk under a path, by whomever: sectors of 512 bytes of the block device (the kernel's
+/// `Documentation/block/stat.rst`). `None` where there is no such device, as under tmpfs or an overlay.
+///
+/// Not from `/proc/PID/io`, which counts a whole folio as written when one block of it is: 1 MiB for each put of a log that
+/// writes into files made before, on ext4 of Linux 6.18.
+pub fn writes(path: &Path) -> Option<DiskWrites> {
+    let device = fs::metadata(path).ok()?.dev();
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let counters = fs::read_to_string(format!("/sys/dev/block/{device}/stat")).ok()?;
+    let sectors: u64 = counters.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(DiskWrites { device, written_bytes: sectors * 512 })
+}
+
+/// The file system's name, from its magic number in statfs(2).
+pub fn file_system(path: &Path) -> Option<&'static str> {
+    let magic = rustix::fs::statfs(path).ok()?.f_type;
+    Some(match magic as u64 & 0xffff_ffff {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x794c_7630 => "overlayfs",
+        0x2fc1_2fc1 => "zfs",
+        0x6969 => "nfs",
+        0xf2f5_2010 => "f2fs",
+        _ => "another",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn files_in_folders_count_as_what_they_allocate() {
+        let folder = std::env::temp_dir().join(format!("storebench-disk-{}", std::process::id()));
+        fs::create_dir_all(folder.join("deeper")).unwrap();
+        fs::write(folder.join("deeper/file"), vec![1; 100_000]).unwrap();
+        let bytes = allocated_bytes(&folder).unwrap();
+        // A file with a hole as large as the largest disk, and nothing in it.
+        fs::File::create(folder.join("hole")).unwrap().set_len(1 << 40).unwrap();
+        let with_hole = allocated_bytes(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!((100_000..200_000).contains(&bytes), "{bytes}");
+        assert!(with_hole < 200_000, "{with_hole}");
+        assert_eq!(allocated_bytes(&folder).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_synced_was_written_to_the_disk() {
+        let path = std::env::current_dir().unwrap().join(format!("disk-{}", std::process::id()));
+        let mut file = fs::File::create(&path).unwrap();
+        let before = writes(&path);
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let after = writes(&path);
+        fs::remove_file(&path).unwrap();
+        // A machine without a disk of its own under this folder does not say.
+        if let (Some(before), Some(after)) = (before, after) {
+            assert_eq!(before.device, after.device);
+            assert!(after.written_bytes - before.written_bytes >= 1 << 20, "{before:?} {after:?}");
+        }
+        assert_eq!(writes(Path::new("/proc")), None);
+    }
+
+    #[test]
+    fn the_process_folder_is_on_no_disk() {
+        assert_eq!(file_system(Path::new("/proc")), Some("another"));
+        assert_eq!(file_system(Path::new("/no/such")), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads what processes have used so far from `/proc`: given processes and everything below them.
+
+use procfs::process::Process;
+
+use super::{Extras, Reading, Switches};
+use crate::measure::machine;
+
+/// A store has few processes; more than this are not followed.
+const PROCESSES_MAX: usize = 256;
+
+/// Processes, and those that were below them when the tree was taken.
+#[derive(Clone, Debug)]
+pub struct ProcessTree {
+    processes: Vec<i32>,
+    machine: String,
+}
+
+impl ProcessTree {
+    /// These processes and their descendants of this moment.
+    pub fn of(roots: &[u32]) -> Self {
+        Self { processes: descendants(roots), machine: machine::boot_identifier().unwrap_or_default() }
+    }
+
+    /// What they have used until now. A process that has ended counts for nothing.
+    pub fn read(&self, extras: Extras) -> Reading {
+        let mut reading = Reading {
+            monotonic_nanos: machine::monotonic_nanos(),
+            machine_cpu_nanos: machine::cpu_nanos().unwrap_or_default(),
+            machine: self.machine.clone(),
+            ..Reading::default()
+        };
+        let mut switches = Switches::default();
+        let mut pss_bytes = 0;
+        for process in self.processes.iter().filter_map(|pid| Process::new(*pid).ok()) {
+            if let Ok(stat) = process.stat() {
+                reading.cpu_nanos += (stat.utime + stat.stime) * machine::nanos_per_tick();
+                reading.rss_bytes += stat.rss * procfs::page_size();
+            }
+            if extras.switches {
+                add_switches(&process, &mut switches);
+            }
+            if extras.pss {
+                pss_bytes += read_pss_bytes(&process).unwrap_or_default();
+            }
+        }
+        reading.switches = extras.switches.then_some(switches);
+        reading.pss_bytes = extras.pss.then_some(pss_bytes);
+        reading
+    }
+}
+
+/// The processes themselves and everything below them, in the order found.
+fn descendants(roots: &[u32]) -> Vec<i32> {
+    let mut found: Vec<i32> = roots.iter().map(|pid| pid.cast_signed()).collect();
+    let mut index = 0;
+    while index < found.len() && found.len() < PROCESSES_MAX {
+        let tasks = Process::new(found[index]).and_then(|process| process.tasks()).into_iter().flatten().flatten();
+        for child in tasks.filter_map(|task| task.children().ok()).flatten() {
+            found.push(child.cast_signed());
+        }
+        index += 1;
+    }
+    found
+}
+
+fn add_switches(process: &Process, switches: &mut Switches) {
+    for status in process.tasks().into_iter().flatten().flatten().filter_map(|task| task.status().ok()) {
+        switches.voluntary += status.voluntary_ctxt_switches.unwrap_or_default();
+        switches.involuntary += status.nonvoluntary_ctxt_switches.unwrap_or_default();
+    }
+}
+
+fn read_pss_bytes(process: &Process) -> Option<u64> {
+    let rollup = process.smaps_rollup().ok()?;
+    rollup.memory_map_rollup.0.first()?.extension.map.get("Pss").copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_child_counts_with_its_parent() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let found = descendants(&[std::process::id()]);
+        let is_found = found.contains(&child.id().cast_signed());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_found, "{found:?} has no {}", child.id());
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_read() {
+        let tree = ProcessTree::of(&[std::process::id()]);
+        let sample = tree.read(Extras::NONE);
+        assert!(sample.rss_bytes > 0 && sample.monotonic_nanos > 0 && !sample.machine.is_empty(), "{sample:?}");
+        assert_eq!((sample.switches, sample.pss_bytes), (None, None));
+        let all = tree.read(Extras::ALL);
+        assert!(all.switches.is_some_and(|switches| switches.voluntary > 0), "{all:?}");
+        assert!(all.pss_bytes.is_some_and(|bytes| bytes > 0), "{all:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_counts_for_nothing() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let tree = ProcessTree::of(&[child.id()]);
+        child.wait().unwrap();
+        let reading = tree.read(Extras::ALL);
+        assert_eq!((reading.cpu_nanos, reading.rss_bytes, reading.pss_bytes), (0, 0, Some(0)));
+    }
+}

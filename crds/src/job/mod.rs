@@ -1,0 +1,16 @@
+//! The contract between a driver (operator or embedded run) and a load process (`bench-job`).
+//!
+//! In: a [`JobSpec`] as JSON in a file. Out: a [`JobSummary`] as JSON in the termination message, at most
+//! [`SUMMARY_BYTES_MAX`] bytes, and on standard output [`JobLine`]s, each a line that starts with [`LINE_MARK`].
+//! Everything else on standard output or standard error is for people.
+
+mod said;
+mod spec;
+
+pub use said::{
+    ControlPlaneUsage, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoaderAudit, Phase,
+    SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
+};
+pub use spec::JobSpec;
+
+pub use crate::latency::{ContractError, decode_histogram, encode_histogram, latency_histogram};

@@ -1,0 +1,378 @@
+//! Out: what a load process says. See [`crate::job`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api_requests::ApiRequests;
+use crate::latency::{ContractError, LatencySummary};
+use crate::measure::Reading;
+use crate::storage_service::Footprint;
+
+/// Kubernetes keeps this much of a container's termination message.
+pub const SUMMARY_BYTES_MAX: usize = 4096;
+/// Marks a line of standard output that is for the driver.
+pub const LINE_MARK: &str = "@storebench ";
+
+/// What a load process found: small enough for a termination message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobSummary {
+    /// How it ended.
+    pub outcome: JobOutcome,
+    /// What was measured, for each workload that ran to its end.
+    pub workloads: Vec<WorkloadSummary>,
+}
+
+/// How a load process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum JobOutcome {
+    /// Every workload was measured, every checked answer was right, nothing hindered the loader.
+    Completed,
+    /// The store gave a wrong answer. Voids the run.
+    WrongAnswer {
+        /// The workload in which it was found.
+        workload: String,
+        /// How many wrong answers were found.
+        count: u64,
+        /// The key of the first.
+        key: String,
+        /// What was expected and found, for the first, in one line.
+        detail: String,
+    },
+    /// The store failed: refused connections, errors, timeouts. Voids the run.
+    StoreFailed {
+        /// The workload in which it failed.
+        workload: String,
+        /// The first error, in one line.
+        detail: String,
+    },
+    /// The loader did not do what it was asked: lag, throttling, a stepped clock, a rate out of reach.
+    Hindered {
+        /// The workload in which it was hindered.
+        workload: String,
+        /// By what.
+        hindrance: Hindrance,
+        /// The figures, in one line.
+        detail: String,
+    },
+}
+
+/// What can keep a loader from doing what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Hindrance {
+    /// The control group's CPU quota stopped it.
+    CpuThrottled,
+    /// Open loop: fewer than 98 % of the requests that were due could be sent.
+    RateNotReached,
+    /// Open loop: requests left late although clients were free.
+    ScheduleLag,
+    /// The wall clock was stepped during the measurement.
+    ClockStepped,
+    /// The system withheld the processor for too long.
+    ProcessorWithheld,
+}
+
+impl Hindrance {
+    /// Whether a repetition may fare better: false where the request itself is out of reach.
+    pub fn is_transient(self) -> bool {
+        !matches!(self, Self::RateNotReached)
+    }
+}
+
+/// What was measured for one workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSummary {
+    /// The workload's name.
+    pub name: String,
+    /// Requests answered in the measured phase (WatchThroughput: events delivered).
+    pub operations: u64,
+    /// Requests that failed in the measured phase.
+    pub errors: u64,
+    /// Length of the measured phase, nanoseconds.
+    pub elapsed_nanos: u64,
+    /// Answers compared with what had been written.
+    pub verified: u64,
+    /// From send to answer.
+    pub service: LatencySummary,
+    /// Open loop: from the instant the request was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intended: Option<LatencySummary>,
+}
+
+/// The loader's account of itself during one measured phase.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoaderAudit {
+    /// Largest delay between the instant a request was due and its send while a client was free, nanoseconds. Open loop only.
+    pub lag_max_nanos: u64,
+    /// Requests that were due, open loop only.
+    pub scheduled: u64,
+    /// Time during which the control group's CPU quota stopped the loader, nanoseconds.
+    pub throttled_nanos: u64,
+    /// Processor time used, user and system, nanoseconds.
+    pub cpu_nanos: u64,
+    /// Busiest thread's processor time as a share of elapsed time, basis points. Near 10000 the loader itself is the limit.
+    pub busiest_thread_basis_points: u32,
+    /// Time that runnable threads waited for a processor, nanoseconds.
+    pub run_queue_nanos: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Change of wall clock against monotonic clock, nanoseconds.
+    pub clock_step_nanos: i64,
+    /// Largest resident memory, bytes.
+    pub rss_peak_bytes: u64,
+    /// When the measured phase began, by the wall clock, nanoseconds since 1970; 0 where it is not known. Compared between
+    /// the load processes of a trial.
+    #[serde(default)]
+    pub started_unix_nanos: u64,
+}
+
+/// What a store used over a span of time, all its processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Length of the span, nanoseconds.
+    pub elapsed_nanos: u64,
+    /// Processor time, user and system, nanoseconds.
+    pub cpu_nanos: u64,
+    /// Largest processor use over a sampling interval, thousandths of a core.
+    pub cpu_peak_millicores: u64,
+    /// Resident memory, average over samples, bytes.
+    pub rss_average_bytes: u64,
+    /// Resident memory, largest sample, bytes.
+    pub rss_peak_bytes: u64,
+    /// Proportional set size (shared pages divided among their users), largest sample, bytes.
+    pub pss_peak_bytes: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Processor time of everything on the machine, store and loader included, nanoseconds; 0 where it is not known.
+    #[serde(default)]
+    pub machine_cpu_nanos: u64,
+    /// What was written to the disks under its data, bytes, by whomever, the file system's own bookkeeping included. Absent: not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+}
+
+/// What a control plane used, its store not included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneUsage {
+    /// The API server.
+    pub api_server: Usage,
+    /// Controller manager, scheduler and the simulator of nodes together.
+    pub others: Usage,
+}
+
+/// What the meters say of a store as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreReading {
+    /// The version as the server itself reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What the idle store costs; the slowest start and the sums over members.
+    pub footprint: Footprint,
+    /// What the store used between its first answer and the first workload; known only to who watched it then.
+    #[serde(default)]
+    pub idle: Usage,
+    /// Space taken on disk after the last workload, bytes, all members together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// Facts about the machines of the members, by name: architecture, cores, kernel, memory, processor, file system.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+}
+
+/// A line of standard output that is for the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "line")]
+pub enum JobLine {
+    /// A phase of a workload begins. Written before the first request of the phase is sent.
+    Phase {
+        /// The workload's name.
+        workload: String,
+        /// The phase that begins.
+        phase: Phase,
+    },
+    /// Progress of the measured phase, about once a second.
+    Progress {
+        /// The workload's name.
+        workload: String,
+        /// Requests answered so far.
+        operations: u64,
+        /// Requests that failed so far.
+        errors: u64,
+        /// Since the phase began, milliseconds.
+        elapsed_millis: u64,
+    },
+    /// A latency histogram of the measured phase: HDR V2, deflated, base64; nanoseconds.
+    Histogram {
+        /// The workload's name.
+        workload: String,
+        /// What it is a histogram of.
+        latency: LatencyKind,
+        /// The encoded histogram.
+        data: String,
+    },
+    /// The loader's account of itself.
+    Audit {
+        /// The workload's name.
+        workload: String,
+        /// The account.
+        #[serde(flatten)]
+        audit: LoaderAudit,
+    },
+    /// What the store used during the measured phase, as its meters say. Written by the first load process.
+    Usage {
+        /// The workload's name.
+        workload: String,
+        /// What was used.
+        #[serde(flatten)]
+        usage: Usage,
+    },
+    /// What the control plane used during the measured phase, as its meter says.
+    ControlPlaneUsage {
+        /// The workload's name.
+        workload: String,
+        /// What was used.
+        #[serde(flatten)]
+        usage: ControlPlaneUsage,
+    },
+    /// A measure of the measured phase. Written once for each measure, by each load process that has it.
+    Measure {
+        /// The workload's name.
+        workload: String,
+        /// The measure's name.
+        measure: String,
+        /// What was read.
+        #[serde(flatten)]
+        reading: Reading,
+    },
+    /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
+    ApiRequests {
+        /// The workload's name.
+        workload: String,
+        /// What it says.
+        #[serde(flatten)]
+        requests: ApiRequests,
+    },
+    /// What the meters say of the store as a whole. Written once, at the end, by the first load process.
+    Store {
+        /// What they say.
+        #[serde(flatten)]
+        reading: StoreReading,
+    },
+}
+
+/// Phases of a workload, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// Keys that reads need are written.
+    Prepare,
+    /// Load that is not counted.
+    WarmUp,
+    /// Load that is counted.
+    Measure,
+    /// What was written is read back and compared.
+    Verify,
+    /// The workload is over.
+    Done,
+}
+
+/// What a histogram is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LatencyKind {
+    /// From send to answer.
+    Service,
+    /// From the instant the request was due to the answer.
+    Intended,
+}
+
+impl JobLine {
+    /// The line as written to standard output, without the line end.
+    pub fn encode(&self) -> String {
+        // Serialising these plain enums cannot fail; an empty object would be refused by `decode`.
+        format!("{LINE_MARK}{}", serde_json::to_string(self).unwrap_or_else(|_| "{}".into()))
+    }
+
+    /// Reads a line of standard output: `None` for a line that is for people.
+    pub fn decode(line: &str) -> Option<Result<Self, ContractError>> {
+        let json = line.strip_prefix(LINE_MARK)?;
+        Some(serde_json::from_str(json).map_err(|error| ContractError::new(format!("unreadable job line: {error}"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::{decode_histogram, encode_histogram, latency_histogram};
+
+    fn longest_summary() -> JobSummary {
+        let latency = LatencySummary {
+            mean_nanos: 9_999_999_999,
+            p50_nanos: 9_999_999_999,
+            p90_nanos: 9_999_999_999,
+            p95_nanos: 9_999_999_999,
+            p99_nanos: 9_999_999_999,
+            p999_nanos: 9_999_999_999,
+            max_nanos: 9_999_999_999,
+        };
+        let workload = WorkloadSummary {
+            name: "x".repeat(40),
+            operations: 999_999_999,
+            errors: 999_999_999,
+            elapsed_nanos: 999_999_999_999,
+            verified: 999_999_999,
+            service: latency,
+            intended: Some(latency),
+        };
+        JobSummary { outcome: JobOutcome::Completed, workloads: vec![workload; 8] }
+    }
+
+    #[test]
+    fn eight_workloads_fit_the_termination_message() {
+        let text = serde_json::to_string(&longest_summary()).unwrap();
+        assert!(text.len() <= SUMMARY_BYTES_MAX, "{} bytes", text.len());
+    }
+
+    #[test]
+    fn histograms_survive_the_log() {
+        let mut histogram = latency_histogram();
+        for value in [1_000, 20_000, 20_000, 3_000_000_000] {
+            histogram.record(value).unwrap();
+        }
+        let line = JobLine::Histogram {
+            workload: "put".into(),
+            latency: LatencyKind::Service,
+            data: encode_histogram(&histogram).unwrap(),
+        };
+        let JobLine::Histogram { data, .. } = JobLine::decode(&line.encode()).unwrap().unwrap() else {
+            panic!("another line came back");
+        };
+        assert_eq!(decode_histogram(&data).unwrap(), histogram);
+    }
+
+    #[test]
+    fn a_measure_is_one_flat_line() {
+        let line = JobLine::Measure { workload: "put".into(), measure: "fsyncs".into(), reading: Reading::Total(7) };
+        let text = line.encode();
+        assert_eq!(text, r#"@storebench {"line":"measure","workload":"put","measure":"fsyncs","total":7}"#);
+        assert_eq!(JobLine::decode(&text).unwrap().unwrap(), line);
+    }
+
+    #[test]
+    fn lines_for_people_are_not_for_the_driver() {
+        assert!(JobLine::decode("put: 12,345 requests").is_none());
+        assert!(JobLine::decode("@storebench {}").unwrap().is_err());
+    }
+}

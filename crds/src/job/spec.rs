@@ -1,0 +1,77 @@
+//! In: what a load process is to do. See [`crate::job`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{Rule, Rules};
+use crate::workload::{self, Workload};
+
+/// What a job must be besides what is said of its workloads.
+const RULES: &[Rule] = &[Rule {
+    field: ".barrier",
+    holds: "has(self.barrier) || self.parallelism == 1",
+    otherwise: "several load processes need it: give host:port of the first",
+}];
+
+/// An address: a name or number, and a port.
+const ADDRESS: &str = "^.{1,253}:[0-9]{1,5}$";
+
+/// What a load process is to do: every workload, in order, against one arm. Read by [`crate::document::job`], which holds it to the
+/// rules of a run.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = workload::add_run_rules, transform = Rules(RULES))]
+pub struct JobSpec {
+    /// The run's name, for messages.
+    pub run: String,
+    /// The arm's name, for messages.
+    pub arm: String,
+    /// The trial's index, for messages.
+    pub trial: u32,
+    /// Seeds keys and values.
+    pub seed: u64,
+    /// Client addresses of the store, `host:port`; connections are spread over them.
+    #[schemars(length(min = 1), inner(regex(pattern = ADDRESS)))]
+    pub endpoints: Vec<String>,
+    /// Where and as whom the Kubernetes API is reached: the path of a kubeconfig. For `kubernetes` workloads, which take the
+    /// address from it; `endpoints` then only names the arm in messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig: Option<String>,
+    /// Addresses of the meters beside the members, `host:port` (program `store-meter`). Empty: whoever started the job
+    /// measures the store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
+    pub meters: Vec<String>,
+    /// Where the members serve metrics in Prometheus's format, `host:port`, for who has no meters: their syncs are counted there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
+    pub store_metrics: Vec<String>,
+    /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
+    pub control_plane_meter: Option<String>,
+    /// A directory that the store works on as well: its application's files, which the load writes. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_directory: Option<String>,
+    /// Where the store's companions are reached, `host:port`, by their role, such as `object-store`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub companions: BTreeMap<String, String>,
+    /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
+    /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
+    #[serde(rename = "parallelism", default = "one_process")]
+    #[schemars(range(min = 1, max = 64))]
+    pub processes: u32,
+    /// Where the first of several load processes lets the others wait for a common start, `host:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
+    pub barrier: Option<String>,
+    /// What to do, in order.
+    #[schemars(length(min = 1, max = 8))]
+    pub workloads: Vec<Workload>,
+}
+
+fn one_process() -> u32 {
+    1
+}
