@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wal", &[]),
     ("replog", &["wal"]),
     ("rusd", &["wal", "replog"]),
+    ("block-node", &["wal"]),
     ("faulty-store", &[]),
 ];
 
