@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use rusd::grpc::{Deframer, FrameError};
+use service_kit::grpc::{Deframer, FrameError};
 
 const LENGTH_MAX: usize = 300;
 

@@ -35,5 +35,5 @@ fuzz_target!(|data: &[u8]| {
         let again = JWT.make(&claims, 1_000_000).expect("there is a secret");
         assert_eq!(JWT.check(&again, 1_000_000), Some(claims));
     }
-    let _ = rusd::tls::common_name(data);
+    let _ = service_kit::tls::common_name(data);
 });

@@ -13,10 +13,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
     ("bench-jobs", &["storebench-crds"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
+    ("service-kit", &[]),
     ("wal", &[]),
     ("replog", &["wal"]),
-    ("rusd", &["wal", "replog"]),
-    ("block-node", &["wal"]),
+    ("rusd", &["service-kit", "wal", "replog"]),
+    ("block-node", &["service-kit", "wal"]),
     ("faulty-store", &[]),
 ];
 

@@ -23,9 +23,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request;
 use prost::Message;
+use service_kit::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::http::Incoming;
 
-use crate::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Stream, Unary};
-use crate::http::{self as plain, Incoming};
+use crate::http as plain;
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error};
@@ -146,6 +147,10 @@ impl Service for Api {
             return Box::pin(async move { Err(error.into()) });
         }
         self.dispatch_stream(method, call, requests, responses)
+    }
+
+    fn stopped(&self) -> Status {
+        Error::Stopped.into()
     }
 
     fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {

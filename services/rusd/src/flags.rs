@@ -7,7 +7,8 @@
 mod table;
 mod values;
 
-pub use values::{Mistake, Url, duration};
+pub use service_kit::url::Url;
+pub use values::{Mistake, duration, url};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

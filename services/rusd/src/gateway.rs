@@ -17,11 +17,11 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode, header, request};
 use serde_json::{Value, json};
+use service_kit::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Unary};
+use service_kit::http::{Body, Incoming};
 use tokio::sync::mpsc;
 
 use crate::api::{Api, Method};
-use crate::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Unary};
-use crate::http::{Body, Incoming};
 use schema::Call;
 
 /// Messages of a stream that wait for the other side.

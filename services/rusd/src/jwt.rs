@@ -15,7 +15,7 @@ use ring::{hmac, signature};
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Value, json};
 
-use crate::der::{Der, from_subject};
+use service_kit::der::{Der, from_subject};
 
 mod keys;
 

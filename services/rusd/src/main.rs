@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use rusd::flags::Flags;
-use rusd::grpc::header_log;
 use rusd::node::ETCD_VERSION;
 use rusd::server::Server;
 use rusd::settings::Settings;
+use service_kit::grpc::header_log;
+use service_kit::open_files;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     };
     settings.logs_headers = std::env::var("GODEBUG").is_ok_and(|godebug| header_log::is_wanted(&godebug));
     log(&settings.log_level);
-    rusd::open_files::raise();
+    open_files::raise();
     for flag in flags.without_effect() {
         tracing::warn!("--{flag} has no effect in rusd");
     }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replog::ReadLevel;
 use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
+use service_kit::grpc::{self, Status};
 use tokio::time::timeout;
 
 use crate::group::Group;
-use crate::grpc::{self, Status};
 use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
@@ -138,7 +138,7 @@ impl Node {
                 }
                 return Ok(caller);
             }
-            (None, Some(name)) if self.settings.tls.as_ref().is_some_and(|tls| tls.client_cert_auth) => name.clone(),
+            (None, Some(name)) if self.settings.client_cert_auth => name.clone(),
             (None, _) => return Ok(Caller::NOBODY),
         };
         Ok(Caller::Client { user, auth_revision: view.auth.revision() })

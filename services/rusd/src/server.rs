@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,34 +9,31 @@ use prost::Message;
 use replog::Membership;
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, MemberError, Origin, Start};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use service_kit::listen::Group as Sockets;
+use service_kit::server::{self as kit, Bound, StartError};
+use service_kit::tls::{Tls, TlsError};
+use service_kit::{grpc, socket};
 use tokio::time::{sleep, timeout};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::compactor;
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
-use crate::grpc::{self, Incoming, Workers};
 use crate::hashes::CompactionHashes;
 use crate::import;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
-use crate::listen::{self, Front, Role};
 use crate::node::Node;
-use crate::open_files;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
-use crate::socket::{self, Accepting, Listener};
 use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
 use crate::store::spill::{self, Spill, SpillError};
 use crate::store::{Caller, Outcome, State, Store, watch};
-use crate::tls::{self, Tls, TlsError};
+use crate::tls;
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
 
-/// How long connections may go on after they were asked to end.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the leader looks for leases that have ended, and how many it revokes then: 1,000 a second, as etcd.
 const LEASE_ROUND: Duration = Duration::from_millis(500);
 const LEASES_A_ROUND: usize = 500;
@@ -76,51 +72,33 @@ pub enum ServerError {
         "this member was removed from the group for good; to come back, add it as a new one, with an empty --data-dir"
     )]
     Removed,
-    /// Open files.
-    #[error("the limit on open files (ulimit -n) leaves no room for connections: it is {0}, raise it to some thousand")]
-    OpenFiles(u64),
-    /// A socket.
-    #[error("cannot listen on {0}; is another server running there?")]
-    Listen(io::Error),
+    /// Sockets and threads.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// Keys of tokens.
     #[error(transparent)]
     Tokens(#[from] JwtError),
-    /// A thread.
-    #[error("a thread cannot be started: {0}")]
-    Thread(io::Error),
 }
 
 /// A running server.
 pub struct Server {
     member: Member<Outcome>,
     node: Arc<Node>,
-    workers: Workers,
-    sockets: Vec<Listener>,
-    /// Of connections that may be open at a time, for each socket.
-    places: Vec<Arc<Semaphore>>,
+    kit: kit::Server,
 }
 
 impl Server {
     /// Opens the data, founds a group where there are none, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let open_files = open_files::limit();
-        let (clients_max, others_max) = open_files::connections_max(open_files);
-        if others_max == 0 {
-            return Err(ServerError::OpenFiles(open_files.unwrap_or_default()));
-        }
         let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
-        let grpc_and_http = settings.listen_client_http.is_empty();
-        let bound = listen::bind(&[
-            (&settings.listen_client, true, grpc_and_http),
-            (&settings.listen_client_http, false, true),
-            (&settings.listen_metrics, false, true),
-        ]);
-        let (sockets, roles): (Vec<_>, Vec<_>) = bound.map_err(ServerError::Listen)?.into_iter().unzip();
-        let (clients, others) = (Arc::new(Semaphore::new(clients_max)), Arc::new(Semaphore::new(others_max)));
-        let places = roles.iter().map(|role| Arc::clone(if role.grpc { &clients } else { &others })).collect();
+        let bound = Bound::bind(&[
+            Sockets { urls: &settings.listen_client, grpc: true, http: settings.listen_client_http.is_empty() },
+            Sockets { urls: &settings.listen_client_http, grpc: false, http: true },
+            Sockets { urls: &settings.listen_metrics, grpc: false, http: true },
+        ])?;
         let Joined { member, node, signals } = join(settings, None)?;
-        let workers = workers(&node, signals, tls, roles).map_err(ServerError::Thread)?;
-        Ok(Self { member, node, workers, sockets, places })
+        let kit = serve(bound, &node, signals, tls)?;
+        Ok(Self { member, node, kit })
     }
 
     /// The member.
@@ -129,39 +107,30 @@ impl Server {
     }
 
     /// Where it listens, in the order of the flags.
-    pub fn addresses(&self) -> Vec<String> {
-        self.sockets.iter().map(Listener::address).collect()
+    pub fn addresses(&self) -> &[String] {
+        self.kit.addresses()
     }
 
     /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().join(" ");
-        let Self { member, node, workers, sockets, places } = self;
+        let Self { member, node, mut kit } = self;
         let mut is_removed = false;
-        {
-            let workers = &workers;
-            let mut accepting = Vec::new();
-            for (listener, (socket, places)) in sockets.into_iter().zip(places).enumerate() {
-                let socket = socket.accepting().map_err(ServerError::Listen)?;
-                accepting.push(Box::pin(accept(socket, listener, workers, places)));
-            }
-            tokio::select! {
-                () = stop => {}
-                () = ended(&node) => {}
-                _ = futures::future::join_all(accepting) => {}
-                () = announce(&node, &addresses) => {}
-                () = revoke_ended_leases(&node) => {}
-                () = node.group.keep_members() => {}
-                () = node.group.watch_leader(node.settings.election) => {}
-                () = node.group.removed() => is_removed = true,
-                () = compactor::run(&node) => {}
-                () = space::watch(&node) => {}
-            }
+        tokio::select! {
+            () = stop => {}
+            () = ended(&node) => {}
+            result = kit.accept() => result?,
+            () = announce(&node, &addresses) => {}
+            () = revoke_ended_leases(&node) => {}
+            () = node.group.keep_members() => {}
+            () = node.group.watch_leader(node.settings.election) => {}
+            () = node.group.removed() => is_removed = true,
+            () = compactor::run(&node) => {}
+            () = space::watch(&node) => {}
         }
         // Others need not wait until they notice.
         member.resign(node.settings.election);
-        tracing::info!("stopping: connections have {} s", PATIENCE.as_secs());
-        workers.stop();
+        kit.stop();
         member.stop().map_err(ServerError::Ended)?;
         if is_removed { Err(ServerError::Removed) } else { Ok(()) }
     }
@@ -226,7 +195,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     });
     store.spill_to(values_on_disk(&settings)?);
     let reader = store.reader();
-    let signals = (0..threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
+    let signals = (0..kit::threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
     store.on_publish(move || raised.iter().for_each(|signal| signal.raise()));
     let wal_options = wal::Options::default();
@@ -286,7 +255,7 @@ fn transport(
     let mut listeners = Vec::new();
     for url in &settings.listen_peer {
         let listener = socket::bind_tcp(url).map_err(|error| {
-            ServerError::Listen(io::Error::new(error.kind(), format!("{url} (--listen-peer-urls): {error}")))
+            StartError::Listen(io::Error::new(error.kind(), format!("{url} (--listen-peer-urls): {error}")))
         })?;
         listeners.push(listener);
     }
@@ -303,17 +272,13 @@ fn open(path: &Path) -> io::Result<RealDirectory> {
     RealDirectory::open(path)
 }
 
-/// Threads that connections live on.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-fn workers(
+/// Starts the threads that connections live on.
+fn serve(
+    bound: Bound,
     node: &Arc<Node>,
     signals: Vec<Arc<Signal>>,
     tls: Option<Arc<Tls>>,
-    roles: Vec<Role>,
-) -> io::Result<Workers> {
+) -> Result<kit::Server, StartError> {
     let settings = &node.settings;
     let limits = grpc::Limits {
         // As etcd: what a request costs besides its content.
@@ -324,45 +289,14 @@ fn workers(
         logs_headers: settings.logs_headers,
         ..grpc::Limits::default()
     };
-    let (node, roles) = (Arc::clone(node), Arc::new(roles));
+    let node = Arc::clone(node);
     let fragment_bytes = limits.message_bytes_max;
-    Workers::start(signals.len(), PATIENCE, move |number| {
+    let options = kit::Options { tls, limits, threads: signals.len(), ..kit::Options::default() };
+    bound.start(options, move |number| {
         let watch_limits = watch::Limits { fragment_bytes, ..watch::Limits::default() };
         let watches = Watches::new(node.reader.clone(), watch_limits, Arc::clone(&signals[number]));
-        let front = Rc::new(Front {
-            api: Rc::new(Api::new(Arc::clone(&node), watches)),
-            node: Arc::clone(&node),
-            tls: tls.clone(),
-            roles: Arc::clone(&roles),
-            limits: limits.clone(),
-        });
-        move |incoming, stop| Rc::clone(&front).serve(incoming, stop)
+        Api::new(Arc::clone(&node), watches)
     })
-}
-
-async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
-    loop {
-        let Some(place) = place(&places).await else { return };
-        match socket.accept().await {
-            Ok(socket) => workers.give(Incoming { socket, listener, place }),
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                // Too many open files: others must end first.
-                sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-}
-
-/// A place for a connection, as soon as there is one.
-async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    match Arc::clone(places).try_acquire_owned() {
-        Ok(place) => Some(place),
-        Err(_) => {
-            tracing::warn!("as many connections are open as the limit on open files (ulimit -n) allows; others wait");
-            Arc::clone(places).acquire_owned().await.ok()
-        }
-    }
 }
 
 /// Waits until the log cannot go on.

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use service_kit::tls::TlsFiles;
 
 use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
-pub use tls::{PeerTlsFiles, Protocol, SelfSigned, TlsFiles};
+pub use tls::PeerTlsFiles;
 
 /// A member that a group is founded with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct Settings {
     pub token: String,
     /// Certificates, where a URL begins with `https`.
     pub tls: Option<TlsFiles>,
+    /// Whether the name in a client's certificate is that of a user.
+    pub client_cert_auth: bool,
     /// Whether the API is served as JSON, too.
     pub gateway: bool,
     /// Certificates between members, if they use TLS.
@@ -147,8 +150,10 @@ impl Settings {
         let listen_client_http = flags.client_urls("listen-client-http-urls", "")?;
         let listen_peer = flags.urls("listen-peer-urls", peer_default)?;
         let clients = listen_client.iter().chain(&listen_client_http);
+        let (tls, client_cert_auth) = tls::of_clients(flags, &data_directory, clients)?;
         let settings = Self {
-            tls: tls::of_clients(flags, &data_directory, clients)?,
+            tls,
+            client_cert_auth,
             peer_tls: tls::of_peers(flags, &data_directory, &listen_peer)?,
             data_directory,
             name,
@@ -230,7 +235,7 @@ fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Fou
     for part in text.split(',') {
         let wrong = || Mistake::new(FLAG, format!("expected NAME=URL with commas between them, found {part:?}"));
         let (name, url) = part.split_once('=').ok_or_else(wrong)?;
-        let url = crate::flags::Url::parse(FLAG, url)?;
+        let url = crate::flags::url(FLAG, url)?;
         match founders.iter_mut().find(|founder| founder.name == name) {
             Some(founder) => founder.peer_urls.push(url),
             None => founders.push(Founder { name: name.to_owned(), peer_urls: vec![url] }),

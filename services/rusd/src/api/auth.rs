@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use prost::Message;
+use service_kit::grpc::{self, Code, Status, Unary};
 
 use crate::api::kv::header_of;
 use crate::api::{Answer, Api, decode, refuse};
-use crate::grpc::{self, Code, Status, Unary};
 use crate::jwt::Claims;
 use crate::node::now_millis;
 use crate::proto::etcdserverpb as pb;

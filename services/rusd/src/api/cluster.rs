@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use replog::Membership;
+use service_kit::grpc::{self, Status, Unary};
 use tokio::time::timeout;
 
 use crate::api::kv::header_of;
 use crate::api::{Api, decode, refuse};
-use crate::flags::Url;
-use crate::grpc::{self, Status, Unary};
+use crate::flags;
 use crate::node::{Done, Node, now_millis};
 use crate::proto::etcdserverpb as pb;
 use crate::settings::member_id;
@@ -126,5 +126,5 @@ fn members(node: &Node) -> Vec<pb::Member> {
 }
 
 fn are_urls(urls: &[String]) -> bool {
-    !urls.is_empty() && urls.iter().all(|url| Url::parse("", url).is_ok())
+    !urls.is_empty() && urls.iter().all(|url| flags::url("", url).is_ok())
 }

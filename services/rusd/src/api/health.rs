@@ -1,9 +1,9 @@
 //! `grpc.health.v1`: whether this member serves.
 
 use bytes::Bytes;
+use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
 use crate::api::{Api, decode};
-use crate::grpc::{self, Code, Requests, Responses, Status, Unary};
 use crate::proto::grpc::health::v1 as pb;
 use pb::health_check_response::ServingStatus;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
+use service_kit::grpc::{self, Requests, Responses, Status, Unary};
 
 use crate::api::{Answer, Api, decode};
-use crate::grpc::{self, Requests, Responses, Status, Unary};
 use crate::node::{Done, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::range_request::SortTarget;

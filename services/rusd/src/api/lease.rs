@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use replog::ReadLevel;
+use service_kit::grpc::{self, Requests, Responses, Status, Unary};
 use tokio::time::timeout;
 
 use crate::api::kv::{fill, header_of};
 use crate::api::{Api, decode};
-use crate::grpc::{self, Requests, Responses, Status, Unary};
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;

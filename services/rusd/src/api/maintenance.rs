@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
@@ -13,7 +14,6 @@ use tokio::time::{sleep, timeout};
 use crate::api::kv::fill;
 use crate::api::{Api, decode, refuse};
 use crate::backup;
-use crate::grpc::{self, Code, Requests, Responses, Status, Unary};
 use crate::node::ETCD_VERSION;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message;
+use service_kit::grpc::{self, Requests, Responses, Status, Stream, Unary};
 
 use crate::api::Api;
-use crate::grpc::{self, Requests, Responses, Status, Stream, Unary};
 use crate::proto::etcdserverpb as pb;
 
 macro_rules! methods {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use service_kit::url::Url;
+
 /// A mistake on the command line, in one line that names the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -16,36 +18,6 @@ impl Mistake {
 
     pub(super) fn of_argument(argument: &str, what: &str) -> Self {
         Self(format!("{argument} {what}"))
-    }
-}
-
-/// Where to listen, or where others find us.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Url {
-    /// `https`, or `unixs`.
-    pub is_tls: bool,
-    /// `unix` or `unixs`: a socket that is a file. Clients only.
-    pub is_unix: bool,
-    /// A name, an IPv4 address or an IPv6 address in brackets; or the path of the file.
-    pub host: String,
-    /// The port; 0 of a file.
-    pub port: u16,
-}
-
-impl fmt::Display for Url {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_unix {
-            return write!(formatter, "{}://{}", if self.is_tls { "unixs" } else { "unix" }, self.host);
-        }
-        let scheme = if self.is_tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}:{}", self.host, self.port)
-    }
-}
-
-impl Url {
-    /// One URL, given with this flag.
-    pub fn parse(flag: &str, text: &str) -> Result<Self, Mistake> {
-        url(flag, text)
     }
 }
 
@@ -97,35 +69,19 @@ pub(super) fn urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
 
 /// Those for clients, which may be files.
 pub(super) fn client_urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
-    let parse = |part: &str| match part.split_once("://") {
-        Some((scheme @ ("unix" | "unixs"), path)) if !path.is_empty() => {
-            Ok(Url { is_tls: scheme == "unixs", is_unix: true, host: path.to_owned(), port: 0 })
-        }
-        _ => url(flag, part),
-    };
-    parts(text).map(parse).collect()
+    parts(text).map(|part| part.parse().map_err(|_| expected(flag, URLS, part))).collect()
 }
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-pub(super) fn url(flag: &str, text: &str) -> Result<Url, Mistake> {
-    let wrong = || expected(flag, "URLs such as http://127.0.0.1:2379, with commas between them", text);
-    let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
-    let is_tls = match scheme {
-        "http" => false,
-        "https" => true,
-        _ => return Err(wrong()),
-    };
-    let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or_else(wrong)?;
-    let port = port.parse().map_err(|_| wrong())?;
-    let is_bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.contains(['/', '?', '#', '@']) || (host.contains(':') && !is_bracketed) {
-        return Err(wrong());
-    }
-    Ok(Url { is_tls, is_unix: false, host: host.to_owned(), port })
+/// One URL, given with this flag; not a file.
+pub fn url(flag: &str, text: &str) -> Result<Url, Mistake> {
+    text.parse().ok().filter(|url: &Url| !url.is_unix).ok_or_else(|| expected(flag, URLS, text))
 }
+
+const URLS: &str = "URLs such as http://127.0.0.1:2379, with commas between them";
 
 fn expected(flag: &str, what: &str, found: &str) -> Mistake {
     Mistake::new(flag, format!("expected {what}, found {found:?}"))

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Group;
 use super::safety::Safety;
-use crate::flags::Url;
+use crate::flags;
 use crate::proto::etcdserverpb::Member;
 use crate::settings::Settings;
 use crate::store::{Cluster, Error};
@@ -47,7 +47,7 @@ fn steps(cluster: &Cluster, membership: &Membership, own: u64) -> Vec<Step> {
 
 /// Where other members reach one, `host:port`.
 pub fn peer_address(member: &Member) -> Option<String> {
-    let url = member.peer_ur_ls.iter().find_map(|url| Url::parse("", url).ok())?;
+    let url = member.peer_ur_ls.iter().find_map(|url| flags::url("", url).ok())?;
     Some(format!("{}:{}", url.host, url.port))
 }
 

@@ -6,9 +6,9 @@ use ring::rand::SystemRandom;
 use ring::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey, VerificationAlgorithm};
 use ring::{hmac, signature};
 use rustls::pki_types::pem::SectionKind;
+use service_kit::der::Der;
 
 use super::{JwtError, Method, key_of, key_of_certificate, refuse, sections};
-use crate::der::Der;
 
 /// A file and what it holds.
 type File<'a> = (&'a Path, Vec<u8>);

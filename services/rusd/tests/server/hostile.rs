@@ -9,8 +9,8 @@ use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use prost::Message;
-use rusd::grpc;
 use rusd::proto::etcdserverpb as pb;
+use service_kit::grpc;
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -192,9 +192,9 @@ fn ranges_over_everything_are_answered_and_leave_no_memory() {
 /// machine's limit on open files allows, up to ten thousand.
 #[test]
 fn ten_thousand_connections_that_say_nothing_cost_little_and_others_are_served() {
-    rusd::open_files::raise();
+    service_kit::open_files::raise();
     let count =
-        rusd::open_files::limit().map_or(10_000, |limit| (limit.saturating_sub(1_000) / 2).min(10_000) as usize);
+        service_kit::open_files::limit().map_or(10_000, |limit| (limit.saturating_sub(1_000) / 2).min(10_000) as usize);
     assert!(count > 100, "the limit on open files (ulimit -n) is too low for this test");
     const CLIENT_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0];
     // The preface, and settings that set nothing.

@@ -8,8 +8,8 @@ use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use prost::Message;
-use rusd::grpc::{self, Deframer};
 use rusd::proto::etcdserverpb as pb;
+use service_kit::grpc::{self, Deframer};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 

@@ -1,4 +1,4 @@
-//! Sockets: where connections come from, and what is spoken on each.
+//! What is spoken on each socket, and who answers.
 //!
 //! One port speaks everything: TLS where there are certificates, HTTP/2 for gRPC, HTTP/1.1 for the rest. The first bytes tell.
 
@@ -16,13 +16,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::Api;
-use crate::flags::Url;
-use crate::grpc::{self, Incoming, Limits, Peer};
+use crate::grpc::{self, Limits, Peer, Service};
 use crate::http;
-use crate::node::Node;
 use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
+use crate::url::Url;
+use crate::workers::Incoming;
 
 /// How long a client may take to say what it speaks.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,10 +43,21 @@ pub struct Role {
     pub tls: bool,
 }
 
+/// Where to listen, and what is served there.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// Where.
+    pub urls: &'a [Url],
+    /// gRPC is served.
+    pub grpc: bool,
+    /// HTTP/1.1 is served.
+    pub http: bool,
+}
+
 /// Binds a socket for each address; URLs that differ in nothing but the scheme share one.
-pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(Listener, Role)>> {
+pub fn bind(groups: &[Group<'_>]) -> io::Result<Vec<(Listener, Role)>> {
     let mut bound: Vec<(&Url, Listener, Role)> = Vec::new();
-    for (urls, grpc, http) in groups {
+    for Group { urls, grpc, http } in groups {
         for url in *urls {
             let known = bound.iter_mut().find(|(other, ..)| (&other.host, other.port) == (&url.host, url.port));
             if let Some((_, _, role)) = known {
@@ -65,20 +75,18 @@ pub fn bind(groups: &[(&[Url], bool, bool)]) -> io::Result<Vec<(Listener, Role)>
 }
 
 /// What serves the connections of one worker thread.
-pub struct Front {
-    /// The API.
-    pub api: Rc<Api>,
-    /// The member.
-    pub node: Arc<Node>,
+pub struct Front<S> {
+    /// Who answers.
+    pub service: Rc<S>,
     /// Certificates.
     pub tls: Option<Arc<Tls>>,
     /// What each socket serves.
-    pub roles: Arc<Vec<Role>>,
+    pub roles: Arc<[Role]>,
     /// What a connection may use.
     pub limits: Limits,
 }
 
-impl Front {
+impl<S: Service> Front<S> {
     /// Serves a connection to its end.
     pub async fn serve(self: Rc<Self>, incoming: Incoming, stop: watch::Receiver<bool>) {
         let Some(role) = self.roles.get(incoming.listener).copied() else { return };
@@ -133,14 +141,13 @@ impl Front {
         let is_http2 = greeting == PREFACE;
         let io = Rewound { greeting, read: 0, io };
         if is_http2 && role.grpc {
-            grpc::serve(io, Rc::clone(&self.api), Rc::new(peer), self.limits.clone(), stop).await;
+            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), self.limits.clone(), stop).await;
         } else if !is_http2 && role.http {
-            http::serve(io, Rc::clone(&self.api), Rc::new(peer), stop).await;
+            http::serve(io, Rc::clone(&self.service), Rc::new(peer), stop).await;
         }
     }
 }
 
-/// The first byte, which stays to be read.
 /// Somebody forgot the `s` of `https`.
 fn refuse_plain(socket: impl AsFd) {
     // An error: it has gone.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tokio::io::Interest;
 
-use crate::flags::Url;
+use crate::url::Url;
 
 /// Connections that wait to be accepted, or as many as the system allows: the library's 128 are soon there, and the next one waits for
 /// a second before it tries again.

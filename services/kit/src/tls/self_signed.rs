@@ -1,12 +1,12 @@
-//! Certificates that a server makes for itself: `--auto-tls` and `--peer-auto-tls`. They keep what is said from who only listens, and
-//! say nothing of who speaks: nobody checks them. From etcd's `SelfCert`.
+//! Certificates that a server makes for itself. They keep what is said from who only listens, and say nothing of who speaks: nobody
+//! checks them. From etcd's `SelfCert`.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,8 +14,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-use super::TlsError;
-use crate::settings::{SelfSigned, TlsFiles};
+use super::{SelfSigned, TlsError, TlsFiles};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -34,10 +33,10 @@ pub(super) fn make(files: &TlsFiles, wanted: &SelfSigned) -> Result<(), TlsError
 
 fn certificate(wanted: &SelfSigned) -> Result<(String, String), rcgen::Error> {
     let mut parameters = CertificateParams::new(wanted.hosts.clone())?;
-    parameters.distinguished_name.push(DnType::OrganizationName, "etcd");
+    parameters.distinguished_name.push(DnType::OrganizationName, wanted.organization.as_str());
     parameters.key_usages = vec![KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::DigitalSignature];
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let now = Duration::from_millis(crate::node::now_millis());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let years = u32::try_from(wanted.validity_years).unwrap_or(u32::MAX).min(1000);
     parameters.not_before = rcgen::date_time_ymd(1970, 1, 1) + now;
     parameters.not_after = parameters.not_before + years * YEAR;

@@ -39,8 +39,10 @@ const PONG_DELAY: Duration = Duration::from_millis(50);
 pub struct Limits {
     /// The longest request, bytes.
     pub message_bytes_max: usize,
-    /// What a client may send ahead, bytes; of a stream and of the connection.
-    pub window_bytes: u32,
+    /// What a client may send ahead on one stream, bytes.
+    pub stream_window_bytes: u32,
+    /// What a client may send ahead on all streams of a connection, bytes.
+    pub connection_window_bytes: u32,
     /// Calls of a connection at a time.
     pub streams_max: u32,
     /// How often a silent client is asked whether it is there; `None`: never.
@@ -55,7 +57,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes_max: 2 << 20,
-            window_bytes: 1 << 20,
+            stream_window_bytes: 1 << 20,
+            connection_window_bytes: 1 << 20,
             streams_max: u32::MAX,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
@@ -76,8 +79,8 @@ where
 {
     let mut builder = h2::server::Builder::new();
     builder
-        .initial_window_size(limits.window_bytes)
-        .initial_connection_window_size(limits.window_bytes)
+        .initial_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
         .max_concurrent_streams(limits.streams_max)
         .data_frame_budget(SMALL_FRAMES_BUDGET_BYTES)
         .max_header_list_size(64 << 10);
@@ -201,10 +204,11 @@ impl<S: Service> Calls<S> {
         let sender = Rc::new(RefCell::new(sender));
         let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
         let stop = stopped(self.stop.clone());
+        let service = Rc::clone(&self.service);
         async move {
             let stopped = async {
                 stop.await;
-                Err(Status::new(Code::Unavailable, "etcdserver: server stopped"))
+                Err(service.stopped())
             };
             let answer = async {
                 tokio::select! { biased; result = answer => result, result = stopped => result }

@@ -36,6 +36,11 @@ pub trait Service: 'static {
         drop((head, body, peer));
         None
     }
+
+    /// What a stream ends with that is under way when the server stops.
+    fn stopped(&self) -> Status {
+        Status::new(Code::Unavailable, "the server is stopping; connect to it, or to another, again")
+    }
 }
 
 /// The answer to a request that is no gRPC, under way.

@@ -1,7 +1,6 @@
 //! gRPC over HTTP/2 for servers: unary calls and streams, on the `h2` crate.
 //!
-//! From the outside in: [`Workers`] are threads with a connection each for as long as it lasts; [`connection`] turns HTTP/2
-//! streams into calls of a [`Service`], which knows neither frames nor HTTP/2. Every queue is bounded by flow control: what a
+//! [`serve`] turns the HTTP/2 streams of a connection into calls of a [`Service`], which knows neither frames nor HTTP/2. Every queue is bounded by flow control: what a
 //! client does not read is not written. Source of the protocol: grpc/grpc `doc/PROTOCOL-HTTP2.md`.
 
 mod call;
@@ -13,10 +12,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod timeout;
-mod workers;
 
 pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 pub use connection::{Limits, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 pub use status::{Code, Status};
-pub use workers::{Incoming, Workers};

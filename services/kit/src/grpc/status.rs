@@ -59,7 +59,7 @@ impl Code {
 pub struct Status {
     /// What kind; never [`Code::Ok`].
     pub code: Code,
-    /// What is told to the client; clients of etcd compare it.
+    /// What is told to the client.
     pub message: Cow<'static, str>,
 }
 

@@ -1,0 +1,192 @@
+//! Sockets, connections and the threads that they live on, put together; and how they stop.
+//!
+//! A server binds its sockets first ([`Bound::bind`]), so that a port that is taken is told before anything else has happened. Then it
+//! opens what it serves, and starts ([`Bound::start`]): connections are accepted while [`Server::accept`] runs.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+use crate::grpc::{Limits, Service};
+use crate::listen::{self, Front, Group, Role};
+use crate::open_files;
+use crate::socket::{Accepting, Listener};
+use crate::tls::Tls;
+use crate::workers::{Incoming, Workers};
+
+/// How long connections may go on after they were asked to end, if nothing else is said: with what a server does besides, it stops
+/// within 10 seconds.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between attempts to accept while there are too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Open files.
+    #[error("the limit on open files (ulimit -n) leaves no room for connections: it is {0}, raise it to some thousand")]
+    OpenFiles(u64),
+    /// A socket.
+    #[error("cannot listen on {0}; is another server running there?")]
+    Listen(io::Error),
+    /// A thread.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// What connections are served with.
+#[derive(Clone)]
+pub struct Options {
+    /// Certificates, where a URL begins with `https` or `unixs`.
+    pub tls: Option<Arc<Tls>>,
+    /// What a connection may use.
+    pub limits: Limits,
+    /// Threads that connections live on.
+    pub threads: usize,
+    /// How long connections may go on after they were asked to end.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tls: None, limits: Limits::default(), threads: threads(), patience: PATIENCE }
+    }
+}
+
+/// As many as the machine has processors.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Sockets on which nothing is accepted yet.
+pub struct Bound {
+    sockets: Vec<Socket>,
+    roles: Vec<Role>,
+}
+
+/// A socket, and the connections that may be open at a time on it and others of its kind.
+struct Socket {
+    listener: Listener,
+    places: Arc<Semaphore>,
+}
+
+impl Bound {
+    /// Binds all sockets. Connections may be as many as the limit on open files leaves room for.
+    pub fn bind(groups: &[Group<'_>]) -> Result<Self, StartError> {
+        let open_files = open_files::limit();
+        let (clients_max, others_max) = open_files::connections_max(open_files);
+        if others_max == 0 {
+            return Err(StartError::OpenFiles(open_files.unwrap_or_default()));
+        }
+        let bound = listen::bind(groups).map_err(StartError::Listen)?;
+        let (clients, others) = (Arc::new(Semaphore::new(clients_max)), Arc::new(Semaphore::new(others_max)));
+        let place = |(listener, role): (Listener, Role)| {
+            let places = Arc::clone(if role.grpc { &clients } else { &others });
+            (Socket { listener, places }, role)
+        };
+        let (sockets, roles) = bound.into_iter().map(place).unzip();
+        Ok(Self { sockets, roles })
+    }
+
+    /// Where it listens, in the order of the groups.
+    pub fn addresses(&self) -> Vec<String> {
+        self.sockets.iter().map(|socket| socket.listener.address()).collect()
+    }
+
+    /// Starts the threads. `make` makes, on each of them, what serves there; it gets the thread's number.
+    pub fn start<S: Service>(
+        self,
+        options: Options,
+        make: impl Fn(usize) -> S + Send + Sync + 'static,
+    ) -> Result<Server, StartError> {
+        let addresses = self.addresses();
+        let Options { tls, limits, threads, patience } = options;
+        let roles: Arc<[Role]> = self.roles.into();
+        let workers = Workers::start(threads, patience, move |number| {
+            let service = Rc::new(make(number));
+            let front = Front { service, tls: tls.clone(), roles: Arc::clone(&roles), limits: limits.clone() };
+            let front = Rc::new(front);
+            move |incoming, stop| Rc::clone(&front).serve(incoming, stop)
+        });
+        let workers = workers.map_err(StartError::Thread)?;
+        Ok(Server { workers, sockets: self.sockets, addresses, patience })
+    }
+}
+
+/// A server: its sockets and its threads.
+pub struct Server {
+    workers: Workers,
+    sockets: Vec<Socket>,
+    addresses: Vec<String>,
+    patience: Duration,
+}
+
+impl Server {
+    /// Where it listens, in the order of the groups.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Connections at the moment.
+    pub fn connections(&self) -> usize {
+        self.workers.connections()
+    }
+
+    /// Accepts connections for as long as this runs, on a tokio runtime; to be called once. Dropping it closes the sockets.
+    pub async fn accept(&mut self) -> Result<(), StartError> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let mut accepting = Vec::new();
+        for (listener, Socket { listener: socket, places }) in sockets.into_iter().enumerate() {
+            let socket = socket.accepting().map_err(StartError::Listen)?;
+            accepting.push(accept(socket, listener, &self.workers, places));
+        }
+        futures::future::join_all(accepting).await;
+        Ok(())
+    }
+
+    /// Ends all connections, gently as long as the patience lasts, and the threads.
+    pub fn stop(self) {
+        tracing::info!("stopping: connections have {} s", self.patience.as_secs());
+        self.workers.stop();
+    }
+
+    /// Serves until `stop` is there, and then ends gently.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        let result = tokio::select! {
+            () = stop => Ok(()),
+            result = self.accept() => result,
+        };
+        self.stop();
+        result
+    }
+}
+
+async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
+    loop {
+        let Some(place) = place(&places).await else { return };
+        match socket.accept().await {
+            Ok(socket) => workers.give(Incoming { socket, listener, place }),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                // Too many open files: others must end first.
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A place for a connection, as soon as there is one.
+async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    match Arc::clone(places).try_acquire_owned() {
+        Ok(place) => Some(place),
+        Err(_) => {
+            tracing::warn!("as many connections are open as the limit on open files (ulimit -n) allows; others wait");
+            Arc::clone(places).acquire_owned().await.ok()
+        }
+    }
+}

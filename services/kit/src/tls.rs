@@ -1,0 +1,267 @@
+//! TLS for those who connect and for those who are connected to: certificates from files, read again when they change, without a
+//! restart.
+
+mod files;
+mod self_signed;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::der::{Der, from_subject};
+
+pub use files::{ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is wrong with a certificate file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// It cannot be read.
+    #[error("{0}: {1}")]
+    Read(String, rustls::pki_types::pem::Error),
+    /// It holds nothing.
+    #[error("{0} has no certificate in PEM form")]
+    Empty(String),
+    /// It is a list of revoked certificates, and cannot be used.
+    #[error("{0} cannot be used as a list of revoked certificates, of version 2, in PEM or DER form: {1}")]
+    Revocations(String, String),
+    /// It cannot be made.
+    #[error("a certificate cannot be made: {0}")]
+    Make(String),
+    /// It cannot be used.
+    #[error("certificates cannot be used: {0}")]
+    Refused(String),
+}
+
+/// The configuration of now, for those who are connected to.
+pub type Tls = Renewed<ServerConfig>;
+
+/// The configuration of now, for those who connect.
+pub type ClientTls = Renewed<ClientConfig>;
+
+/// A configuration made of files.
+pub struct Renewed<T> {
+    paths: Vec<PathBuf>,
+    read: Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>,
+    current: Mutex<Current<T>>,
+}
+
+struct Current<T> {
+    config: Arc<T>,
+    looked_at: Instant,
+    changed_at: Vec<Option<SystemTime>>,
+}
+
+impl Tls {
+    /// Reads the files, and makes them first if that was asked for.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        if let Some(wanted) = &files.self_signed {
+            self_signed::make(&files, wanted)?;
+        }
+        let mut paths = vec![files.certificate.clone(), files.key.clone()];
+        paths.extend(files.client_authority.clone());
+        paths.extend(files.revocations.clone());
+        Self::of(paths, move || read(&files))
+    }
+}
+
+impl ClientTls {
+    /// Reads the files.
+    pub fn open(files: ClientTlsFiles) -> Result<Self, TlsError> {
+        let mut paths = Vec::new();
+        paths.extend(files.authority.clone());
+        if let Some((certificate, key)) = &files.certificate {
+            paths.extend([certificate.clone(), key.clone()]);
+        }
+        Self::of(paths, move || read_client(&files))
+    }
+}
+
+impl<T> Renewed<T> {
+    fn of(
+        paths: Vec<PathBuf>,
+        read: impl Fn() -> Result<T, TlsError> + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        let changed_at = changed_at(&paths);
+        let config = Arc::new(read()?);
+        let current = Mutex::new(Current { config, looked_at: Instant::now(), changed_at });
+        Ok(Self { paths, read: Box::new(read), current })
+    }
+
+    /// For the next connection. Files that have changed and cannot be used are left for what was there before, with a warning.
+    pub fn config(&self) -> Arc<T> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked_at.elapsed() >= LOOK_EVERY {
+            current.looked_at = Instant::now();
+            let changed_at = changed_at(&self.paths);
+            if changed_at != current.changed_at {
+                current.changed_at = changed_at;
+                match (self.read)() {
+                    Ok(config) => current.config = Arc::new(config),
+                    Err(error) => {
+                        tracing::warn!(%error, "certificates were changed and cannot be used; the old ones stay")
+                    }
+                }
+            }
+        }
+        Arc::clone(&current.config)
+    }
+}
+
+fn changed_at(paths: &[PathBuf]) -> Vec<Option<SystemTime>> {
+    let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    paths.iter().map(time).collect()
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let name = path.display().to_string();
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found {
+        Ok(found) if found.is_empty() => Err(TlsError::Empty(name)),
+        Ok(found) => Ok(found),
+        Err(error) => Err(TlsError::Read(name, error)),
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
+    let chain = certificates(&files.certificate)?;
+    let key = private_key(&files.key)?;
+    let provider = provider(&files.protocol);
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(&files.protocol))
+        .map_err(|error| refused(&error))?;
+    let builder = match &files.client_authority {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
+            let verifier = match &files.revocations {
+                None => verifier.build().map_err(|error| refused(&error))?,
+                Some(path) => {
+                    // As in etcd: whoever no list speaks of is taken, and a list does not expire.
+                    let verifier = verifier.with_crls(revocations(path)?).allow_unknown_revocation_status();
+                    verifier.build().map_err(|error| unusable_revocations(path, &error))?
+                }
+            };
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn read_client(files: &ClientTlsFiles) -> Result<ClientConfig, TlsError> {
+    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
+    let provider = provider(&files.protocol);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(&files.protocol))
+        .map_err(|error| refused(&error))?;
+    let builder = match &files.authority {
+        Some(authority) => builder.with_root_certificates(roots(authority)?),
+        None => {
+            let anybody = self_signed::Anybody(provider);
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(anybody))
+        }
+    };
+    match &files.certificate {
+        None => Ok(builder.with_no_client_auth()),
+        Some((certificate, key)) => {
+            let (chain, key) = (certificates(certificate)?, private_key(key)?);
+            builder.with_client_auth_cert(chain, key).map_err(|error| refused(&error))
+        }
+    }
+}
+
+/// As long as nothing is chosen, all that rustls takes for safe.
+fn versions(protocol: &Protocol) -> &'static [&'static SupportedProtocolVersion] {
+    static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    match protocol {
+        Protocol { only_13: true, .. } => &BOTH[..1],
+        Protocol { only_12: true, .. } => &BOTH[1..],
+        Protocol { .. } => &BOTH,
+    }
+}
+
+fn provider(protocol: &Protocol) -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    // Rust's names are Go's.
+    let is_chosen = |suite: &SupportedCipherSuite| protocol.suites.contains(&format!("{:?}", suite.suite()));
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some() || protocol.suites.is_empty() || is_chosen(suite));
+    Arc::new(provider)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::Read(path.display().to_string(), error))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| TlsError::Refused(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// Lists in PEM form, or one in DER form: that is the only one that etcd takes.
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let bytes = std::fs::read(path).map_err(|error| unusable_revocations(path, &error))?;
+    let lists = CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match lists {
+        Ok(lists) if lists.is_empty() => Ok(vec![bytes.into()]),
+        Ok(lists) => Ok(lists),
+        Err(error) => Err(unusable_revocations(path, &error)),
+    }
+}
+
+fn unusable_revocations(path: &Path, error: &dyn std::fmt::Display) -> TlsError {
+    TlsError::Revocations(path.display().to_string(), error.to_string())
+}
+
+/// The common name of a certificate's subject: the last of several, as Go reads it.
+pub fn common_name(certificate: &[u8]) -> Option<String> {
+    let mut subject = Der(from_subject(certificate)?.enter(0x30)?);
+    let mut name = None;
+    while let Some(set) = subject.enter(0x31) {
+        let mut pair = Der(Der(set).enter(0x30)?);
+        let is_common_name = pair.enter(0x06)? == [0x55, 0x04, 0x03];
+        let (_, value) = pair.any()?;
+        if is_common_name {
+            name = Some(String::from_utf8_lossy(value).into_owned());
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_common_name_of_a_certificate_is_found() {
+        let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        parameters.distinguished_name.push(rcgen::DnType::OrganizationName, "somebody");
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, "alice");
+        let certificate = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        assert_eq!(common_name(certificate.der()), Some("alice".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_name_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = common_name(&bytes);
+            let nested = [&[0x30, bytes.len() as u8 + 2, 0x30, bytes.len() as u8], &bytes[..]].concat();
+            let _ = common_name(&nested);
+        }
+    }
+}
