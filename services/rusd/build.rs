@@ -9,7 +9,7 @@ use std::path::Path;
 #[path = "build/schema.rs"]
 mod schema;
 
-const FILES: [&str; 6] = ["kv.proto", "auth.proto", "rpc.proto", "lock.proto", "election.proto", "health.proto"];
+const FILES: [&str; 5] = ["kv.proto", "auth.proto", "rpc.proto", "lock.proto", "election.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use crate::etcd::grpc::{StreamReceiver, StreamSender};
+use service_kit::client::{StreamReceiver, StreamSender};
+
 use crate::etcd::messages::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, path,
 };
@@ -58,7 +59,7 @@ impl Leases {
         };
         while let Some(mut batch) = session.next().await {
             let request = LeaseKeepAliveRequest { id: lease.id };
-            lease.sender.send(&request).map_err(|error| Failure::new(format_args!("LeaseKeepAlive: {error}")))?;
+            lease.sender.queue(&request).map_err(|error| Failure::new(format_args!("LeaseKeepAlive: {error}")))?;
             let answer = lease.receive().await?;
             session.answered(&mut batch, 1, Instant::now());
             lease.check(session, &answer);

@@ -19,8 +19,8 @@
 
 mod answers;
 mod compaction;
+pub mod connect;
 mod deletions;
-pub mod grpc;
 mod lease;
 pub mod messages;
 mod prepare;
@@ -38,10 +38,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service_kit::client::Channel;
 use storebench_crds::workload::{Consistency, EtcdOperation, EtcdWorkload, RangeScope};
 
+use crate::etcd::connect::connect;
 use crate::etcd::deletions::{Deletions, SharedDeletions};
-use crate::etcd::grpc::Channel;
 use crate::etcd::lease::Leases;
 use crate::etcd::revisions::Revisions;
 use crate::etcd::store::Store;
@@ -182,7 +183,7 @@ impl Family for Etcd {
         let mut channels = Vec::with_capacity(seat.connections.len());
         for &connection in &seat.connections {
             let endpoint = seat.endpoint(connection);
-            channels.push(Channel::connect(endpoint, context.timeout).await.map_err(Failure::new)?);
+            channels.push(connect(endpoint, context.timeout).await?);
         }
         let parameters = &plan.parameters;
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));

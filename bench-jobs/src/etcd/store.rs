@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use prost::Message;
+use service_kit::client::{Call, Channel, GrpcError, StreamReceiver, StreamSender};
+use service_kit::grpc::Code;
 
-use crate::etcd::grpc::{Call, Channel, GrpcError, StreamReceiver, StreamSender};
 use crate::etcd::messages::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, LeaseGrantRequest,
     LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
@@ -68,11 +69,11 @@ impl Store {
     /// Forgets the history before a revision. A revision that is forgotten already is no failure: the store may compact
     /// by itself.
     pub async fn compact(&mut self, request: &CompactionRequest) -> Result<(), Failure> {
-        // etcd's ErrCompacted, "required revision has been compacted", has this code.
-        const OUT_OF_RANGE: u32 = 11;
         let call = self.channel.call(path::COMPACT);
         match self.channel.unary::<_, CompactionResponse>(&call, request).await {
-            Ok(_) | Err(GrpcError::Status { code: OUT_OF_RANGE, .. }) => Ok(()),
+            Ok(_) => Ok(()),
+            // etcd's ErrCompacted, "required revision has been compacted", has this code.
+            Err(GrpcError::Status(status)) if status.code == Code::OutOfRange => Ok(()),
             Err(error) => Err(self.failure("Compact", &error)),
         }
     }

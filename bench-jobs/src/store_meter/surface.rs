@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
-use crate::etcd::grpc::{Channel, StreamReceiver, StreamSender};
+use crate::etcd::connect::connect;
 use crate::etcd::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
@@ -97,7 +98,7 @@ fn etcd(store: SocketAddr, key: &str) -> Vec<Check> {
 /// Adds one check for each of [`ETCD`], in order. Errors: the store cannot be reached at all.
 async fn try_etcd(address: SocketAddr, key: &str, checks: &RefCell<Vec<Check>>) -> Result<(), Failure> {
     let address = address.to_string();
-    let channel = Channel::connect(&address, TIME_LIMIT).await.map_err(Failure::new)?;
+    let channel = connect(&address, TIME_LIMIT).await?;
     let mut store = Store::new(&channel, &address);
     let note = |outcome: Result<String, Failure>| {
         let mut checks = checks.borrow_mut();

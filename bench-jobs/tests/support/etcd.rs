@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::etcd::grpc::{Channel, GrpcError};
 use bench_jobs::etcd::messages::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
 };
 use prost::Message;
 use rustix::process::Signal;
+use service_kit::client::{Channel, GrpcError, Options};
 
 use super::{Folder, Process, peer};
 
@@ -72,7 +72,7 @@ impl Etcd {
     pub fn ask<A: Message, B: Message + Default>(&self, path: &'static str, request: &A) -> Result<B, GrpcError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut channel = Channel::connect(&self.endpoint, TIMEOUT).await?;
+            let mut channel = Channel::connect(&self.endpoint, Options::new(TIMEOUT)).await?;
             let call = channel.call(path);
             channel.unary(&call, request).await
         })

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-crds", &[]),
     ("storebench-core", &["storebench-crds"]),
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
-    ("bench-jobs", &["storebench-crds"]),
+    ("bench-jobs", &["storebench-crds", "service-kit"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("service-kit", &[]),
     ("wal", &[]),

@@ -1,19 +1,32 @@
-//! gRPC over HTTP/2 for servers: unary calls and streams, on the `h2` crate.
+//! gRPC over HTTP/2: unary calls and streams, on the `h2` crate. What both ends need is here always; the server's end with the feature
+//! `server`, the client's in [`crate::client`].
 //!
-//! [`serve`] turns the HTTP/2 streams of a connection into calls of a [`Service`], which knows neither frames nor HTTP/2. Every queue is bounded by flow control: what a
-//! client does not read is not written. Source of the protocol: grpc/grpc `doc/PROTOCOL-HTTP2.md`.
+//! [`serve`] turns the HTTP/2 streams of a connection into calls of a [`Service`], which knows neither frames nor HTTP/2. Every
+//! queue is bounded by flow control: what a client does not read is not written. Source of the protocol: grpc/grpc
+//! `doc/PROTOCOL-HTTP2.md`.
 
+#[cfg(feature = "server")]
 mod call;
+#[cfg(feature = "server")]
 mod connection;
+#[cfg(feature = "server")]
 mod cork;
 mod frame;
+#[cfg(feature = "server")]
 pub mod header_log;
+#[cfg(feature = "server")]
+mod memory;
 mod status;
 #[cfg(test)]
+#[cfg(feature = "server")]
 mod tests;
-mod timeout;
+pub mod timeout;
 
-pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
+#[cfg(feature = "server")]
+pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
+#[cfg(feature = "server")]
 pub use connection::{Limits, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
+#[cfg(feature = "server")]
+pub use memory::Memory;
 pub use status::{Code, Status};

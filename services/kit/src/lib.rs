@@ -1,12 +1,44 @@
-//! What every server of this project shares: sockets, TLS, gRPC, limits, a graceful stop. It knows of no server in particular.
+//! What every server of this project shares: sockets, TLS, gRPC, limits, logs, metrics, health, signals, a graceful stop. It knows of no
+//! server in particular. `examples/echo.rs` is a whole server.
+//!
+//! With the feature `client` alone it is a gRPC client, and nothing of the rest.
 
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "server")]
 pub mod der;
 pub mod grpc;
+#[cfg(feature = "server")]
+pub mod health;
+#[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "server")]
 pub mod listen;
+#[cfg(feature = "server")]
+pub mod logs;
+#[cfg(feature = "server")]
+pub mod metrics;
+#[cfg(feature = "server")]
 pub mod open_files;
+#[cfg(feature = "server")]
+pub mod operations;
+#[cfg(feature = "server")]
+pub mod panics;
+#[cfg(feature = "server")]
+pub mod probes;
+#[cfg(feature = "server")]
+mod proto;
+#[cfg(feature = "server")]
+pub mod reflection;
+#[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "server")]
+pub mod signals;
+#[cfg(feature = "server")]
 pub mod socket;
+#[cfg(feature = "server")]
 pub mod tls;
+#[cfg(feature = "server")]
 pub mod url;
+#[cfg(feature = "server")]
 pub mod workers;

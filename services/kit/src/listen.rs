@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::grpc::{self, Limits, Peer, Service};
+use crate::grpc::{self, Limits, Memory, Peer, Service};
 use crate::http;
 use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
@@ -84,6 +84,8 @@ pub struct Front<S> {
     pub roles: Arc<[Role]>,
     /// What a connection may use.
     pub limits: Limits,
+    /// What messages under way on all connections may take.
+    pub memory: Memory,
 }
 
 impl<S: Service> Front<S> {
@@ -141,7 +143,8 @@ impl<S: Service> Front<S> {
         let is_http2 = greeting == PREFACE;
         let io = Rewound { greeting, read: 0, io };
         if is_http2 && role.grpc {
-            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), self.limits.clone(), stop).await;
+            let bounds = (self.limits.clone(), self.memory.clone());
+            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, stop).await;
         } else if !is_http2 && role.http {
             http::serve(io, Rc::clone(&self.service), Rc::new(peer), stop).await;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-use crate::grpc::{Limits, Service};
+use crate::grpc::{Limits, Memory, Service};
 use crate::listen::{self, Front, Group, Role};
 use crate::open_files;
 use crate::socket::{Accepting, Listener};
@@ -21,6 +21,9 @@ use crate::workers::{Incoming, Workers};
 /// How long connections may go on after they were asked to end, if nothing else is said: with what a server does besides, it stops
 /// within 10 seconds.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What messages under way on all connections may take, bytes, if nothing else is said.
+const MESSAGES_BYTES_MAX: usize = 1 << 30;
 
 /// Between attempts to accept while there are too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -46,6 +49,8 @@ pub struct Options {
     pub tls: Option<Arc<Tls>>,
     /// What a connection may use.
     pub limits: Limits,
+    /// What messages under way on all connections may take.
+    pub memory: Memory,
     /// Threads that connections live on.
     pub threads: usize,
     /// How long connections may go on after they were asked to end.
@@ -54,7 +59,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tls: None, limits: Limits::default(), threads: threads(), patience: PATIENCE }
+        Self {
+            tls: None,
+            limits: Limits::default(),
+            memory: Memory::new(MESSAGES_BYTES_MAX),
+            threads: threads(),
+            patience: PATIENCE,
+        }
     }
 }
 
@@ -105,12 +116,12 @@ impl Bound {
         make: impl Fn(usize) -> S + Send + Sync + 'static,
     ) -> Result<Server, StartError> {
         let addresses = self.addresses();
-        let Options { tls, limits, threads, patience } = options;
+        let Options { tls, limits, memory, threads, patience } = options;
         let roles: Arc<[Role]> = self.roles.into();
         let workers = Workers::start(threads, patience, move |number| {
             let service = Rc::new(make(number));
-            let front = Front { service, tls: tls.clone(), roles: Arc::clone(&roles), limits: limits.clone() };
-            let front = Rc::new(front);
+            let (roles, memory) = (Arc::clone(&roles), memory.clone());
+            let front = Rc::new(Front { service, tls: tls.clone(), roles, limits: limits.clone(), memory });
             move |incoming, stop| Rc::clone(&front).serve(incoming, stop)
         });
         let workers = workers.map_err(StartError::Thread)?;

@@ -22,11 +22,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request;
+use prometheus_client::registry::Registry;
 use prost::Message;
-use service_kit::grpc::{self, Code, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::grpc::{self, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::health::Health;
 use service_kit::http::Incoming;
 
 use crate::http as plain;
+use crate::metrics;
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error};
@@ -39,6 +42,8 @@ pub use methods::Method;
 pub struct Api {
     node: Arc<Node>,
     watches: Watches,
+    health: Health,
+    metrics: Arc<Registry>,
 }
 
 type Answer = Result<Bytes, Status>;
@@ -46,12 +51,18 @@ type Answer = Result<Bytes, Status>;
 impl Api {
     /// The API of a member.
     pub fn new(node: Arc<Node>, watches: Watches) -> Self {
-        Self { node, watches }
+        let metrics = Arc::new(metrics::registry(&node));
+        Self { node, watches, health: health::health(), metrics }
     }
 
     /// The member.
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// What is told of it to monitoring.
+    pub fn metrics(&self) -> &Registry {
+        &self.metrics
     }
 
     /// Puts a request into the log as the client sent it, if the client may ask for that; `answer` makes a message of the outcome.
@@ -61,7 +72,7 @@ impl Api {
         access: Access<'_>,
         kind: Kind,
         request: &[u8],
-        answer: impl FnOnce(&Node, Done) -> M + 'static,
+        answer: impl FnOnce(&Node, Done) -> Result<M, Status> + 'static,
     ) -> Unary {
         let view = self.node.reader.view();
         let caller = self.node.caller(call, &view);
@@ -77,11 +88,11 @@ impl Api {
         caller: &Caller,
         kind: Kind,
         request: &[u8],
-        answer: impl FnOnce(&Node, Done) -> M + 'static,
+        answer: impl FnOnce(&Node, Done) -> Result<M, Status> + 'static,
     ) -> Unary {
         let proposed = self.node.propose(caller, kind, request);
         let node = Arc::clone(&self.node);
-        Unary::Later(Box::pin(async move { Ok(grpc::encode(&answer(&node, proposed.await?))) }))
+        Unary::Later(Box::pin(async move { Ok(grpc::encode(&answer(&node, proposed.await?)?)) }))
     }
 
     /// Comes when there has been no leader for long, if the client wants to know that: its stream ends then.
@@ -122,11 +133,6 @@ fn wants_leader(call: &grpc::Caller) -> bool {
 
 fn refuse(error: impl Into<Status>) -> Unary {
     Unary::Now(Err(error.into()))
-}
-
-fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
-    M::decode(message)
-        .map_err(|error| Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}")))
 }
 
 impl Service for Api {

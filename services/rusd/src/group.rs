@@ -29,11 +29,12 @@ use futures::channel::oneshot;
 use replog::ReadLevel;
 use replog::runtime::tcp::Peers;
 use replog::runtime::{Committed, Handle, Leadership, ProposeError};
+use service_kit::grpc::{Code, Status};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::lessor::Lessor;
-use crate::store::{Error, Outcome, Reader, Response};
+use crate::store::{Error, OtherReply, Outcome, Reader, Response};
 
 pub use door::Door;
 pub use identity::{Identity, IdentityError};
@@ -50,6 +51,20 @@ pub struct Done {
     pub response: Response,
     /// The term in which it was committed.
     pub term: u64,
+}
+
+impl Done {
+    /// What a command of this kind comes to, and the term. A store that replies as to another contradicts itself: nobody may take that
+    /// for a success.
+    pub fn reply<R: TryFrom<Response, Error = OtherReply>>(self) -> Result<(R, u64), Status> {
+        match R::try_from(self.response) {
+            Ok(reply) => Ok((reply, self.term)),
+            Err(other) => {
+                debug_assert!(false, "{other}");
+                Err(Status::new(Code::Internal, format!("rusd: {other}")))
+            }
+        }
+    }
 }
 
 /// The group, as one member sees it.

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use http::{Method, Response, StatusCode, request};
 use service_kit::grpc::Peer;
 use service_kit::http::{self as plain, Body, Incoming, not_found, only_get, text, values};
+use service_kit::metrics::Format;
+use service_kit::probes::{self, Probe};
 
 use crate::api::Api;
 use crate::gateway;
-use crate::metrics;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
@@ -30,21 +31,21 @@ pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, peer: Rc<P
         let body_bytes_max = 2 * (node.settings.request_bytes_max + (512 << 10));
         return gateway::answer(api, head, body, body_bytes_max).await;
     }
-    let is_known = matches!(path, "/version" | "/health" | "/metrics")
-        || ["/livez", "/readyz"]
-            .iter()
-            .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-    if !is_known {
+    let asked = Probe::of(path);
+    if asked.is_none() && !matches!(path, "/version" | "/health" | "/metrics") {
         return not_found();
     }
     if head.method != Method::GET {
         return only_get();
     }
-    match path {
-        "/version" => version(node),
-        "/metrics" => text(StatusCode::OK, metrics::text(node)),
-        "/health" => health(node, query).await,
-        _ => probe(node, path, query).await,
+    match (asked, path) {
+        (Some((what, name)), _) => probe(node, what, name, query).await,
+        (None, "/version") => version(node),
+        (None, "/metrics") => {
+            let format = Format::of(&head.headers);
+            plain::answer(StatusCode::OK, format.content_type(), format.write(api.metrics()))
+        }
+        (None, _) => health(node, query).await,
     }
 }
 
@@ -89,35 +90,12 @@ async fn read(node: &Node, is_serializable: bool) -> Result<(), String> {
 }
 
 /// `/livez` and `/readyz`, and each of their checks by name.
-async fn probe(node: &Node, path: &str, query: &str) -> Reply {
-    let (root, name) = path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
-    let checks: &[&str] = match root {
-        "livez" => &["serializable_read"],
-        _ => &["data_corruption", "serializable_read", "linearizable_read", "non_learner"],
+async fn probe(node: &Node, probe: Probe, name: &str, query: &str) -> Reply {
+    let checks: &[&str] = match probe {
+        Probe::Live => &["serializable_read"],
+        Probe::Ready => &["data_corruption", "serializable_read", "linearizable_read", "non_learner"],
     };
-    if !name.is_empty() && !checks.contains(&name) {
-        return not_found();
-    }
-    let mut failed = Vec::new();
-    let mut lines = String::new();
-    let is_wanted = |check: &&&str| {
-        if name.is_empty() { !values(query, "exclude").any(|excluded| excluded == **check) } else { **check == name }
-    };
-    for check in checks.iter().filter(is_wanted) {
-        match run(node, check).await {
-            Ok(()) => lines.push_str(&format!("[+]{check} ok\n")),
-            Err(error) => {
-                lines.push_str(&format!("[-]{check} failed: {error}\n"));
-                failed.push(*check);
-            }
-        }
-    }
-    let is_verbose = query.split('&').any(|part| part == "verbose" || part.starts_with("verbose="));
-    match (failed.is_empty(), is_verbose) {
-        (true, false) => text(StatusCode::OK, "ok\n".into()),
-        (true, true) => text(StatusCode::OK, lines + "ok\n"),
-        (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
-    }
+    probes::answer(checks, name, query, async |check| run(node, check).await).await
 }
 
 async fn run(node: &Node, check: &str) -> Result<(), String> {

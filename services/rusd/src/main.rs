@@ -7,8 +7,8 @@ use rusd::node::ETCD_VERSION;
 use rusd::server::Server;
 use rusd::settings::Settings;
 use service_kit::grpc::header_log;
-use service_kit::open_files;
-use tokio::signal::unix::{SignalKind, signal};
+use service_kit::logs::{self, Format};
+use service_kit::{open_files, panics, signals};
 
 fn main() -> ExitCode {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
@@ -34,7 +34,9 @@ fn main() -> ExitCode {
         Err(mistake) => return usage(&mistake),
     };
     settings.logs_headers = std::env::var("GODEBUG").is_ok_and(|godebug| header_log::is_wanted(&godebug));
-    log(&settings.log_level);
+    // Lines of JSON on stderr, as etcd's.
+    logs::start(Format::Json, level(&settings.log_level));
+    panics::end_the_process();
     open_files::raise();
     for flag in flags.without_effect() {
         tracing::warn!("--{flag} has no effect in rusd");
@@ -75,28 +77,22 @@ fn usage(mistake: &dyn std::error::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Lines of JSON on stderr, as etcd's.
-fn log(level: &str) {
-    let level = match level {
+/// Of the names that etcd has for them.
+fn level(name: &str) -> tracing::Level {
+    match name {
         "debug" => tracing::Level::DEBUG,
         "info" => tracing::Level::INFO,
         "warn" => tracing::Level::WARN,
         _ => tracing::Level::ERROR,
-    };
-    tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
+    }
 }
 
 fn serve(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = signals::stop()?;
         let server = Server::start(settings)?;
-        server
-            .run(async {
-                tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-            })
-            .await?;
+        server.run(stop).await?;
         Ok(())
     })
 }

@@ -18,12 +18,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use service_kit::client::StreamReceiver;
 use tokio::sync::watch::Sender;
 
 use storebench_crds::job::Phase;
 use storebench_crds::workload::{EtcdOperation, EtcdWorkload};
 
-use crate::etcd::grpc::StreamReceiver;
 use crate::etcd::messages::{
     EVENT_PUT, Event, KeyValue, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, path, watch_request,
 };
@@ -146,7 +146,7 @@ async fn open_stream(
     let mut created = HashMap::with_capacity(watchers.len());
     while created.len() < watchers.len() {
         while asked < watchers.len() && asked < created.len() + CREATIONS_IN_FLIGHT {
-            sender.send(&create).map_err(|error| store.failure("Watch", &error))?;
+            sender.queue(&create).map_err(|error| store.failure("Watch", &error))?;
             asked += 1;
         }
         let received = receiver.next().await.map_err(|error| store.failure("Watch", &error))?;

@@ -11,9 +11,11 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
+use prost::Message;
 use tokio::sync::mpsc;
 
 use crate::grpc::frame::{Deframer, split_first};
+use crate::grpc::memory::{Share, Taken};
 use crate::grpc::status::{Code, Status, success};
 use crate::http::{Body, Incoming};
 
@@ -22,7 +24,7 @@ pub trait Service: 'static {
     /// Names a method.
     type Method: Copy + 'static;
 
-    /// The method with this path, and whether requests or answers are a stream.
+    /// The method with this path, and whether requests or answers are a stream. It decides which of the next two is asked.
     fn method(&self, path: &str) -> Option<(Self::Method, bool)>;
 
     /// Answers a unary call, at once if nothing must be waited for.
@@ -77,13 +79,26 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
+/// A request, of the message that came.
+pub fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    M::decode(message)
+        .map_err(|error| Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}")))
+}
+
 /// The requests of a call, one by one.
 pub struct Requests(Source);
 
 /// Where they come from.
 enum Source {
     /// The client's own HTTP/2 stream.
-    Framed { body: RecvStream, deframer: Deframer, is_over: bool },
+    Framed {
+        body: RecvStream,
+        deframer: Deframer,
+        is_over: bool,
+        memory: Share,
+        /// Of the message that is under way, and of the last one that came, until the next is asked for.
+        taken: Option<Taken>,
+    },
     /// Somebody who speaks for the client.
     Messages(mpsc::Receiver<Bytes>),
 }
@@ -95,8 +110,9 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(body: RecvStream, message_bytes_max: usize) -> Self {
-        Self(Source::Framed { body, deframer: Deframer::new(message_bytes_max), is_over: false })
+    pub(crate) fn new(body: RecvStream, message_bytes_max: usize, memory: Share) -> Self {
+        let deframer = Deframer::new(message_bytes_max);
+        Self(Source::Framed { body, deframer, is_over: false, memory, taken: None })
     }
 
     /// Messages that came another way.
@@ -111,13 +127,19 @@ impl Requests {
 
     /// As [`Requests::next`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let (body, deframer, is_over) = match &mut self.0 {
-            Source::Framed { body, deframer, is_over } => (body, deframer, is_over),
+        let (body, deframer, is_over, memory, taken) = match &mut self.0 {
+            Source::Framed { body, deframer, is_over, memory, taken } => (body, deframer, is_over, memory, taken),
             Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
         };
         loop {
+            if deframer.awaited().is_none() {
+                *taken = None;
+            }
             if let Some(message) = deframer.message()? {
                 return Poll::Ready(Ok(Some(message)));
+            }
+            if let (Some(length), None) = (deframer.awaited(), &taken) {
+                *taken = Some(memory.take(length)?);
             }
             if *is_over {
                 deframer.finish()?;

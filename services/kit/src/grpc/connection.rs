@@ -23,6 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
+use crate::grpc::memory::{Memory, Share};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout;
 use crate::http::{CutOff, Incoming};
@@ -39,7 +40,10 @@ const PONG_DELAY: Duration = Duration::from_millis(50);
 pub struct Limits {
     /// The longest request, bytes.
     pub message_bytes_max: usize,
-    /// What a client may send ahead on one stream, bytes.
+    /// What messages under way on a connection may take together, bytes; less than the longest message means as much as that. See
+    /// [`Memory`].
+    pub connection_messages_bytes_max: usize,
+    /// What a client may send ahead on one stream, bytes; no less than 65,535, as HTTP/2 begins with.
     pub stream_window_bytes: u32,
     /// What a client may send ahead on all streams of a connection, bytes.
     pub connection_window_bytes: u32,
@@ -57,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes_max: 2 << 20,
+            connection_messages_bytes_max: 128 << 20,
             stream_window_bytes: 1 << 20,
             connection_window_bytes: 1 << 20,
             streams_max: u32::MAX,
@@ -73,8 +78,15 @@ const SMALL_FRAMES_BUDGET_BYTES: usize = 8 << 20;
 
 /// Speaks HTTP/2 until the client or `stop` ends it: then no call is accepted any more, streams are ended, and unary calls are
 /// still answered.
-pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, limits: Limits, stop: watch::Receiver<bool>)
-where
+///
+/// `memory` is what messages under way on all connections take theirs from.
+pub async fn serve<S: Service, T>(
+    io: T,
+    service: Rc<S>,
+    peer: Rc<Peer>,
+    (limits, memory): (Limits, Memory),
+    stop: watch::Receiver<bool>,
+) where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut builder = h2::server::Builder::new();
@@ -97,7 +109,8 @@ where
     let Some(mut connection) = handshake.await else { return };
     let mut pulse = Pulse::new(&mut connection, &limits);
     let mut pong = Pong::default();
-    let mut calls = Calls { service, peer, limits, stop: stop.clone(), running: FuturesUnordered::new() };
+    let memory = memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max));
+    let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running: FuturesUnordered::new() };
     let mut stop = pin!(stopped(stop));
     let mut is_stopping = false;
     let mut accepted = Vec::new();
@@ -158,6 +171,7 @@ struct Calls<S> {
     service: Rc<S>,
     peer: Rc<Peer>,
     limits: Limits,
+    memory: Share,
     stop: watch::Receiver<bool>,
     running: FuturesUnordered<Running>,
 }
@@ -185,7 +199,7 @@ impl<S: Service> Calls<S> {
         };
         let deadline = timeout::of(&head.headers).map(|timeout| Instant::now() + timeout);
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
-        let requests = Requests::new(body, self.limits.message_bytes_max);
+        let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone());
         if is_stream {
             self.running.push(Box::pin(self.stream(method, caller, requests, sender, deadline)));
         } else {

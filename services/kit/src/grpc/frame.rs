@@ -85,6 +85,7 @@ pub fn append_with(frames: &mut BytesMut, write: impl FnOnce(&mut BytesMut), byt
 }
 
 /// Takes the first of the frames that were made here.
+#[cfg(feature = "server")]
 pub(crate) fn split_first(frames: &mut Bytes) -> Option<Bytes> {
     let head = frames.first_chunk::<HEAD_BYTES>()?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -137,6 +138,12 @@ impl Deframer {
         let mut frame = self.partial.split_to(HEAD_BYTES + length);
         frame.advance(HEAD_BYTES);
         Ok(Some(frame.freeze()))
+    }
+
+    /// The length of the message whose end has not come yet, if that is known.
+    pub fn awaited(&self) -> Option<usize> {
+        let head = self.partial.first_chunk::<HEAD_BYTES>()?;
+        Some(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize)
     }
 
     /// The request has ended.

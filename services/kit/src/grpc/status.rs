@@ -69,12 +69,41 @@ impl Status {
         Self { code, message: message.into() }
     }
 
+    /// A stream was called as if it were none: the service contradicts itself.
+    pub fn is_stream() -> Self {
+        Self::new(Code::Internal, "a stream was called as if it were none")
+    }
+
+    /// A method without streams was called as one: the service contradicts itself.
+    pub fn is_no_stream() -> Self {
+        Self::new(Code::Internal, "a method without streams was called as one")
+    }
+
     /// The deadline of the client has passed.
+    #[cfg(feature = "server")]
     pub(crate) fn deadline() -> Self {
         Self::new(Code::DeadlineExceeded, "context deadline exceeded")
     }
 
+    /// How a call ended, as its trailers say, or the headers of an answer without a body. `None`: they do not say. A code that is none
+    /// is an unknown error.
+    pub fn of(trailers: &HeaderMap) -> Option<Result<(), Self>> {
+        let code = trailers.get("grpc-status")?.as_bytes();
+        // The common case first: no parsing for a success.
+        if code == b"0" {
+            return Some(Ok(()));
+        }
+        let code = std::str::from_utf8(code).ok()?.parse::<u32>().ok()?;
+        let code = Code::of(u8::try_from(code).unwrap_or(u8::MAX));
+        if code == Code::Ok {
+            return Some(Ok(()));
+        }
+        let message = trailers.get("grpc-message").map(|value| value.as_bytes()).unwrap_or_default();
+        Some(Err(Self::new(code, percent_decode(message))))
+    }
+
     /// As trailers.
+    #[cfg(feature = "server")]
     pub(crate) fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::with_capacity(2);
         trailers.insert("grpc-status", code_value(self.code));
@@ -87,12 +116,14 @@ impl Status {
 }
 
 /// The trailers of success.
+#[cfg(feature = "server")]
 pub(crate) fn success() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", code_value(Code::Ok));
     trailers
 }
 
+#[cfg(feature = "server")]
 fn code_value(code: Code) -> HeaderValue {
     const VALUES: [&str; 17] =
         ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
@@ -100,6 +131,7 @@ fn code_value(code: Code) -> HeaderValue {
 }
 
 /// Everything but visible ASCII becomes `%` and two hexadecimal digits, and so does `%`.
+#[cfg(feature = "server")]
 fn percent_encode(text: &str) -> bytes::Bytes {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(text.len());
@@ -114,8 +146,31 @@ fn percent_encode(text: &str) -> bytes::Bytes {
     out.into()
 }
 
+/// `%` and two hexadecimal digits are a byte, everything else stands for itself. A `%` that is not followed by two digits stays as
+/// it is: the protocol forbids failing on it.
+fn percent_decode(text: &[u8]) -> String {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        if first == b'%'
+            && let [high, low, after @ ..] = tail
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            bytes.push(high << 4 | low);
+            rest = after;
+        } else {
+            bytes.push(first);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -124,6 +179,41 @@ mod tests {
             assert_eq!(Code::of(number) as u8, number);
         }
         assert_eq!(Code::of(17), Code::Unknown);
+    }
+
+    #[test]
+    fn success_is_success_and_silence_is_not() {
+        let said = |status: &'static str| {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static(status));
+            Status::of(&trailers)
+        };
+        assert_eq!((said("0"), said("00")), (Some(Ok(())), Some(Ok(()))));
+        assert_eq!((Status::of(&HeaderMap::new()), said("x"), said("-1")), (None, None, None));
+        let unknown = Some(Err(Status::new(Code::Unknown, "")));
+        assert_eq!((said("99"), said("256")), (unknown.clone(), unknown));
+    }
+
+    #[test]
+    fn broken_percent_signs_stand_for_themselves() {
+        for (encoded, decoded) in [("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("100%", "100%"), ("%41%", "A%")] {
+            assert_eq!(percent_decode(encoded.as_bytes()), decoded);
+        }
+        assert_eq!(percent_decode(b"%E2%82%AC"), "\u{20ac}");
+        assert_eq!(percent_decode(b"%ff"), "\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_one_end_says_the_other_hears(number in 1_u8..17, message in any::<String>()) {
+            let status = Status::new(Code::of(number), message);
+            prop_assert_eq!(Status::of(&status.trailers()), Some(Err(status)));
+        }
+
+        #[test]
+        fn any_bytes_are_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = percent_decode(&bytes);
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ struct Client {
     told: Rc<Told>,
     stop: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
+    memory: Memory,
 }
 
 /// Runs a client against a server in one thread.
@@ -93,11 +94,12 @@ fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOn
         let (stop, stopped) = watch::channel(false);
         let peer = Rc::new(Peer { common_name: None });
         let service = Rc::new(Shared(Rc::clone(&told)));
-        let server = tokio::task::spawn_local(serve(near, service, peer, limits, stopped));
+        let memory = Memory::new(4 << 20);
+        let server = tokio::task::spawn_local(serve(near, service, peer, (limits, memory.clone()), stopped));
         let (send, mut connection) = h2::client::handshake(far).await.unwrap();
         let pings = connection.ping_pong().unwrap();
         tokio::task::spawn_local(connection);
-        timeout(Duration::from_secs(60), test(Client { send, pings, told, stop, server })).await.unwrap();
+        timeout(Duration::from_secs(60), test(Client { send, pings, told, stop, server, memory })).await.unwrap();
     });
 }
 
@@ -207,5 +209,41 @@ fn a_stop_ends_streams_and_then_the_connection() {
         assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "14");
         drop((client.send, stream, body));
         client.server.await.unwrap();
+    });
+}
+
+/// A message in two pieces is counted as long as it is under way and as it is worked on.
+#[test]
+fn messages_under_way_take_no_more_memory_than_they_may() {
+    let mebibyte = 1 << 20;
+    let limits =
+        Limits { message_bytes_max: mebibyte, connection_messages_bytes_max: 3 * mebibyte, ..Limits::default() };
+    with_client(limits, move |mut client| async move {
+        let begun = || framed(&vec![7; mebibyte]).slice(..1000);
+        let mut held = Vec::new();
+        for number in 1..=3 {
+            let ready = client.send.clone().ready().await;
+            let (answer, mut stream) = ready.unwrap().send_request(request("Repeat", None), false).unwrap();
+            stream.send_data(begun(), false).unwrap();
+            held.push((answer, stream));
+            while client.memory.taken() < number * mebibyte {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (_, trailers) = client.call(request("Say", None), framed(b"a small one has room")).await;
+        assert_eq!(trailers["grpc-status"], "0");
+        let ready = client.send.clone().ready().await;
+        let (answer, mut stream) = ready.unwrap().send_request(request("Repeat", None), false).unwrap();
+        stream.send_data(begun(), false).unwrap();
+        let head = answer.await.unwrap();
+        assert_eq!(head.headers()["grpc-status"], "8");
+        assert_eq!(
+            head.headers()["grpc-message"],
+            "grpc: no room for a message of 1048576 bytes: messages under way on a connection may take 3145728"
+        );
+        drop((held, stream));
+        while client.memory.taken() > 0 {
+            tokio::task::yield_now().await;
+        }
     });
 }

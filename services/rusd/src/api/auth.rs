@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use prost::Message;
-use service_kit::grpc::{self, Code, Status, Unary};
+use service_kit::grpc::{self, Code, Status, Unary, decode};
 
 use crate::api::kv::header_of;
-use crate::api::{Answer, Api, decode, refuse};
+use crate::api::{Answer, Api, refuse};
 use crate::jwt::Claims;
 use crate::node::now_millis;
 use crate::proto::etcdserverpb as pb;
@@ -26,7 +26,7 @@ macro_rules! plain {
         impl Api {
             $(pub(super) fn $name(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
                 Ok(self.propose(call, Access::Administrate, Kind::$kind, &message, |node, done| {
-                    pb::$response { header: Some(header_of(node, &done)) }
+                    Ok(pb::$response { header: header_of(node, done)? })
                 }))
             })*
         }
@@ -77,7 +77,7 @@ impl Api {
             };
             let issued = simple.issue(request.name, node.handle.status().applied);
             let done = node.propose(&Caller::Server, Kind::Authenticate, &issued.encode_to_vec()).await?;
-            let header = Some(header_of(&node, &done));
+            let header = header_of(&node, done)?;
             Ok(grpc::encode(&pb::AuthenticateResponse { header, token: issued.token }))
         })))
     }
@@ -96,7 +96,7 @@ impl Api {
                     hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserAdd, &request.encode_to_vec()).await?;
-            Ok(grpc::encode(&pb::AuthUserAddResponse { header: Some(header_of(&node, &done)) }))
+            Ok(grpc::encode(&pb::AuthUserAddResponse { header: header_of(&node, done)? }))
         })))
     }
 
@@ -110,7 +110,7 @@ impl Api {
                     hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserChangePassword, &request.encode_to_vec()).await?;
-            Ok(grpc::encode(&pb::AuthUserChangePasswordResponse { header: Some(header_of(&node, &done)) }))
+            Ok(grpc::encode(&pb::AuthUserChangePasswordResponse { header: header_of(&node, done)? }))
         })))
     }
 

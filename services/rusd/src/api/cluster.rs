@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use replog::Membership;
-use service_kit::grpc::{self, Status, Unary};
+use service_kit::grpc::{self, Status, Unary, decode};
 use tokio::time::timeout;
 
 use crate::api::kv::header_of;
-use crate::api::{Api, decode, refuse};
+use crate::api::{Api, refuse};
 use crate::flags;
 use crate::node::{Done, Node, now_millis};
 use crate::proto::etcdserverpb as pb;
@@ -118,7 +118,7 @@ async fn change(
 ) -> Result<Option<pb::ResponseHeader>, Status> {
     let done: Done = node.propose(&Caller::Server, kind, request).await?;
     timeout(node.patience(), node.group.membership_is(is_wanted)).await.map_err(|_| Error::Timeout)?;
-    Ok(Some(header_of(node, &done)))
+    header_of(node, done)
 }
 
 fn members(node: &Node) -> Vec<pb::Member> {

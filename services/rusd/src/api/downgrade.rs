@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
-use service_kit::grpc::{self, Code, Status, Unary};
+use service_kit::grpc::{self, Code, Status, Unary, decode};
 
-use crate::api::{Api, decode};
+use crate::api::Api;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::downgrade_request::DowngradeAction;

@@ -1,13 +1,13 @@
 //! Elections. From etcd's `server/etcdserver/api/v3election/election.go` and `client/v3/concurrency/election.go`.
 
 use bytes::Bytes;
-use service_kit::grpc::{self, Requests, Responses, Status, Unary};
+use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 
 use crate::api::session::{
     Place, Session, created_at, end_of, is_delete, key_of, one_by_creation, operation, prefix_of, put_of, range_of,
     read_by, unknown, withdrawal,
 };
-use crate::api::{Api, Method, decode};
+use crate::api::{Api, Method};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 use crate::proto::mvccpb::KeyValue;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
-use service_kit::grpc::{self, Requests, Responses, Status, Unary};
+use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 
-use crate::api::{Answer, Api, decode};
+use crate::api::{Answer, Api};
 use crate::node::{Done, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::range_request::SortTarget;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Error, Keys, Response, View, check, quota};
+use crate::store::{Access, Caller, Error, Keys, NewestRevision, View, check, quota};
 
 /// Keys of the first message of a stream of ranges, as in etcd.
 const FIRST_CHUNK_KEYS: usize = 10;
@@ -55,12 +55,10 @@ impl Api {
         let request: pb::PutRequest = decode(message.clone())?;
         check::put(&request)?;
         self.node.check_quota(quota::cost_of_put(&request))?;
-        Ok(self.propose(call, Access::Put(&request), Kind::Put, &message, |node, done| match done.response {
-            Response::Put(mut response) => {
-                fill(node, &mut response.header, done.term);
-                response
-            }
-            _ => pb::PutResponse::default(),
+        Ok(self.propose(call, Access::Put(&request), Kind::Put, &message, |node, done| {
+            let (mut response, term) = done.reply::<pb::PutResponse>()?;
+            fill(node, &mut response.header, term);
+            Ok(response)
         }))
     }
 
@@ -68,12 +66,10 @@ impl Api {
         let request: pb::DeleteRangeRequest = decode(message.clone())?;
         check::delete_range(&request)?;
         let access = Access::Delete(&request);
-        Ok(self.propose(call, access, Kind::DeleteRange, &message, |node, done| match done.response {
-            Response::DeleteRange(mut response) => {
-                fill(node, &mut response.header, done.term);
-                response
-            }
-            _ => pb::DeleteRangeResponse::default(),
+        Ok(self.propose(call, access, Kind::DeleteRange, &message, |node, done| {
+            let (mut response, term) = done.reply::<pb::DeleteRangeResponse>()?;
+            fill(node, &mut response.header, term);
+            Ok(response)
         }))
     }
 
@@ -92,18 +88,16 @@ impl Api {
         if cost > 0 {
             self.node.check_quota(cost)?;
         }
-        Ok(self.propose(call, Access::Txn(&request), Kind::Txn, &message, |node, done| match done.response {
-            Response::Txn(mut response) => {
-                fill(node, &mut response.header, done.term);
-                response
-            }
-            _ => pb::TxnResponse::default(),
+        Ok(self.propose(call, Access::Txn(&request), Kind::Txn, &message, |node, done| {
+            let (mut response, term) = done.reply::<pb::TxnResponse>()?;
+            fill(node, &mut response.header, term);
+            Ok(response)
         }))
     }
 
     pub(super) fn compact(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
-        Ok(self.propose(call, Access::Administrate, Kind::Compaction, &message, |node, done| pb::CompactionResponse {
-            header: Some(header_of(node, &done)),
+        Ok(self.propose(call, Access::Administrate, Kind::Compaction, &message, |node, done| {
+            Ok(pb::CompactionResponse { header: header_of(node, done)? })
         }))
     }
 
@@ -178,10 +172,7 @@ pub(super) fn fill(node: &Node, header: &mut Option<pb::ResponseHeader>, term: u
 }
 
 /// The header of an answer that has nothing else to say.
-pub(super) fn header_of(node: &Node, done: &Done) -> pb::ResponseHeader {
-    let revision = match done.response {
-        Response::Done(revision) => revision,
-        _ => node.reader.view().revision(),
-    };
-    node.header(revision, done.term)
+pub(super) fn header_of(node: &Node, done: Done) -> Result<Option<pb::ResponseHeader>, Status> {
+    let (NewestRevision(revision), term) = done.reply()?;
+    Ok(Some(node.header(revision, term)))
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use replog::ReadLevel;
-use service_kit::grpc::{self, Requests, Responses, Status, Unary};
+use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 use tokio::time::timeout;
 
+use crate::api::Api;
 use crate::api::kv::{fill, header_of};
-use crate::api::{Api, decode};
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Error, Response, View, quota};
+use crate::store::{Access, Caller, Error, View, quota};
 
 impl Api {
     pub(super) fn lease_grant(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -25,20 +25,18 @@ impl Api {
         }
         request.ttl = request.ttl.max(self.node.lessor.ttl_min_seconds());
         let command = request.encode_to_vec();
-        Ok(self.propose(call, Access::Authenticated, Kind::LeaseGrant, &command, |node, done| match done.response {
-            Response::LeaseGrant(mut response) => {
-                fill(node, &mut response.header, done.term);
-                response
-            }
-            _ => pb::LeaseGrantResponse::default(),
+        Ok(self.propose(call, Access::Authenticated, Kind::LeaseGrant, &command, |node, done| {
+            let (mut response, term) = done.reply::<pb::LeaseGrantResponse>()?;
+            fill(node, &mut response.header, term);
+            Ok(response)
         }))
     }
 
     pub(super) fn lease_revoke(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::LeaseRevokeRequest = decode(message.clone())?;
         let access = Access::ControlLease(request.id);
-        Ok(self.propose(call, access, Kind::LeaseRevoke, &message, |node, done| pb::LeaseRevokeResponse {
-            header: Some(header_of(node, &done)),
+        Ok(self.propose(call, access, Kind::LeaseRevoke, &message, |node, done| {
+            Ok(pb::LeaseRevokeResponse { header: header_of(node, done)? })
         }))
     }
 

@@ -1,13 +1,13 @@
 //! Locks. From etcd's `server/etcdserver/api/v3lock/lock.go` and `client/v3/concurrency/mutex.go`.
 
 use bytes::Bytes;
-use service_kit::grpc::{self, Status, Unary};
+use service_kit::grpc::{self, Status, Unary, decode};
 
 use crate::api::session::{
     Place, Session, created_at, delete_of, key_of, one_by_creation, operation, prefix_of, put_of, range_of, read_by,
     unknown,
 };
-use crate::api::{Api, Method, decode};
+use crate::api::{Api, Method};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 use crate::proto::v3lockpb;

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
+use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary, decode};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 
 use crate::api::kv::fill;
-use crate::api::{Api, decode, refuse};
+use crate::api::{Api, refuse};
 use crate::backup;
 use crate::node::ETCD_VERSION;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::store::command::Kind;
-use crate::store::{Access, Error, KeyValueHash, Response};
+use crate::store::{Access, Error, KeyValueHash};
 
 /// The layout of data that this release of etcd writes; tools ask for it.
 const STORAGE_VERSION: &str = "3.7.0";
@@ -39,12 +39,10 @@ impl Api {
                 Ok(grpc::encode(&pb::AlarmResponse { header, alarms: view.cluster.alarms(request.alarm) }))
             });
         }
-        Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| match done.response {
-            Response::Alarm(mut response) => {
-                fill(node, &mut response.header, done.term);
-                response
-            }
-            _ => pb::AlarmResponse::default(),
+        Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| {
+            let (mut response, term) = done.reply::<pb::AlarmResponse>()?;
+            fill(node, &mut response.header, term);
+            Ok(response)
         }))
     }
 

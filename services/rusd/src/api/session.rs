@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use prost::Message;
-use service_kit::grpc::{self, Code, Service, Status, Unary};
+use service_kit::grpc::{self, Code, Service, Status, Unary, decode};
 
-use crate::api::{Api, Method, decode};
+use crate::api::{Api, Method};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};

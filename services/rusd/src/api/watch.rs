@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use service_kit::grpc::{self, Requests, Responses, Status};
+use service_kit::grpc::{self, Requests, Responses, Status, decode};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::api::{Api, decode};
+use crate::api::Api;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;

@@ -1,5 +1,6 @@
 //! The two halves of a bidirectional gRPC stream, free to live in two tasks.
 
+use std::future::poll_fn;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -7,9 +8,8 @@ use h2::client::ResponseFuture;
 use h2::{RecvStream, SendStream};
 use prost::Message;
 
-use super::error::{GrpcError, status_of};
-use super::frame::{self, Deframer};
-use crate::failure::one_line;
+use super::{GrpcError, body_of, outcome};
+use crate::grpc::{Deframer, encode};
 
 /// Sends messages on a stream. Dropping it cancels the stream unless [`StreamSender::finish`] was called.
 #[derive(Debug)]
@@ -23,12 +23,32 @@ impl<A: Message> StreamSender<A> {
         Self { body, message: PhantomData }
     }
 
-    /// Queues a message; it leaves as soon as flow control allows. The queue is not bounded here: every caller waits for
-    /// an answer to what it sent before it sends more.
+    /// Queues a message; it leaves as soon as flow control allows. The queue is not bounded here: for callers that wait for
+    /// an answer to what they sent before they send more.
     ///
     /// Errors: the stream or the connection is gone.
-    pub fn send(&mut self, message: &A) -> Result<(), GrpcError> {
-        Ok(self.body.send_data(frame::encode(message), false)?)
+    pub fn queue(&mut self, message: &A) -> Result<(), GrpcError> {
+        Ok(self.body.send_data(encode(message), false)?)
+    }
+
+    /// Sends a message, as fast as the server takes it; ends when there was room for the last byte.
+    ///
+    /// Errors: the stream or the connection is gone. What became of the message is unknown then.
+    pub async fn send(&mut self, message: &A) -> Result<(), GrpcError> {
+        let mut frame = encode(message);
+        while !frame.is_empty() {
+            self.body.reserve_capacity(frame.len());
+            let room = match self.body.capacity() {
+                0 => match poll_fn(|context| self.body.poll_capacity(context)).await {
+                    Some(room) => room?,
+                    None => return Err(GrpcError::Broken("the server has ended the stream".into())),
+                },
+                room => room,
+            };
+            let part = frame.split_to(room.min(frame.len()));
+            self.body.send_data(part, false)?;
+        }
+        Ok(())
     }
 
     /// Tells the server that no message follows.
@@ -56,8 +76,8 @@ enum State {
 }
 
 impl<B: Message + Default> StreamReceiver<B> {
-    pub(super) fn new(response: ResponseFuture) -> Self {
-        Self { state: State::Opening(response), deframer: Deframer::default(), message: PhantomData }
+    pub(super) fn new(response: ResponseFuture, message_bytes_max: usize) -> Self {
+        Self { state: State::Opening(response), deframer: Deframer::new(message_bytes_max), message: PhantomData }
     }
 
     /// The next message; `None` when the server ended the stream with success. Waits without a limit. Nothing is lost
@@ -76,19 +96,19 @@ impl<B: Message + Default> StreamReceiver<B> {
     async fn receive(&mut self) -> Result<Option<B>, GrpcError> {
         if let State::Opening(response) = &mut self.state {
             let response = response.await?;
-            self.state = State::Open(super::body_of(response)?);
+            self.state = State::Open(body_of(response)?);
         }
         let State::Open(body) = &mut self.state else {
             return Ok(None);
         };
         loop {
-            if let Some(bytes) = self.deframer.next()? {
-                let message = B::decode(bytes).map_err(|error| GrpcError::Decode(one_line(&error.to_string())))?;
+            if let Some(bytes) = self.deframer.message()? {
+                let message = B::decode(bytes).map_err(|error| GrpcError::Decode(error.to_string()))?;
                 return Ok(Some(message));
             }
             let Some(chunk) = body.data().await else {
                 let trailers = body.trailers().await?.unwrap_or_default();
-                status_of(&trailers)?;
+                outcome(&trailers)?;
                 self.deframer.finish()?;
                 return Ok(None);
             };

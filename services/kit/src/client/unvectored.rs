@@ -1,4 +1,4 @@
-//! The TCP connection as HTTP/2 sees it: without vectored writes.
+//! A connection as HTTP/2 sees it: without vectored writes.
 //!
 //! `h2` writes a payload of 256 bytes or more with a vectored write of its own, one system call per request, when the
 //! stream below says it can. Told otherwise it gathers frames of up to 1 KiB in its 16 KiB buffer and writes once per
@@ -9,13 +9,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-/// A TCP stream that hides its vectored writes.
+/// A stream that hides its vectored writes.
 #[derive(Debug)]
-pub struct Socket(pub TcpStream);
+pub struct Unvectored<T>(pub T);
 
-impl AsyncRead for Socket {
+impl<T: AsyncRead + Unpin> AsyncRead for Unvectored<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -25,7 +24,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Unvectored<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::etcd::messages::{CompactionRequest, CompactionResponse, ResponseHeader};
+use crate::grpc::Code;
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -78,19 +78,19 @@ async fn serve(answer: Answer) -> SocketAddr {
     address
 }
 
-async fn ask(address: SocketAddr) -> Result<CompactionResponse, GrpcError> {
-    let mut channel = Channel::connect(&address.to_string(), LIMIT).await?;
+/// Messages are strings by themselves: prost encodes one as a message with one field.
+async fn ask(address: SocketAddr) -> Result<String, GrpcError> {
+    let mut channel = Channel::connect(&address.to_string(), Options::new(LIMIT)).await?;
     let call = channel.call("/test.Test/Ask");
-    channel.unary(&call, &CompactionRequest::default()).await
+    channel.unary(&call, &String::new()).await
 }
 
-fn answer_to(answer: Answer) -> Result<CompactionResponse, GrpcError> {
+fn answer_to(answer: Answer) -> Result<String, GrpcError> {
     run(async { ask(serve(answer).await).await })
 }
 
-fn frame_of(revision: i64) -> Vec<u8> {
-    let message = CompactionResponse { header: Some(ResponseHeader { revision }) };
-    frame::encode(&message).to_vec()
+fn frame_of(number: i64) -> Vec<u8> {
+    encode(&number.to_string()).to_vec()
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_answer_is_read_however_it_is_cut() {
     for cut in 1..frame.len() {
         let chunks = vec![frame[..cut].to_vec(), frame[cut..].to_vec()];
         let answer = answer_to(Answer::Body(chunks, Some("0"), "")).unwrap();
-        assert_eq!(answer.header.unwrap().revision, 1 << 40);
+        assert_eq!(answer, (1_i64 << 40).to_string());
     }
 }
 
@@ -109,7 +109,7 @@ fn error_statuses_are_told_from_trailers_and_from_headers() {
     assert_eq!(error.to_string(), "server answered NotFound (code 5): lease not found");
     // A message does not excuse an error status.
     let error = answer_to(Answer::Body(vec![frame_of(1)], Some("14"), "")).unwrap_err();
-    assert!(matches!(error, GrpcError::Status { code: 14, .. }));
+    assert!(matches!(error, GrpcError::Status(status) if status.code == Code::Unavailable));
     let error = answer_to(Answer::HeadersOnly(200, Some("8"), "application/grpc")).unwrap_err();
     assert_eq!(error.to_string(), "server answered ResourceExhausted (code 8): no room");
 }
@@ -119,14 +119,14 @@ fn answers_that_are_not_grpc_are_told_apart() {
     for (answer, expected) in [
         (Answer::HeadersOnly(404, None, "text/html"), "HTTP status 404"),
         (Answer::HeadersOnly(200, None, "text/html"), "content-type \"text/html\""),
-        (Answer::HeadersOnly(200, None, "application/grpc"), "without grpc-status"),
-        (Answer::HeadersOnly(200, Some("0"), "application/grpc"), "without grpc-status"),
-        (Answer::Body(vec![frame_of(1)], None, ""), "without grpc-status"),
+        (Answer::HeadersOnly(200, None, "application/grpc"), "without a grpc-status"),
+        (Answer::HeadersOnly(200, Some("0"), "application/grpc"), "without a grpc-status"),
+        (Answer::Body(vec![frame_of(1)], None, ""), "without a grpc-status"),
         (Answer::Body(vec![], Some("0"), ""), "without a message"),
         (Answer::Body(vec![frame_of(1), frame_of(2)], Some("0"), ""), "more than one message"),
-        (Answer::Body(vec![vec![1, 0, 0, 0, 0]], Some("0"), ""), "compressed flag"),
-        (Answer::Body(vec![vec![0, 255, 255, 255, 255]], Some("0"), ""), "message of 4294967295 bytes"),
-        (Answer::Body(vec![frame_of(1)[..6].to_vec()], Some("0"), ""), "before the end of its frame"),
+        (Answer::Body(vec![vec![1, 0, 0, 0, 0]], Some("0"), ""), "compressed flag 1"),
+        (Answer::Body(vec![vec![0, 255, 255, 255, 255]], Some("0"), ""), "larger than max (4294967295 vs. 1073741824)"),
+        (Answer::Body(vec![frame_of(1)[..6].to_vec()], Some("0"), ""), "unexpected EOF"),
         (Answer::Body(vec![vec![0, 0, 0, 0, 1, 0xff]], Some("0"), ""), "undecodable message"),
     ] {
         let error = answer_to(answer).unwrap_err().to_string();
@@ -147,10 +147,10 @@ fn resets_and_goaways_are_broken_connections() {
 fn silence_ends_at_the_limit_and_the_connection_lives_on() {
     run(async {
         let address = serve(Answer::Silence).await;
-        let mut channel = Channel::connect(&address.to_string(), LIMIT).await.unwrap();
+        let mut channel = Channel::connect(&address.to_string(), Options::new(LIMIT)).await.unwrap();
         let call = channel.call("/test.Test/Ask");
         for _ in 0..2 {
-            let error = channel.unary::<_, CompactionResponse>(&call, &CompactionRequest::default()).await.unwrap_err();
+            let error = channel.unary::<String, String>(&call, &String::new()).await.unwrap_err();
             assert_eq!(error, GrpcError::TimedOut(LIMIT));
         }
     });
@@ -174,8 +174,11 @@ fn whoever_does_not_speak_http2_is_an_error_within_the_limit() {
 
 #[test]
 fn what_is_no_address_is_told() {
-    let error = run(async { Channel::connect("no port/", LIMIT).await.unwrap_err() });
+    let (near, _far) = tokio::io::duplex(64);
+    let error = run(async { Channel::over(near, "no port/", Options::new(LIMIT)).await.unwrap_err() });
     assert!(error.to_string().starts_with("no port/ is not an address"), "{error}");
+    let error = run(async { Channel::connect("no port/", Options::new(LIMIT)).await.unwrap_err() });
+    assert!(error.to_string().starts_with("connect to no port/: "), "{error}");
 }
 
 #[test]
@@ -187,13 +190,11 @@ fn a_stream_gives_its_messages_in_order_then_its_end() {
         let chunks = vec![first.to_vec(), second.to_vec(), frame_of(3)];
         for (status, ends_well) in [("0", true), ("1", false)] {
             let address = serve(Answer::Body(chunks.clone(), Some(status), "")).await;
-            let mut channel = Channel::connect(&address.to_string(), LIMIT).await.unwrap();
+            let mut channel = Channel::connect(&address.to_string(), Options::new(LIMIT)).await.unwrap();
             let call = channel.call("/test.Test/Stream");
-            let (mut sender, mut receiver) =
-                channel.stream::<_, CompactionResponse>(&call, &CompactionRequest::default()).await.unwrap();
-            for revision in 1..=3 {
-                let message = receiver.next().await.unwrap().unwrap();
-                assert_eq!(message.header.unwrap().revision, revision);
+            let (mut sender, mut receiver) = channel.stream::<String, String>(&call, &String::new()).await.unwrap();
+            for number in 1..=3 {
+                assert_eq!(receiver.next().await, Ok(Some(number.to_string())));
             }
             assert_eq!(receiver.next().await.is_ok_and(|end| end.is_none()), ends_well);
             // Over stays over.

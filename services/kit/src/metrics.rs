@@ -1,0 +1,188 @@
+//! Metrics as monitoring reads them: OpenMetrics for who asks for that, else the text format of Prometheus, version 0.0.4.
+//!
+//! Servers register what they count with a [`Registry`] of `prometheus-client`, or a `Collector` that reads it when it is asked.
+
+use std::fmt::{self, Write};
+
+use http::{HeaderMap, header};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use rustix::process::{Resource, getrlimit};
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format of Prometheus.
+    Prometheus,
+}
+
+impl Format {
+    /// What a client accepts; OpenMetrics only where it is named.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        match accepted.any(|value| value.contains("application/openmetrics-text")) {
+            true => Self::OpenMetrics,
+            false => Self::Prometheus,
+        }
+    }
+
+    /// The content type of the answer.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// All metrics.
+    pub fn write(self, registry: &Registry) -> String {
+        let mut text = String::new();
+        // A string takes everything; what a collector cannot say ends here.
+        if let Err(error) = encode(&mut text, registry) {
+            tracing::warn!(%error, "metrics cannot be written");
+        }
+        match self {
+            Self::OpenMetrics => text,
+            Self::Prometheus => prometheus(&text),
+        }
+    }
+}
+
+/// What differs: a counter's head has its sample's name, `_total` and all; there are neither units nor an end; and what OpenMetrics
+/// calls an info is a gauge, what it calls unknown is untyped.
+fn prometheus(open_metrics: &str) -> String {
+    let mut out = String::with_capacity(open_metrics.len());
+    let mut help = None;
+    for line in open_metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            // Its name follows from the type, which comes next.
+            help = rest.split_once(' ');
+            continue;
+        }
+        let (Some(rest), true) = (line.strip_prefix("# "), line.starts_with("# TYPE ")) else {
+            if !line.starts_with("# UNIT ") && line != "# EOF" {
+                let _ = writeln!(out, "{line}");
+            }
+            continue;
+        };
+        let mut words = rest.split(' ').skip(1);
+        let (name, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (suffix, kind) = match kind {
+            "counter" => ("_total", "counter"),
+            "info" => ("_info", "gauge"),
+            "unknown" => ("", "untyped"),
+            kind => ("", kind),
+        };
+        if let Some((_, text)) = help.take().filter(|(about, _)| *about == name) {
+            let _ = writeln!(out, "# HELP {name}{suffix} {text}");
+        }
+        let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
+    }
+    out
+}
+
+/// Writes a metric that has one value and no labels, as a collector does.
+pub fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(metric)
+}
+
+/// As [`gauge`]; of a number that only grows. Its name gets `_total`.
+pub fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value).encode(metric)
+}
+
+/// What the process uses, by the names that all clients of Prometheus give it.
+#[derive(Debug)]
+pub struct Process;
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        gauge(encoder, "process_resident_memory_bytes", "Resident memory size in bytes", resident_bytes() as i64)?;
+        gauge(encoder, "process_open_fds", "Number of open file descriptors", open_files() as i64)?;
+        if let Some(limit) = getrlimit(Resource::Nofile).current {
+            gauge(encoder, "process_max_fds", "Maximum number of open file descriptors", limit as i64)?;
+        }
+        Ok(())
+    }
+}
+
+/// 0 if the kernel does not tell.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default();
+    pages * rustix::param::page_size() as u64
+}
+
+/// 0 if the kernel does not tell. The one that looks is counted.
+fn open_files() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::histogram::Histogram;
+    use prometheus_client::metrics::info::Info;
+    use prometheus_client::registry::Unit;
+
+    use super::*;
+
+    #[test]
+    fn both_formats_say_the_same_in_their_own_words() {
+        let mut registry = Registry::default();
+        let calls = Counter::<u64>::default();
+        calls.inc();
+        registry.register("calls", "Calls", calls);
+        registry.register("build", "Which one", Info::new([("version", "1")]));
+        let histogram = Histogram::new([0.5]);
+        histogram.observe(0.25);
+        registry.register_with_unit("latency", "How long", Unit::Seconds, histogram);
+        let open_metrics = "# HELP calls Calls.\n# TYPE calls counter\ncalls_total 1\n\
+            # HELP build Which one.\n# TYPE build info\nbuild_info{version=\"1\"} 1\n\
+            # HELP latency_seconds How long.\n# TYPE latency_seconds histogram\n# UNIT latency_seconds seconds\n\
+            latency_seconds_sum 0.25\nlatency_seconds_count 1\n\
+            latency_seconds_bucket{le=\"0.5\"} 1\nlatency_seconds_bucket{le=\"+Inf\"} 1\n# EOF\n";
+        assert_eq!(Format::OpenMetrics.write(&registry), open_metrics);
+        let prometheus = "# HELP calls_total Calls.\n# TYPE calls_total counter\ncalls_total 1\n\
+            # HELP build_info Which one.\n# TYPE build_info gauge\nbuild_info{version=\"1\"} 1\n\
+            # HELP latency_seconds How long.\n# TYPE latency_seconds histogram\n\
+            latency_seconds_sum 0.25\nlatency_seconds_count 1\n\
+            latency_seconds_bucket{le=\"0.5\"} 1\nlatency_seconds_bucket{le=\"+Inf\"} 1\n";
+        assert_eq!(Format::Prometheus.write(&registry), prometheus);
+    }
+
+    #[test]
+    fn open_metrics_is_for_who_asks_for_it() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(Format::of(&headers), Format::Prometheus);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));
+        assert_eq!(Format::of(&headers), Format::Prometheus);
+        let accept = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        assert_eq!(Format::of(&headers), Format::OpenMetrics);
+    }
+
+    #[test]
+    fn the_process_knows_what_it_uses() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process));
+        let text = Format::Prometheus.write(&registry);
+        let value = |name: &str| {
+            let line = text.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
+            line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+        };
+        assert!(value("process_resident_memory_bytes") > 100_000);
+        assert!((3..=value("process_max_fds")).contains(&value("process_open_fds")));
+    }
+}

@@ -1,0 +1,163 @@
+//! `/livez` and `/readyz`, as Kubernetes asks them: whether to start a server again, and whether to send it clients.
+//!
+//! Each is a list of named checks. `/readyz/NAME` asks one of them, `?exclude=NAME` leaves one out, `?verbose` lists all of them; one that
+//! fails is always named, with the reason. In the words of etcd and of Kubernetes' own servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use tokio::sync::watch;
+
+use crate::http::{Body, not_found, text, values};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// `/livez`.
+    Live,
+    /// `/readyz`.
+    Ready,
+}
+
+impl Probe {
+    /// What a path asks for, and the one check that it names, or nothing.
+    pub fn of(path: &str) -> Option<(Self, &str)> {
+        let find = |root: &str| {
+            let rest = path.strip_prefix(root)?;
+            if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+        };
+        find("/livez").map(|name| (Self::Live, name)).or_else(|| find("/readyz").map(|name| (Self::Ready, name)))
+    }
+}
+
+/// Answers a probe: runs those of `checks` that are asked for. `name` is that of the only one, or empty.
+pub async fn answer(
+    checks: &[&str],
+    name: &str,
+    query: &str,
+    run: impl AsyncFn(&str) -> Result<(), String>,
+) -> Response<Body> {
+    if !name.is_empty() && !checks.contains(&name) {
+        return not_found();
+    }
+    let is_wanted = |check: &&&str| {
+        if name.is_empty() { !values(query, "exclude").any(|excluded| excluded == **check) } else { **check == name }
+    };
+    let mut has_failed = false;
+    let mut lines = String::new();
+    for check in checks.iter().filter(is_wanted) {
+        match run(check).await {
+            Ok(()) => lines.push_str(&format!("[+]{check} ok\n")),
+            Err(error) => {
+                lines.push_str(&format!("[-]{check} failed: {error}\n"));
+                has_failed = true;
+            }
+        }
+    }
+    let is_verbose = query.split('&').any(|part| part == "verbose" || part.starts_with("verbose="));
+    match (has_failed, is_verbose) {
+        (false, false) => text(StatusCode::OK, "ok\n".into()),
+        (false, true) => text(StatusCode::OK, lines + "ok\n"),
+        (true, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
+    }
+}
+
+/// What a server waits for before it is ready. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<watch::Sender<Awaited>>);
+
+/// By name of the check: why it fails; `None`: it does not.
+type Awaited = BTreeMap<&'static str, Option<String>>;
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Awaited::new())))
+    }
+}
+
+impl Readiness {
+    /// From now on the server is not ready, because of this check and for this reason.
+    pub fn wait_for(&self, check: &'static str, reason: impl Into<String>) {
+        let reason = Some(reason.into());
+        self.0.send_if_modified(|awaited| awaited.insert(check, reason.clone()) != Some(reason));
+    }
+
+    /// What was waited for is there.
+    pub fn is_there(&self, check: &'static str) {
+        self.0.send_if_modified(|awaited| awaited.insert(check, None) != Some(None));
+    }
+
+    /// Whether nothing is waited for.
+    pub fn is_ready(&self) -> bool {
+        self.0.borrow().values().all(Option::is_none)
+    }
+
+    /// Tells of changes.
+    pub(crate) fn watch(&self) -> watch::Receiver<Awaited> {
+        self.0.subscribe()
+    }
+
+    /// Answers `/readyz`.
+    pub async fn answer(&self, name: &str, query: &str) -> Response<Body> {
+        let awaited = self.0.borrow().clone();
+        let checks = awaited.keys().copied().collect::<Vec<_>>();
+        answer(&checks, name, query, async |check| match awaited.get(check) {
+            Some(Some(reason)) => Err(reason.clone()),
+            Some(None) | None => Ok(()),
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    fn asked(readiness: &Readiness, path: &str) -> (u16, String) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let (probe, name) = Probe::of(path).unwrap();
+        assert_eq!(probe, Probe::Ready);
+        let response = block_on(readiness.answer(name, query));
+        let Body::Full(Some(body)) = response.body() else { panic!("no body") };
+        (response.status().as_u16(), String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn what_is_waited_for_is_named() {
+        let readiness = Readiness::default();
+        assert_eq!(asked(&readiness, "/readyz"), (200, "ok\n".into()));
+        readiness.wait_for("log", "12 of 40 segments are read");
+        readiness.is_there("disk");
+        assert!(!readiness.is_ready());
+        let failed = "[+]disk ok\n[-]log failed: 12 of 40 segments are read\n";
+        assert_eq!(asked(&readiness, "/readyz"), (503, failed.into()));
+        assert_eq!(asked(&readiness, "/readyz/disk"), (200, "ok\n".into()));
+        assert_eq!(asked(&readiness, "/readyz/log").0, 503);
+        assert_eq!(asked(&readiness, "/readyz/lag").0, 404);
+        assert_eq!(asked(&readiness, "/readyz?exclude=log&verbose"), (200, "[+]disk ok\nok\n".into()));
+        readiness.is_there("log");
+        assert!(readiness.is_ready());
+        assert_eq!(asked(&readiness, "/readyz?verbose"), (200, "[+]disk ok\n[+]log ok\nok\n".into()));
+    }
+
+    #[test]
+    fn paths_of_probes_are_known() {
+        assert_eq!(Probe::of("/livez"), Some((Probe::Live, "")));
+        assert_eq!(Probe::of("/readyz/a"), Some((Probe::Ready, "a")));
+        assert_eq!((Probe::of("/readyzz"), Probe::of("/")), (None, None));
+    }
+
+    #[test]
+    fn only_changes_are_told() {
+        let readiness = Readiness::default();
+        readiness.wait_for("log", "it is read");
+        let watch = readiness.watch();
+        readiness.wait_for("log", "it is read");
+        assert!(!watch.has_changed().unwrap());
+        readiness.is_there("log");
+        assert!(watch.has_changed().unwrap());
+    }
+}
