@@ -5,6 +5,10 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(["block_node.proto"], ["proto"])?;
-    prost_build::Config::new().bytes(["."]).disable_comments(["."]).include_file("proto.rs").compile_fds(descriptors)?;
+    prost_build::Config::new()
+        .bytes(["."])
+        .disable_comments(["."])
+        .include_file("proto.rs")
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -29,8 +29,8 @@ pub struct Shape {
 impl Shape {
     /// About so many bytes in all, in items of 1,000 bytes or less.
     pub fn of_bytes(block_bytes: usize) -> Self {
-        // Header, event header, footer and proof take about 400 bytes, the frame of each item about 6.
-        let left = block_bytes.saturating_sub(400).max(1);
+        // Header, event header, footer and proof take about 220 bytes, the frame of each item about 6.
+        let left = block_bytes.saturating_sub(220).max(1);
         let items = left.div_ceil(1_000);
         Self { items, item_bytes: (left / items).saturating_sub(6).max(1) }
     }
@@ -177,6 +177,9 @@ mod tests {
             assert!(block.bytes.len().abs_diff(wanted) < wanted / 10, "{} for {wanted}", block.bytes.len());
             assert_eq!(block, other.next(Shape::of_bytes(wanted)));
         }
-        assert_ne!(Crafter::new(6, 0).next(Shape::of_bytes(1_000)).root, Crafter::new(5, 0).next(Shape::of_bytes(1_000)).root);
+        assert_ne!(
+            Crafter::new(6, 0).next(Shape::of_bytes(1_000)).root,
+            Crafter::new(5, 0).next(Shape::of_bytes(1_000)).root
+        );
     }
 }

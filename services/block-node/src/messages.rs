@@ -54,7 +54,7 @@ pub fn sets(block: &[u8], set_bytes_max: usize) -> Result<Vec<Range<usize>>, Wir
     Ok(sets)
 }
 
-/// Appends a `SubscribeStreamResponse` or a `PublishStreamRequest` with items; both have them in a field with the given number.
+/// Appends a set of items, or a block, as the content of a field.
 pub fn put_set(out: &mut impl bytes::BufMut, field: u32, set: &[u8]) {
     let mut head = Vec::with_capacity(12);
     put_varint(&mut head, u64::from(field) << 3 | 2);
@@ -70,8 +70,6 @@ pub fn set_bytes(field: u32, length: usize) -> usize {
 
 /// Field of the items in a `SubscribeStreamResponse`.
 pub const SUBSCRIBE_ITEMS_FIELD: u32 = 2;
-/// Field of the items in a `PublishStreamRequest`.
-pub const PUBLISH_ITEMS_FIELD: u32 = 1;
 
 /// A `SubscribeStreamResponse` that says that a block is complete.
 pub fn end_of_block(number: u64) -> Vec<u8> {
@@ -85,14 +83,15 @@ pub fn subscribe_status(code: SubscribeCode, era: WireEra) -> Vec<u8> {
     proto::SubscribeStreamResponse { response: Some(status) }.encode_to_vec()
 }
 
-/// Appends a `BlockResponse`.
-pub fn put_block_response(out: &mut impl bytes::BufMut, code: BlockCode, block: Option<&[u8]>, era: WireEra) {
+/// Appends a `BlockResponse`; behind it must follow the block, if its length is given.
+pub fn put_block_response(out: &mut impl bytes::BufMut, code: BlockCode, block_bytes: Option<usize>, era: WireEra) {
     let mut head = vec![0x08];
     put_varint(&mut head, code.number(era) as u64);
-    out.put_slice(&head);
-    if let Some(block) = block {
-        put_set(out, 2, block);
+    if let Some(length) = block_bytes {
+        put_varint(&mut head, 2 << 3 | 2);
+        put_varint(&mut head, length as u64);
     }
+    out.put_slice(&head);
 }
 
 #[cfg(test)]
@@ -129,7 +128,8 @@ mod tests {
         let response = proto::subscribe_stream_response::Response::BlockItems(Bytes::from(block.clone()));
         assert_eq!(by_hand, proto::SubscribeStreamResponse { response: Some(response) }.encode_to_vec());
         let mut by_hand = Vec::new();
-        put_block_response(&mut by_hand, BlockCode::Success, Some(&block), WireEra::Today);
+        put_block_response(&mut by_hand, BlockCode::Success, Some(block.len()), WireEra::Today);
+        by_hand.extend(&block);
         assert_eq!(by_hand, proto::BlockResponse { status: 1, block: Some(block.into()) }.encode_to_vec());
     }
 

@@ -153,12 +153,7 @@ impl Iterator for Fields<'_> {
 }
 
 /// Keeps a field that may occur once.
-pub(crate) fn once<T>(
-    slot: &mut Option<T>,
-    value: T,
-    number: u32,
-    message: &'static str,
-) -> Result<(), WireError> {
+pub(crate) fn once<T>(slot: &mut Option<T>, value: T, number: u32, message: &'static str) -> Result<(), WireError> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(WireError::Field(number, message, "it occurs twice")),

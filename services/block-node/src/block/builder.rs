@@ -1,8 +1,8 @@
 //! Puts a block together from its items, and verifies it on the way: each item is hashed when it comes, and the root is there
 //! with the last one.
 
-use crate::block::{Evidence, Footer, Header, Item, ItemError, Kind, ProofError, ProofRules};
 use crate::block::ITEMS_FIELD;
+use crate::block::{Evidence, Footer, Header, Item, ItemError, Kind, ProofError, ProofRules};
 use crate::hash::{Era, EraError, Hash, RootHasher};
 use crate::wire::{WireError, put_bytes, varint_bytes};
 

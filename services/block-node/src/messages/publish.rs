@@ -110,9 +110,9 @@ impl PublishResponse {
         proto::PublishStreamResponse { response: Some(response) }.encode_to_vec()
     }
 
-    /// As bytes say; `None`: they are something else.
-    pub fn decode(bytes: &[u8], era: WireEra) -> Option<Self> {
-        Some(match proto::PublishStreamResponse::decode(bytes).ok()?.response? {
+    /// What a message says; `None`: nothing that is known.
+    pub fn of(message: proto::PublishStreamResponse, era: WireEra) -> Option<Self> {
+        Some(match message.response? {
             Response::Acknowledgement(of) => Self::Acknowledgement(of.block_number),
             Response::SkipBlock(of) => Self::Skip(of.block_number),
             Response::ResendBlock(of) => Self::Resend(of.block_number),
@@ -155,7 +155,8 @@ mod tests {
             (PublishResponse::Behind(300), &[0x2a, 3, 0x08, 0xac, 0x02]),
         ] {
             assert_eq!(response.encode(WireEra::Today), bytes, "{response:?}");
-            assert_eq!(PublishResponse::decode(bytes, WireEra::Today), Some(response));
+            let message = proto::PublishStreamResponse::decode(bytes).unwrap();
+            assert_eq!(PublishResponse::of(message, WireEra::Today), Some(response));
         }
     }
 }
