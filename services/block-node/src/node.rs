@@ -265,7 +265,7 @@ impl Node {
         let mut changed = self.changed();
         loop {
             changed.borrow_and_update();
-            if self.with(|inner| inner.publishing.is_streaming()) {
+            if self.with(|inner| inner.publishing.needs_tick()) {
                 tokio::time::sleep(Duration::from_millis(250)).await;
                 let now = self.now_micros();
                 self.publishing(|publishing| publishing.tick(now));

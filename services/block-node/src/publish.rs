@@ -84,9 +84,19 @@ pub struct Candidate<B> {
 }
 
 enum Progress<B> {
-    Vacant,
-    Streaming { publisher: PublisherId, since: u64, moved: u64 },
-    Whole { publisher: PublisherId, candidate: Box<Candidate<B>> },
+    /// Nobody sends it; when others were asked for it.
+    Vacant {
+        asked: u64,
+    },
+    Streaming {
+        publisher: PublisherId,
+        since: u64,
+        moved: u64,
+    },
+    Whole {
+        publisher: PublisherId,
+        candidate: Box<Candidate<B>>,
+    },
     Submitted,
 }
 
@@ -129,6 +139,8 @@ pub struct Publishing<B> {
     over: Option<EndCode>,
     /// Grows when somebody is told something, or room becomes free.
     version: u64,
+    /// The last time that was given.
+    now_micros: u64,
 }
 
 impl<B> Publishing<B> {
@@ -146,6 +158,7 @@ impl<B> Publishing<B> {
             held_bytes: 0,
             over: None,
             version: 0,
+            now_micros: 0,
         }
     }
 
@@ -170,6 +183,7 @@ impl<B> Publishing<B> {
 
     /// The header of a block has come.
     pub fn header(&mut self, id: PublisherId, number: u64, now_micros: u64) -> Verdict {
+        self.now_micros = now_micros;
         let last = self.last();
         let (is_first_time, vacant, slots) = (self.first == self.base, self.has_vacant(), self.slots.len());
         let Some(publisher) = self.publishers.get_mut(&id).filter(|publisher| !publisher.has_ended) else {
@@ -188,7 +202,7 @@ impl<B> Publishing<B> {
         let index = usize::try_from(number - self.base).unwrap_or(usize::MAX);
         let streaming = Progress::Streaming { publisher: id, since: now_micros, moved: now_micros };
         match self.slots.get_mut(index) {
-            Some(slot) if matches!(slot.progress, Progress::Vacant) => {
+            Some(slot) if matches!(slot.progress, Progress::Vacant { .. }) => {
                 slot.progress = streaming;
                 self.version += 1;
             }
@@ -198,7 +212,7 @@ impl<B> Publishing<B> {
             }
             None if index == slots && index < self.settings.window_blocks => {
                 self.slots.push_back(Slot { progress: streaming, held_bytes: 0 });
-                // Blocks that are on their way are looked after: see `is_streaming`.
+                // Blocks that are on their way are looked after: see `needs_tick`.
                 self.version += 1;
             }
             // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
@@ -214,13 +228,15 @@ impl<B> Publishing<B> {
 
     /// More of the block that a publisher sends has come, and wants so many bytes.
     pub fn reserve(&mut self, id: PublisherId, bytes: usize, now_micros: u64) -> Room {
+        self.now_micros = now_micros;
         let last = self.last();
         let Some(number) = self.publishers.get(&id).and_then(|publisher| publisher.streaming) else {
             return Room::Lost;
         };
         let index = (number - self.base) as usize;
         let has_room = index == 0 || self.held_bytes + bytes <= self.settings.memory_bytes_max;
-        let is_vacant_before = self.slots.iter().take(index).any(|slot| matches!(slot.progress, Progress::Vacant));
+        let is_vacant_before =
+            self.slots.iter().take(index).any(|slot| matches!(slot.progress, Progress::Vacant { .. }));
         if !has_room && is_vacant_before {
             // The room becomes free only when somebody sends the vacant block: perhaps nobody but this publisher can.
             self.give_up(id);
@@ -307,8 +323,9 @@ impl<B> Publishing<B> {
         }
     }
 
-    /// Looks for blocks that are late.
+    /// Looks for blocks that are late, and for one that was asked for in vain.
     pub fn tick(&mut self, now_micros: u64) {
+        self.now_micros = now_micros;
         let Settings { stall_blocks, stall_micros, idle_micros, .. } = self.settings;
         let mut whole_later = 0;
         let mut late = Vec::new();
@@ -321,10 +338,28 @@ impl<B> Publishing<B> {
                         late.push(publisher);
                     }
                 }
-                Progress::Vacant | Progress::Submitted => {}
+                Progress::Vacant { .. } | Progress::Submitted => {}
             }
         }
         late.into_iter().for_each(|id| self.refuse(id, EndCode::Timeout));
+        self.ask_again();
+    }
+
+    /// Asks for the first vacant block once more: who was asked for several may have gone back to the last of them only.
+    fn ask_again(&mut self) {
+        let (base, now_micros) = (self.base, self.now_micros);
+        let mut slots = (base..).zip(&mut self.slots);
+        let first = slots.find_map(|(number, slot)| match &mut slot.progress {
+            Progress::Vacant { asked } => Some((number, asked)),
+            _ => None,
+        });
+        let Some((number, asked)) = first else { return };
+        if now_micros.saturating_sub(*asked) < self.settings.stall_micros {
+            return;
+        }
+        *asked = now_micros;
+        self.version += 1;
+        self.publishers.values_mut().for_each(|publisher| publisher.tell(PublishResponse::Resend(number)));
     }
 
     /// Takes what a publisher is to be told now. Behind the end of the stream comes nothing more.
@@ -348,9 +383,10 @@ impl<B> Publishing<B> {
         self.version
     }
 
-    /// Whether a block is on its way, so that [`Publishing::tick`] is needed.
-    pub fn is_streaming(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.progress, Progress::Streaming { .. }))
+    /// Whether a block is waited for, so that [`Publishing::tick`] is needed.
+    pub fn needs_tick(&self) -> bool {
+        let is_awaited = |slot: &Slot<B>| matches!(slot.progress, Progress::Streaming { .. } | Progress::Vacant { .. });
+        !self.publishers.is_empty() && self.slots.iter().any(is_awaited)
     }
 
     /// What blocks under way take, bytes.
@@ -374,7 +410,7 @@ impl<B> Publishing<B> {
     }
 
     fn has_vacant(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.progress, Progress::Vacant))
+        self.slots.iter().any(|slot| matches!(slot.progress, Progress::Vacant { .. }))
     }
 
     /// Drops what a publisher is sending.
@@ -389,7 +425,7 @@ impl<B> Publishing<B> {
     fn vacate(&mut self, number: u64, but: PublisherId) {
         let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { return };
         self.version += 1;
-        slot.progress = Progress::Vacant;
+        slot.progress = Progress::Vacant { asked: self.now_micros };
         self.held_bytes -= std::mem::take(&mut slot.held_bytes);
         if self.over.is_some() {
             return;

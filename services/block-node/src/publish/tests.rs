@@ -136,6 +136,23 @@ fn who_is_late_while_others_are_done_is_told_so() {
 }
 
 #[test]
+fn a_block_that_was_asked_for_in_vain_is_asked_for_again() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 10), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 10), Verdict::Take);
+    publishing.leave(two);
+    assert_eq!(publishing.take(one), [Resend(1)]);
+    assert_eq!(publishing.whole(one, candidate(0)), [0]);
+    publishing.tick(4_000_009);
+    assert_eq!(publishing.take(one), []);
+    publishing.tick(4_000_010);
+    assert_eq!(publishing.take(one), [Resend(1)]);
+    assert!(publishing.needs_tick());
+    assert_eq!(send(&mut publishing, one, 1), [1]);
+    assert!(!publishing.needs_tick(), "nothing is waited for but the disk");
+}
+
+#[test]
 fn what_is_under_way_is_bounded() {
     let settings = Settings { window_blocks: 2, memory_bytes_max: 100, ..Settings::default() };
     let (mut publishing, one, two) = start(settings);
