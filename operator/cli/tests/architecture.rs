@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rsedis", &["wal"]),
     ("ltx", &[]),
     ("walsync", &["ltx"]),
+    ("block-node", &["service-kit", "wal"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.
     ("harness", &[]),

@@ -1,0 +1,32 @@
+//! What a publisher sends, and what a block holds: any bytes give a verified block or an error, what is verified is exactly what came, and
+//! reading it again gives the same.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use block_node::block::{Builder, HashOnly, Limits, ProofRules};
+use block_node::messages::{PublishRequest, item_ranges, items, sets};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(PublishRequest::Items(range)) = PublishRequest::of(data) else { return };
+    let set = &data[range];
+    let ranges: Result<Vec<_>, _> = item_ranges(set).collect();
+    let Ok(ranges) = ranges else { return };
+    let pieces = sets(set, 64).expect("items that were read");
+    assert_eq!(pieces.iter().flat_map(|piece| set[piece.clone()].to_vec()).collect::<Vec<_>>(), set);
+    let Some((_, first)) = ranges.first() else { return };
+    let Ok(mut builder) = Builder::begin(&set[first.clone()], Limits { block_bytes_max: 1 << 20 }) else { return };
+    for (_, item) in &ranges[1..] {
+        if builder.add(&set[item.clone()]).is_err() {
+            return;
+        }
+    }
+    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    if let Ok(verified) = builder.finish(&rules) {
+        let before: Vec<_> = ranges.iter().map(|(_, item)| &set[item.clone()]).collect();
+        let after: Vec<_> = items(&verified.bytes).map(|item| item.expect("a block that was made here")).collect();
+        assert_eq!(after, before);
+    }
+});

@@ -1,0 +1,151 @@
+//! The services on the wire, and what is served by HTTP beside them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use http::request;
+use service_kit::grpc::{
+    Caller, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode, encode, encode_with,
+};
+use service_kit::http::Incoming;
+use service_kit::operations::Operations;
+
+use crate::messages::{BlockCode, NO_BLOCK, proto, put_block_response};
+use crate::node::Node;
+use crate::publish_stream::publish;
+use crate::recent::Shared;
+use crate::status;
+use crate::store::ReadError;
+use crate::subscribe::subscribe;
+
+/// The methods that are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// publishBlockStream.
+    Publish,
+    /// subscribeBlockStream.
+    Subscribe,
+    /// getBlock.
+    GetBlock,
+    /// serverStatus.
+    Status,
+    /// serverStatusDetail.
+    StatusDetail,
+}
+
+/// Where each method is found, and whether it is a stream.
+const METHODS: [(&str, Method, bool); 5] = [
+    ("/org.hiero.block.api.BlockStreamPublishService/publishBlockStream", Method::Publish, true),
+    ("/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream", Method::Subscribe, true),
+    ("/org.hiero.block.api.BlockAccessService/getBlock", Method::GetBlock, false),
+    ("/org.hiero.block.api.BlockNodeService/serverStatus", Method::Status, false),
+    ("/org.hiero.block.api.BlockNodeService/serverStatusDetail", Method::StatusDetail, false),
+];
+
+/// Answers on one worker thread.
+pub struct Api {
+    node: Arc<Node>,
+    operations: Operations,
+}
+
+impl Api {
+    /// For this node.
+    pub fn new(node: Arc<Node>, operations: Operations) -> Self {
+        Self { node, operations }
+    }
+
+    fn get_block(&self, message: Bytes) -> Unary {
+        use proto::block_request::BlockSpecifier::{BlockNumber, RetrieveLatest};
+        let began = Instant::now();
+        let specifier = match decode::<proto::BlockRequest>(message) {
+            Ok(request) => request.block_specifier,
+            Err(status) => return Unary::Now(Err(status)),
+        };
+        let last = self.node.reader.last();
+        let number = match specifier {
+            Some(BlockNumber(NO_BLOCK)) | Some(RetrieveLatest(true)) => last,
+            Some(BlockNumber(number)) => Some(number),
+            Some(RetrieveLatest(false)) | None => return Unary::Now(Ok(self.no_block(BlockCode::InvalidRequest))),
+        };
+        let is_here = |number: &u64| *number >= self.node.reader.first() && last.is_some_and(|last| *number <= last);
+        let Some(number) = number.filter(is_here) else {
+            self.node.metrics.get_block_refusals.inc();
+            return Unary::Now(Ok(self.no_block(BlockCode::NotAvailable)));
+        };
+        if let Some(block) = self.node.recent.get(number) {
+            return Unary::Now(Ok(hit(&self.node, &block, began)));
+        }
+        let node = Arc::clone(&self.node);
+        Unary::Later(Box::pin(async move {
+            match node.read(number).await {
+                Ok(block) => Ok(hit(&node, &block, began)),
+                Err(ReadError::NotStored(_) | ReadError::Damaged { .. }) => {
+                    node.metrics.get_block_refusals.inc();
+                    Ok(refusal(&node, BlockCode::NotAvailable))
+                }
+                Err(ReadError::Files { .. }) => Ok(refusal(&node, BlockCode::Error)),
+            }
+        }))
+    }
+
+    fn no_block(&self, code: BlockCode) -> Bytes {
+        refusal(&self.node, code)
+    }
+}
+
+/// A `BlockResponse` with a block, in its frame.
+fn hit(node: &Node, block: &Shared, began: Instant) -> Bytes {
+    let (length, era) = (block.block_bytes(), node.settings.wire_era);
+    let write = |out: &mut BytesMut| {
+        put_block_response(out, BlockCode::Success, Some(length), era);
+        block.put_block(out);
+    };
+    let frame = encode_with(write, 16 + length);
+    node.metrics.get_block_hits.inc();
+    node.metrics.get_block.observe(began.elapsed());
+    frame
+}
+
+fn refusal(node: &Node, code: BlockCode) -> Bytes {
+    encode_with(|out| put_block_response(out, code, None, node.settings.wire_era), 2)
+}
+
+impl Service for Api {
+    type Method = Method;
+
+    fn method(&self, path: &str) -> Option<(Method, bool)> {
+        METHODS.iter().find(|(known, ..)| *known == path).map(|(_, method, is_stream)| (*method, *is_stream))
+    }
+
+    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
+        match method {
+            Method::GetBlock => self.get_block(message),
+            Method::Status => {
+                let request = decode(message);
+                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::status(&self.node.reader))))
+            }
+            Method::StatusDetail => {
+                let request = decode(message);
+                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(&self.node))))
+            }
+            Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
+        }
+    }
+
+    fn stream(&self, method: Method, _: Caller, requests: Requests, responses: Responses) -> Stream {
+        let node = Arc::clone(&self.node);
+        match method {
+            Method::Publish => Box::pin(publish(node, requests, responses)),
+            Method::Subscribe => Box::pin(subscribe(node, requests, responses)),
+            Method::GetBlock | Method::Status | Method::StatusDetail => Box::pin(async { Err(Status::is_no_stream()) }),
+        }
+    }
+
+    fn http(&self, mut head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+        // Where the Java node has its probes.
+        head.uri = head.uri.path().strip_prefix("/healthz")?.parse().ok()?;
+        self.operations.answer(&head)
+    }
+}

@@ -1,0 +1,261 @@
+//! Puts a block together from its items, and verifies it on the way: each item is hashed when it comes, and the root is there
+//! with the last one.
+
+use crate::block::ITEMS_FIELD;
+use crate::block::{Evidence, Footer, Header, Item, ItemError, Kind, ProofError, ProofRules};
+use crate::hash::{Era, EraError, Hash, RootHasher};
+use crate::wire::{WireError, put_bytes, varint_bytes};
+
+/// What a block may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of its `Block` message, bytes.
+    pub block_bytes_max: usize,
+}
+
+/// Why items are no block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuilderError {
+    /// An item.
+    #[error("{0}")]
+    Item(#[from] ItemError),
+    /// A header or footer.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// The time it was made in.
+    #[error("{0}")]
+    Era(#[from] EraError),
+    /// Its proof.
+    #[error("{0}")]
+    Proof(#[from] ProofError),
+    /// The first item.
+    #[error("a block must begin with its header, not with field {0}")]
+    NoHeader(u32),
+    /// Order and number of items.
+    #[error("field {0} cannot stand here: {1}")]
+    Order(u32, &'static str),
+    /// Hash of another kind.
+    #[error("hash algorithm {0} is unknown; only 0, SHA-384, is accepted")]
+    HashAlgorithm(u64),
+    /// A header without a timestamp.
+    #[error("the header has no timestamp, which is part of the root hash")]
+    NoTimestamp,
+    /// The end.
+    #[error("the block has no {0}")]
+    Missing(&'static str),
+    /// It takes too much.
+    #[error("the block has more than {0} bytes")]
+    TooLarge(usize),
+}
+
+/// A whole block whose hash was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Its number.
+    pub number: u64,
+    /// Its `Block` message: every item exactly as it came.
+    pub bytes: Vec<u8>,
+    /// Its root hash.
+    pub root: Hash,
+    /// What it says of the blocks before.
+    pub footer: Footer,
+    /// What is known of its signature.
+    pub evidence: Evidence,
+    /// How many items it has.
+    pub items: usize,
+}
+
+/// A block in the making.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    limits: Limits,
+    number: u64,
+    timestamp: Vec<u8>,
+    era: Era,
+    hasher: RootHasher,
+    bytes: Vec<u8>,
+    items: usize,
+    has_record_file: bool,
+    footer: Option<Footer>,
+    /// Contents of proof items.
+    proofs: Vec<Vec<u8>>,
+}
+
+impl Builder {
+    /// Begins with a block's header item.
+    pub fn begin(header_item: &[u8], limits: Limits) -> Result<Self, BuilderError> {
+        let item = Item::of(header_item)?;
+        if item.kind() != Kind::Header {
+            return Err(BuilderError::NoHeader(item.field));
+        }
+        let header = Header::of(item.content)?;
+        if header.hash_algorithm != 0 {
+            return Err(BuilderError::HashAlgorithm(header.hash_algorithm));
+        }
+        let era = Era::of(header.version)?;
+        let mut builder = Self {
+            limits,
+            number: header.number,
+            timestamp: header.timestamp.ok_or(BuilderError::NoTimestamp)?,
+            era,
+            hasher: RootHasher::new(era),
+            bytes: Vec::new(),
+            items: 0,
+            has_record_file: false,
+            footer: None,
+            proofs: Vec::new(),
+        };
+        builder.keep(&item, header_item)?;
+        Ok(builder)
+    }
+
+    /// Adds the next item.
+    pub fn add(&mut self, item_bytes: &[u8]) -> Result<(), BuilderError> {
+        let item = Item::of(item_bytes)?;
+        let kind = item.kind();
+        match kind {
+            Kind::Header => return Err(BuilderError::Order(item.field, "the block has a header")),
+            Kind::Proof if self.footer.is_none() => {
+                return Err(BuilderError::Order(item.field, "a proof stands behind the footer"));
+            }
+            Kind::Proof => {}
+            _ if self.footer.is_some() => {
+                return Err(BuilderError::Order(item.field, "only proofs stand behind the footer"));
+            }
+            Kind::RecordFile if self.has_record_file => {
+                return Err(BuilderError::Order(item.field, "the block has a record file"));
+            }
+            Kind::RecordFile => self.has_record_file = true,
+            Kind::Footer => self.footer = Some(Footer::of(item.content)?),
+            Kind::Other => {}
+        }
+        self.keep(&item, item_bytes)
+    }
+
+    fn keep(&mut self, item: &Item<'_>, bytes: &[u8]) -> Result<(), BuilderError> {
+        if !self.era.has(item.category) {
+            return Err(ItemError::Unknown(item.field).into());
+        }
+        let framed = 1 + varint_bytes(bytes.len() as u64) + bytes.len();
+        if self.bytes.len() + framed > self.limits.block_bytes_max {
+            return Err(BuilderError::TooLarge(self.limits.block_bytes_max));
+        }
+        self.hasher.add(item.category, bytes);
+        put_bytes(&mut self.bytes, ITEMS_FIELD, bytes);
+        self.items += 1;
+        if item.kind() == Kind::Proof {
+            self.proofs.push(item.content.to_vec());
+        }
+        Ok(())
+    }
+
+    /// The block's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What it takes until now, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All items are there.
+    pub fn finish(self, rules: &ProofRules) -> Result<Verified, BuilderError> {
+        let footer = self.footer.ok_or(BuilderError::Missing("footer"))?;
+        let root = self.hasher.root(&self.timestamp, &footer);
+        let mut evidence = None;
+        for proof in &self.proofs {
+            // One valid proof is enough, and one that is not valid is too many.
+            evidence = evidence.max(Some(rules.check(proof, self.number, &root)?));
+        }
+        let evidence = evidence.ok_or(BuilderError::Missing("proof"))?;
+        Ok(Verified { number: self.number, bytes: self.bytes, root, footer, evidence, items: self.items })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::craft::{Crafter, Shape};
+    use crate::messages::items;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { block_bytes_max: 1 << 20 };
+
+    fn rules() -> ProofRules {
+        ProofRules { accepts_dummy: true, verifier: std::sync::Arc::new(super::super::HashOnly) }
+    }
+
+    fn build(items: &[Vec<u8>]) -> Result<Verified, BuilderError> {
+        let mut builder = Builder::begin(&items[0], LIMITS)?;
+        for item in &items[1..] {
+            builder.add(item)?;
+        }
+        builder.finish(&rules())
+    }
+
+    fn crafted(seed: u64) -> Vec<Vec<u8>> {
+        let block = Crafter::new(seed, 0).next(Shape { items: 6, item_bytes: 40 });
+        items(&block.bytes).map(|item| item.unwrap().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_crafted_block_verifies_and_stays_as_it_came() {
+        let mut crafter = Crafter::new(1, 0);
+        for number in 0..5 {
+            let block = crafter.next(Shape { items: 20, item_bytes: 100 });
+            let items: Vec<_> = items(&block.bytes).map(|item| item.unwrap().to_vec()).collect();
+            let verified = build(&items).unwrap();
+            assert_eq!((verified.number, verified.root, verified.items), (number, block.root, items.len()));
+            assert_eq!(verified.bytes, block.bytes);
+            assert_eq!(verified.evidence, Evidence::Dummy);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_flipped_bit_anywhere_is_noticed(seed in 0_u64..50, place: prop::sample::Index, bit in 0_u8..8) {
+            let mut items = crafted(seed);
+            let mut place = place.index(items.iter().map(Vec::len).sum());
+            let item = items.iter_mut().find(|item| {
+                let is_here = place < item.len();
+                if !is_here {
+                    place -= item.len();
+                }
+                is_here
+            });
+            item.unwrap()[place] ^= 1 << bit;
+            let original = build(&crafted(seed)).unwrap();
+            // What is not verified of a header, by itself, is part of the hash all the same.
+            if let Ok(verified) = build(&items) {
+                prop_assert!(false, "accepted: {:?} instead of {:?}", verified.number, original.number);
+            }
+        }
+    }
+
+    #[test]
+    fn items_stand_in_their_order() {
+        let items = crafted(3);
+        let last = items.len() - 1;
+        assert_eq!(build(&items[1..]).unwrap_err(), BuilderError::NoHeader(2));
+        assert_eq!(build(&items[..last]).unwrap_err(), BuilderError::Missing("proof"));
+        assert_eq!(build(&items[..last - 1]).unwrap_err(), BuilderError::Missing("footer"));
+        let again = |index: usize| [&items[..], &items[index..=index]].concat();
+        assert!(matches!(build(&again(0)), Err(BuilderError::Order(1, _))));
+        assert!(matches!(build(&again(1)), Err(BuilderError::Order(2, _))));
+        assert!(matches!(build(&again(last - 1)), Err(BuilderError::Order(12, _))));
+        assert!(build(&again(last)).is_ok(), "a second proof that is valid");
+        let mut swapped = items.clone();
+        swapped.swap(last, last - 1);
+        assert!(matches!(build(&swapped), Err(BuilderError::Order(9, _))));
+    }
+
+    #[test]
+    fn a_block_that_grows_too_large_is_refused_before_it_is_kept() {
+        let items = crafted(4);
+        let mut builder = Builder::begin(&items[0], Limits { block_bytes_max: 100 }).unwrap();
+        let refused = items[1..].iter().find_map(|item| builder.add(item).err());
+        assert_eq!(refused, Some(BuilderError::TooLarge(100)));
+        assert!(builder.bytes() <= 100);
+    }
+}

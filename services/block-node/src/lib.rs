@@ -1,0 +1,23 @@
+//! `block-node`: a Hiero block node. It verifies blocks, makes them safe on disk before it acknowledges them, and serves one
+//! copy to everyone.
+//!
+//! From the inside out: [`wire`], [`hash`], [`block`] and [`messages`] are pure; [`store`] keeps blocks in files that a test can
+//! replace; [`publish`] decides who sends what; the shell around it speaks gRPC.
+
+pub mod api;
+pub mod block;
+pub mod craft;
+pub mod hash;
+pub mod messages;
+pub mod metrics;
+pub mod node;
+pub mod publish;
+pub mod publish_stream;
+pub mod recent;
+pub mod server;
+pub mod settings;
+pub mod simulate;
+pub mod status;
+pub mod store;
+pub mod subscribe;
+pub mod wire;

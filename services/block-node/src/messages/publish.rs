@@ -1,0 +1,162 @@
+//! What publishers send and are told.
+
+use std::ops::Range;
+
+use prost::Message as _;
+
+use super::proto::{self, publish_stream_response::Response};
+use super::{EndCode, EndStreamCode, WireEra};
+use crate::wire::{Fields, WireError};
+
+/// A `PublishStreamRequest`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishRequest {
+    /// Where in the message the `BlockItemSet` stands.
+    Items(Range<usize>),
+    /// The publisher ends the stream.
+    EndStream {
+        /// Why.
+        code: EndStreamCode,
+        /// What it has, at least.
+        earliest: u64,
+        /// What it has, at most.
+        latest: u64,
+    },
+    /// All items of this block were sent.
+    EndOfBlock(u64),
+}
+
+/// Bytes that are no `PublishStreamRequest`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Not protobuf.
+    #[error("a PublishStreamRequest is not protobuf: {0}")]
+    Wire(#[from] WireError),
+    /// Nothing, or several things.
+    #[error("a PublishStreamRequest must have exactly one of block_items (1), end_stream (2), end_of_block (3)")]
+    NotOne,
+}
+
+impl PublishRequest {
+    /// Reads a request.
+    pub fn of(message: &[u8]) -> Result<Self, RequestError> {
+        let mut fields = Fields::of(message);
+        let field = fields.next().transpose()?.ok_or(RequestError::NotOne)?;
+        if let Some(second) = fields.next() {
+            second?;
+            return Err(RequestError::NotOne);
+        }
+        let content = field.bytes("PublishStreamRequest")?;
+        match field.number {
+            1 => Ok(Self::Items(content)),
+            2 => end_stream(&message[content]),
+            3 => Ok(Self::EndOfBlock(numbers(&message[content], "BlockEnd")?[0])),
+            _ => Err(RequestError::NotOne),
+        }
+    }
+}
+
+fn end_stream(message: &[u8]) -> Result<PublishRequest, RequestError> {
+    let [code, earliest, latest] = numbers(message, "EndStream")?;
+    Ok(PublishRequest::EndStream { code: EndStreamCode::of(code), earliest, latest })
+}
+
+/// Fields 1 to 3, integers; of one that occurs twice the last counts, as in protobuf.
+fn numbers(message: &[u8], name: &'static str) -> Result<[u64; 3], WireError> {
+    let mut numbers = [0; 3];
+    for field in Fields::of(message) {
+        let field = field?;
+        if let Some(number) = numbers.get_mut(field.number as usize - 1) {
+            *number = field.varint(name)?;
+        }
+    }
+    Ok(numbers)
+}
+
+/// A `PublishStreamResponse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishResponse {
+    /// The block is verified and safe on disk.
+    Acknowledgement(u64),
+    /// Somebody else sends this block; it must be kept until it is acknowledged.
+    Skip(u64),
+    /// This block is wanted again.
+    Resend(u64),
+    /// The last block that is stored, since a later one than the next was offered; [`super::NO_BLOCK`]: none.
+    Behind(u64),
+    /// The stream ends.
+    EndOfStream {
+        /// Why.
+        code: EndCode,
+        /// The last block that is stored; [`super::NO_BLOCK`]: none.
+        last: u64,
+    },
+}
+
+impl PublishResponse {
+    /// As bytes.
+    pub fn encode(self, era: WireEra) -> Vec<u8> {
+        let of = |block_number| proto::BlockNumber { block_number };
+        let response = match self {
+            Self::Acknowledgement(number) => Response::Acknowledgement(of(number)),
+            Self::Skip(number) => Response::SkipBlock(of(number)),
+            Self::Resend(number) => Response::ResendBlock(of(number)),
+            Self::Behind(last) => Response::NodeBehindPublisher(of(last)),
+            Self::EndOfStream { code, last } => {
+                let status = code.number(era);
+                Response::EndStream(proto::EndOfStream { status, block_number: last, proximate_block_number: 0 })
+            }
+        };
+        proto::PublishStreamResponse { response: Some(response) }.encode_to_vec()
+    }
+
+    /// What a message says; `None`: nothing that is known.
+    pub fn of(message: proto::PublishStreamResponse, era: WireEra) -> Option<Self> {
+        Some(match message.response? {
+            Response::Acknowledgement(of) => Self::Acknowledgement(of.block_number),
+            Response::SkipBlock(of) => Self::Skip(of.block_number),
+            Response::ResendBlock(of) => Self::Resend(of.block_number),
+            Response::NodeBehindPublisher(of) => Self::Behind(of.block_number),
+            Response::EndStream(end) => {
+                Self::EndOfStream { code: EndCode::of(end.status, era)?, last: end.block_number }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_byte_by_byte() {
+        let read = |bytes: &[u8]| PublishRequest::of(bytes).unwrap();
+        assert_eq!(read(&[0x0a, 3, 0x0a, 1, 9]), PublishRequest::Items(2..5));
+        assert_eq!(read(&[0x1a, 2, 0x08, 7]), PublishRequest::EndOfBlock(7));
+        assert_eq!(read(&[0x1a, 0]), PublishRequest::EndOfBlock(0));
+        let end = PublishRequest::EndStream { code: EndStreamCode::TooFarBehind, earliest: 5, latest: 300 };
+        assert_eq!(read(&[0x12, 7, 0x08, 4, 0x10, 5, 0x18, 0xac, 0x02]), end);
+        for refused in [&[][..], &[0x22, 0], &[0x1a, 0, 0x1a, 0], &[0x0a, 0, 0x12, 0]] {
+            assert_eq!(PublishRequest::of(refused), Err(RequestError::NotOne), "{refused:?}");
+        }
+        assert!(matches!(PublishRequest::of(&[0x08, 1]), Err(RequestError::Wire(_))));
+        assert!(matches!(PublishRequest::of(&[0x0a, 3, 1]), Err(RequestError::Wire(_))));
+    }
+
+    #[test]
+    fn responses_are_written_byte_by_byte() {
+        let end = PublishResponse::EndOfStream { code: EndCode::DuplicateBlock, last: 9 };
+        for (response, bytes) in [
+            (PublishResponse::Acknowledgement(1), &[0x0a, 2, 0x08, 1][..]),
+            (PublishResponse::Acknowledgement(0), &[0x0a, 0]),
+            (end, &[0x12, 4, 0x08, 5, 0x10, 9]),
+            (PublishResponse::Skip(2), &[0x1a, 2, 0x08, 2]),
+            (PublishResponse::Resend(3), &[0x22, 2, 0x08, 3]),
+            (PublishResponse::Behind(300), &[0x2a, 3, 0x08, 0xac, 0x02]),
+        ] {
+            assert_eq!(response.encode(WireEra::Today), bytes, "{response:?}");
+            let message = proto::PublishStreamResponse::decode(bytes).unwrap();
+            assert_eq!(PublishResponse::of(message, WireEra::Today), Some(response));
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Who sends which block, and what each publisher is told. Pure: messages in, messages out; time comes as an argument.
+//!
+//! Blocks that are not safe yet are *slots*, in order of their numbers. The first header of a block takes its slot; others are told to
+//! skip it. A slot whose block was refused, or whose publisher went away, is vacant, and every other publisher is asked for the block
+//! again. Whole blocks are submitted strictly in order, each compared with what is before it; any number of them may be in flight.
+//! A publisher's acknowledgements are no queue but a place in the sequence of safe blocks: nothing grows while a client does not read.
+//!
+//! Promises: an acknowledgement means that the block is verified and safe; acknowledgements come in order, without a gap; what is
+//! held is at most `memory_bytes_max` and one block. Source of the rules: block node 0.25 and later, publishBlockStream.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::block::{Chain, Footer};
+use crate::hash::Hash;
+use crate::messages::{EndCode, NO_BLOCK, PublishResponse};
+
+/// Names a publisher's stream; never used twice.
+pub type PublisherId = u64;
+
+/// Acknowledgements that are handed out at a time.
+const ACKNOWLEDGEMENTS_MAX: u64 = 256;
+
+/// How blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Blocks that may be under way, from the first item to the sync.
+    pub window_blocks: usize,
+    /// How far behind the last block a header is answered with SkipBlock, and not with the end of the stream.
+    pub duplicate_skip_window: u64,
+    /// A block is late when so many later ones are whole, and …
+    pub stall_blocks: usize,
+    /// … it began so long ago: two block times at least.
+    pub stall_micros: u64,
+    /// A block of which nothing comes for so long is given up in any case.
+    pub idle_micros: u64,
+    /// What blocks under way may take, bytes. The one that all others wait for may take more.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            window_blocks: 128,
+            duplicate_skip_window: 5,
+            stall_blocks: 3,
+            stall_micros: 4_000_000,
+            idle_micros: 30_000_000,
+            memory_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// What to do with a block whose header has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its items are wanted.
+    Take,
+    /// Its items are dropped, up to the next header.
+    Ignore,
+    /// Too much is under way: ask again when something has changed, and read nothing until then.
+    Wait,
+}
+
+/// Whether a part of a block may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It may.
+    Granted,
+    /// Ask again when something has changed, and read nothing until then.
+    Wait,
+    /// The block was given to somebody else, or given up: what is here of it is dropped.
+    Lost,
+}
+
+/// A whole block, its hash verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate<B> {
+    /// Its root hash.
+    pub root: Hash,
+    /// What it says of the blocks before.
+    pub footer: Footer,
+    /// The block itself.
+    pub block: B,
+}
+
+enum Progress<B> {
+    /// Nobody sends it; when others were asked for it.
+    Vacant {
+        asked: u64,
+    },
+    Streaming {
+        publisher: PublisherId,
+        since: u64,
+        moved: u64,
+    },
+    Whole {
+        publisher: PublisherId,
+        candidate: Box<Candidate<B>>,
+    },
+    Submitted,
+}
+
+struct Slot<B> {
+    progress: Progress<B>,
+    held_bytes: usize,
+}
+
+struct Publisher {
+    /// The next block to acknowledge.
+    acknowledged: u64,
+    /// What else is to be told; each number at most once in each role.
+    control: VecDeque<PublishResponse>,
+    streaming: Option<u64>,
+    has_ended: bool,
+}
+
+impl Publisher {
+    fn tell(&mut self, response: PublishResponse) {
+        if !self.has_ended && !self.control.contains(&response) {
+            self.control.push_back(response);
+        }
+    }
+}
+
+/// All publishers and all blocks under way.
+pub struct Publishing<B> {
+    settings: Settings,
+    /// What the next block to submit continues.
+    chain: Chain,
+    /// The first block of all.
+    first: u64,
+    /// The first block that is not safe; slots begin with it.
+    base: u64,
+    slots: VecDeque<Slot<B>>,
+    publishers: BTreeMap<PublisherId, Publisher>,
+    next_publisher: PublisherId,
+    held_bytes: usize,
+    /// No block is taken any more, for this reason.
+    over: Option<EndCode>,
+    /// Grows when somebody is told something, or room becomes free.
+    version: u64,
+    /// The last time that was given.
+    now_micros: u64,
+}
+
+impl<B> Publishing<B> {
+    /// For a store whose first block has this number, and which the next block continues so.
+    pub fn new(settings: Settings, first: u64, chain: Chain) -> Self {
+        let base = chain.next();
+        Self {
+            settings,
+            chain,
+            first,
+            base,
+            slots: VecDeque::new(),
+            publishers: BTreeMap::new(),
+            next_publisher: 0,
+            held_bytes: 0,
+            over: None,
+            version: 0,
+            now_micros: 0,
+        }
+    }
+
+    /// A stream begins.
+    pub fn join(&mut self) -> PublisherId {
+        let id = self.next_publisher;
+        self.next_publisher += 1;
+        let publisher =
+            Publisher { acknowledged: self.base, control: VecDeque::new(), streaming: None, has_ended: false };
+        self.publishers.insert(id, publisher);
+        if let Some(code) = self.over {
+            self.end(id, code);
+        }
+        id
+    }
+
+    /// A stream is gone, in whatever way. A part of a block is dropped.
+    pub fn leave(&mut self, id: PublisherId) {
+        self.give_up(id);
+        self.publishers.remove(&id);
+    }
+
+    /// The header of a block has come.
+    pub fn header(&mut self, id: PublisherId, number: u64, now_micros: u64) -> Verdict {
+        self.now_micros = now_micros;
+        let last = self.last();
+        let (is_first_time, vacant, slots) = (self.first == self.base, self.has_vacant(), self.slots.len());
+        let Some(publisher) = self.publishers.get_mut(&id).filter(|publisher| !publisher.has_ended) else {
+            return Verdict::Ignore;
+        };
+        debug_assert_eq!(publisher.streaming, None);
+        if number < self.base {
+            let behind = self.base - 1 - number;
+            if is_first_time || number < self.first || behind <= self.settings.duplicate_skip_window {
+                publisher.tell(PublishResponse::Skip(number));
+            } else {
+                self.end(id, EndCode::DuplicateBlock);
+            }
+            return Verdict::Ignore;
+        }
+        let index = usize::try_from(number - self.base).unwrap_or(usize::MAX);
+        let streaming = Progress::Streaming { publisher: id, since: now_micros, moved: now_micros };
+        match self.slots.get_mut(index) {
+            Some(slot) if matches!(slot.progress, Progress::Vacant { .. }) => {
+                slot.progress = streaming;
+                self.version += 1;
+            }
+            Some(_) => {
+                publisher.tell(PublishResponse::Skip(number));
+                return Verdict::Ignore;
+            }
+            None if index == slots && index < self.settings.window_blocks => {
+                self.slots.push_back(Slot { progress: streaming, held_bytes: 0 });
+                // Blocks that are on their way are looked after: see `needs_tick`.
+                self.version += 1;
+            }
+            // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
+            None if index == slots && !vacant => return Verdict::Wait,
+            None => {
+                publisher.tell(PublishResponse::Behind(last));
+                return Verdict::Ignore;
+            }
+        }
+        publisher.streaming = Some(number);
+        Verdict::Take
+    }
+
+    /// More of the block that a publisher sends has come, and wants so many bytes.
+    pub fn reserve(&mut self, id: PublisherId, bytes: usize, now_micros: u64) -> Room {
+        self.now_micros = now_micros;
+        let last = self.last();
+        let Some(number) = self.publishers.get(&id).and_then(|publisher| publisher.streaming) else {
+            return Room::Lost;
+        };
+        let index = (number - self.base) as usize;
+        let has_room = index == 0 || self.held_bytes + bytes <= self.settings.memory_bytes_max;
+        let is_vacant_before =
+            self.slots.iter().take(index).any(|slot| matches!(slot.progress, Progress::Vacant { .. }));
+        if !has_room && is_vacant_before {
+            // The room becomes free only when somebody sends the vacant block: perhaps nobody but this publisher can.
+            self.give_up(id);
+            if let Some(publisher) = self.publishers.get_mut(&id) {
+                publisher.tell(PublishResponse::Behind(last));
+            }
+            return Room::Lost;
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return Room::Lost };
+        if let Progress::Streaming { moved, .. } = &mut slot.progress {
+            *moved = now_micros;
+        }
+        if !has_room {
+            return Room::Wait;
+        }
+        slot.held_bytes += bytes;
+        self.held_bytes += bytes;
+        Room::Granted
+    }
+
+    /// The block that a publisher sends is whole, and its hash is what its proof says. What comes back are the blocks that are to be
+    /// made safe now, in order.
+    pub fn whole(&mut self, id: PublisherId, candidate: Candidate<B>) -> Vec<B> {
+        let Some(publisher) = self.publishers.get_mut(&id) else { return Vec::new() };
+        let Some(number) = publisher.streaming.take() else { return Vec::new() };
+        if let Some(slot) = self.slots.get_mut((number - self.base) as usize) {
+            slot.progress = Progress::Whole { publisher: id, candidate: Box::new(candidate) };
+        }
+        self.submit()
+    }
+
+    /// Takes whole blocks that all earlier ones are submitted of.
+    fn submit(&mut self) -> Vec<B> {
+        let mut submitted = Vec::new();
+        while self.over.is_none() {
+            let number = self.chain.next();
+            let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { break };
+            match std::mem::replace(&mut slot.progress, Progress::Submitted) {
+                Progress::Whole { publisher, candidate } => {
+                    let Candidate { root, footer, block } = *candidate;
+                    if self.chain.check(number, &footer).is_ok() {
+                        self.chain.extend(root);
+                        submitted.push(block);
+                    } else {
+                        self.vacate(number, publisher);
+                        self.refuse(publisher, EndCode::BadBlockProof);
+                        break;
+                    }
+                }
+                other => {
+                    slot.progress = other;
+                    break;
+                }
+            }
+        }
+        submitted
+    }
+
+    /// All blocks up to this one are safe.
+    pub fn safe(&mut self, last: u64) {
+        debug_assert!(last < self.chain.next());
+        while self.base <= last {
+            if let Some(slot) = self.slots.pop_front() {
+                debug_assert!(matches!(slot.progress, Progress::Submitted));
+                self.held_bytes -= slot.held_bytes;
+            }
+            self.base += 1;
+            self.version += 1;
+        }
+    }
+
+    /// Ends a publisher's stream; what it sends is dropped, and asked of others.
+    pub fn refuse(&mut self, id: PublisherId, code: EndCode) {
+        self.give_up(id);
+        self.end(id, code);
+    }
+
+    /// No block is taken any more: all streams end, after what is to be told before.
+    pub fn end_all(&mut self, code: EndCode) {
+        self.over.get_or_insert(code);
+        for id in self.publishers.keys().copied().collect::<Vec<_>>() {
+            self.give_up(id);
+            self.end(id, code);
+        }
+    }
+
+    /// Looks for blocks that are late, and for one that was asked for in vain.
+    pub fn tick(&mut self, now_micros: u64) {
+        self.now_micros = now_micros;
+        let Settings { stall_blocks, stall_micros, idle_micros, .. } = self.settings;
+        let mut whole_later = 0;
+        let mut late = Vec::new();
+        for slot in self.slots.iter().rev() {
+            match slot.progress {
+                Progress::Whole { .. } => whole_later += 1,
+                Progress::Streaming { publisher, since, moved } => {
+                    let is_late = whole_later >= stall_blocks && now_micros.saturating_sub(since) >= stall_micros;
+                    if is_late || now_micros.saturating_sub(moved) >= idle_micros {
+                        late.push(publisher);
+                    }
+                }
+                Progress::Vacant { .. } | Progress::Submitted => {}
+            }
+        }
+        late.into_iter().for_each(|id| self.refuse(id, EndCode::Timeout));
+        self.ask_again();
+    }
+
+    /// Asks for the first vacant block once more: who was asked for several may have gone back to the last of them only.
+    fn ask_again(&mut self) {
+        let (base, now_micros) = (self.base, self.now_micros);
+        let mut slots = (base..).zip(&mut self.slots);
+        let first = slots.find_map(|(number, slot)| match &mut slot.progress {
+            Progress::Vacant { asked } => Some((number, asked)),
+            _ => None,
+        });
+        let Some((number, asked)) = first else { return };
+        if now_micros.saturating_sub(*asked) < self.settings.stall_micros {
+            return;
+        }
+        *asked = now_micros;
+        self.version += 1;
+        self.publishers.values_mut().for_each(|publisher| publisher.tell(PublishResponse::Resend(number)));
+    }
+
+    /// Takes what a publisher is to be told now. Behind the end of the stream comes nothing more.
+    pub fn take(&mut self, id: PublisherId) -> Vec<PublishResponse> {
+        let (base, now_last) = (self.base, self.last());
+        let Some(publisher) = self.publishers.get_mut(&id) else { return Vec::new() };
+        let to = base.min(publisher.acknowledged.saturating_add(ACKNOWLEDGEMENTS_MAX));
+        let mut told: Vec<_> = (publisher.acknowledged..to).map(PublishResponse::Acknowledgement).collect();
+        publisher.acknowledged = publisher.acknowledged.max(to);
+        if to == base {
+            told.extend(publisher.control.drain(..).map(|response| match response {
+                PublishResponse::EndOfStream { code, .. } => PublishResponse::EndOfStream { code, last: now_last },
+                other => other,
+            }));
+        }
+        told
+    }
+
+    /// Grows whenever a publisher that waits must look again: it is told something, or there is room.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether a block is waited for, so that [`Publishing::tick`] is needed.
+    pub fn needs_tick(&self) -> bool {
+        let is_awaited = |slot: &Slot<B>| matches!(slot.progress, Progress::Streaming { .. } | Progress::Vacant { .. });
+        !self.publishers.is_empty() && self.slots.iter().any(is_awaited)
+    }
+
+    /// What blocks under way take, bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Streams at the moment.
+    pub fn publishers(&self) -> usize {
+        self.publishers.len()
+    }
+
+    /// Whether all blocks of which the end has come since the start are compared with the tree of all root hashes before.
+    pub fn knows_all(&self) -> bool {
+        self.chain.knows_all()
+    }
+
+    /// The last block that is safe, or [`NO_BLOCK`].
+    fn last(&self) -> u64 {
+        if self.base == self.first { NO_BLOCK } else { self.base - 1 }
+    }
+
+    fn has_vacant(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot.progress, Progress::Vacant { .. }))
+    }
+
+    /// Drops what a publisher is sending.
+    fn give_up(&mut self, id: PublisherId) {
+        let streaming = self.publishers.get_mut(&id).and_then(|publisher| publisher.streaming.take());
+        if let Some(number) = streaming {
+            self.vacate(number, id);
+        }
+    }
+
+    /// Asks everybody else for a block.
+    fn vacate(&mut self, number: u64, but: PublisherId) {
+        let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { return };
+        self.version += 1;
+        slot.progress = Progress::Vacant { asked: self.now_micros };
+        self.held_bytes -= std::mem::take(&mut slot.held_bytes);
+        if self.over.is_some() {
+            return;
+        }
+        for (id, publisher) in &mut self.publishers {
+            if *id != but {
+                publisher.tell(PublishResponse::Resend(number));
+            }
+        }
+    }
+
+    fn end(&mut self, id: PublisherId, code: EndCode) {
+        let last = self.last();
+        if let Some(publisher) = self.publishers.get_mut(&id) {
+            publisher.tell(PublishResponse::EndOfStream { code, last });
+            publisher.has_ended = true;
+            self.version += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The rules, one by one.
+
+use super::*;
+use crate::messages::PublishResponse::{Acknowledgement, Behind, EndOfStream, Resend, Skip};
+
+fn start(settings: Settings) -> (Publishing<u64>, PublisherId, PublisherId) {
+    let mut publishing = Publishing::new(settings, 0, Chain::from(0));
+    let (one, two) = (publishing.join(), publishing.join());
+    (publishing, one, two)
+}
+
+/// The candidate that continues the chain of blocks whose roots are their numbers.
+fn candidate(number: u64) -> Candidate<u64> {
+    let mut chain = Chain::from(0);
+    (0..number).for_each(|earlier| chain.extend([earlier as u8; 48]));
+    Candidate { root: [number as u8; 48], footer: chain.footer(None), block: number }
+}
+
+fn send(publishing: &mut Publishing<u64>, id: PublisherId, number: u64) -> Vec<u64> {
+    assert_eq!(publishing.header(id, number, 0), Verdict::Take);
+    assert_eq!(publishing.reserve(id, 10, 0), Room::Granted);
+    publishing.whole(id, candidate(number))
+}
+
+/// Stores blocks up to this one.
+fn store(publishing: &mut Publishing<u64>, id: PublisherId, last: u64) {
+    for number in publishing.base..=last {
+        assert_eq!(send(publishing, id, number), [number]);
+    }
+    publishing.safe(last);
+}
+
+#[test]
+fn the_first_header_wins_and_everybody_is_acknowledged() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.header(two, 0, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [Skip(0)]);
+    assert_eq!(publishing.whole(one, candidate(0)), [0]);
+    assert_eq!(publishing.take(one), [], "not before it is safe");
+    publishing.safe(0);
+    assert_eq!(publishing.take(one), [Acknowledgement(0)]);
+    assert_eq!(publishing.take(two), [Acknowledgement(0)]);
+    assert_eq!(publishing.take(two), []);
+}
+
+#[test]
+fn blocks_are_pipelined_and_submitted_in_order() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(send(&mut publishing, two, 1), [] as [u64; 0], "block 0 is not whole yet");
+    assert_eq!(send(&mut publishing, two, 2), [] as [u64; 0]);
+    assert_eq!(publishing.whole(one, candidate(0)), [0, 1, 2]);
+    publishing.safe(1);
+    assert_eq!(publishing.take(one), [Acknowledgement(0), Acknowledgement(1)]);
+    publishing.safe(2);
+    assert_eq!(publishing.take(one), [Acknowledgement(2)]);
+    assert_eq!(publishing.held_bytes(), 0);
+}
+
+#[test]
+fn a_duplicate_is_skipped_within_the_window_and_ends_the_stream_beyond() {
+    let (mut publishing, one, two) = start(Settings::default());
+    store(&mut publishing, one, 9);
+    assert_eq!(publishing.header(two, 4, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two).last(), Some(&Skip(4)));
+    assert_eq!(publishing.header(two, 3, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [EndOfStream { code: EndCode::DuplicateBlock, last: 9 }]);
+    assert_eq!(publishing.header(two, 10, 0), Verdict::Ignore, "its stream is over");
+}
+
+#[test]
+fn who_is_ahead_is_told_the_last_block() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 1, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(one), [Behind(NO_BLOCK)]);
+    store(&mut publishing, one, 2);
+    assert_eq!(publishing.header(two, 5, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two).last(), Some(&Behind(2)));
+}
+
+#[test]
+fn a_block_that_is_refused_is_asked_of_the_others() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    publishing.refuse(one, EndCode::BadBlockProof);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::BadBlockProof, last: NO_BLOCK }]);
+    assert_eq!(publishing.take(two), [Resend(0)]);
+    assert_eq!(send(&mut publishing, two, 0), [0]);
+}
+
+#[test]
+fn a_block_of_another_history_is_refused_though_its_hash_is_right() {
+    let (mut publishing, one, two) = start(Settings::default());
+    store(&mut publishing, one, 0);
+    publishing.take(one);
+    publishing.take(two);
+    assert_eq!(publishing.header(one, 1, 0), Verdict::Take);
+    let forged = Candidate { footer: candidate(0).footer, ..candidate(1) };
+    assert_eq!(publishing.whole(one, forged), [] as [u64; 0]);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::BadBlockProof, last: 0 }]);
+    assert_eq!(publishing.take(two), [Resend(1)]);
+    assert_eq!(send(&mut publishing, two, 1), [1]);
+}
+
+#[test]
+fn who_leaves_within_a_block_leaves_no_part_of_it() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.reserve(one, 1_000, 0), Room::Granted);
+    publishing.leave(one);
+    assert_eq!((publishing.held_bytes(), publishing.take(two)), (0, vec![Resend(0)]));
+    assert_eq!(publishing.reserve(one, 1, 0), Room::Lost);
+    assert_eq!(publishing.whole(one, candidate(0)), [] as [u64; 0]);
+    assert_eq!(send(&mut publishing, two, 0), [0]);
+}
+
+#[test]
+fn who_is_late_while_others_are_done_is_told_so() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    for number in 1..=3 {
+        publishing.tick(4_000_000);
+        assert_eq!(publishing.take(one), [], "{} later blocks are whole", number - 1);
+        send(&mut publishing, two, number);
+    }
+    publishing.tick(3_999_999);
+    assert_eq!(publishing.take(one), [], "not sooner than two block times");
+    publishing.tick(4_000_000);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+    assert_eq!(publishing.take(two), [Resend(0)]);
+    assert_eq!(send(&mut publishing, two, 0), [0, 1, 2, 3]);
+    assert_eq!(publishing.header(two, 4, 5_000_000), Verdict::Take);
+    publishing.tick(35_000_000);
+    assert_eq!(publishing.take(two), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }], "nothing came for 30 s");
+}
+
+#[test]
+fn a_block_that_was_asked_for_in_vain_is_asked_for_again() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 10), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 10), Verdict::Take);
+    publishing.leave(two);
+    assert_eq!(publishing.take(one), [Resend(1)]);
+    assert_eq!(publishing.whole(one, candidate(0)), [0]);
+    publishing.tick(4_000_009);
+    assert_eq!(publishing.take(one), []);
+    publishing.tick(4_000_010);
+    assert_eq!(publishing.take(one), [Resend(1)]);
+    assert!(publishing.needs_tick());
+    assert_eq!(send(&mut publishing, one, 1), [1]);
+    assert!(!publishing.needs_tick(), "nothing is waited for but the disk");
+}
+
+#[test]
+fn what_is_under_way_is_bounded() {
+    let settings = Settings { window_blocks: 2, memory_bytes_max: 100, ..Settings::default() };
+    let (mut publishing, one, two) = start(settings);
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 0), Verdict::Take);
+    assert_eq!(publishing.reserve(two, 90, 0), Room::Granted);
+    assert_eq!(publishing.reserve(two, 20, 0), Room::Wait);
+    assert_eq!(publishing.reserve(one, 200, 0), Room::Granted, "all others wait for this one");
+    publishing.whole(one, candidate(0));
+    assert_eq!(publishing.header(one, 2, 0), Verdict::Wait, "two blocks are under way");
+    publishing.safe(0);
+    assert_eq!(publishing.reserve(two, 20, 0), Room::Granted);
+    assert_eq!(publishing.header(one, 2, 0), Verdict::Take);
+    publishing.leave(two);
+    assert_eq!(publishing.reserve(one, 150, 0), Room::Lost, "only this publisher can send block 1 now");
+    assert_eq!(publishing.take(one), [Acknowledgement(0), Resend(1), Behind(0)]);
+    assert_eq!(publishing.header(one, 3, 0), Verdict::Ignore, "block 1 is wanted first");
+    assert_eq!(publishing.take(one), [Behind(0)]);
+    assert_eq!(send(&mut publishing, one, 1), [1]);
+}
+
+#[test]
+fn after_a_failure_every_stream_ends_and_nothing_is_taken() {
+    let (mut publishing, one, two) = start(Settings::default());
+    store(&mut publishing, one, 0);
+    assert_eq!(publishing.header(one, 1, 0), Verdict::Take);
+    publishing.end_all(EndCode::PersistenceFailed);
+    let end = EndOfStream { code: EndCode::PersistenceFailed, last: 0 };
+    for id in [one, two] {
+        assert_eq!(publishing.take(id), [Acknowledgement(0), end]);
+    }
+    let late = publishing.join();
+    assert_eq!(publishing.take(late), [end]);
+    assert_eq!(publishing.whole(one, candidate(1)), [] as [u64; 0]);
+}

@@ -1,0 +1,277 @@
+//! One publisher's stream: items become a verified block, step by step, and the publisher is told what [`crate::publish`] decides.
+//!
+//! A publisher that does not read its answers is not read from either; one that must wait for room keeps what it sent last and
+//! nothing more.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
+
+use crate::block::{Builder, BuilderError, HEADER_FIELD};
+use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
+use crate::node::{Node, Offered};
+use crate::publish::{PublisherId, Room, Verdict};
+use crate::wire::Fields;
+
+/// More than this is hashed and compressed on a thread of its own, so that other clients of this one need not wait.
+const AT_ONCE_BYTES: usize = 256 << 10;
+
+/// Answers a publishBlockStream.
+pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Responses) -> Result<(), Status> {
+    let mut changed = node.changed();
+    let mut session = Session::join(Arc::clone(&node))?;
+    if responses.open().is_err() {
+        return Ok(());
+    }
+    let mut waiting = None;
+    loop {
+        // What changes from here on wakes this task again.
+        changed.borrow_and_update();
+        if tell(&session, &responses).await {
+            return Ok(());
+        }
+        if let Some(work) = waiting.take() {
+            waiting = session.work(work).await;
+            if waiting.is_none() {
+                continue;
+            }
+        }
+        tokio::select! {
+            biased;
+            _ = changed.changed() => {}
+            request = requests.next(), if waiting.is_none() => match request? {
+                None => return Ok(()),
+                Some(message) => match session.request(&message) {
+                    Next::Work(work) => waiting = Some(work),
+                    Next::Nothing => {}
+                    Next::End => return Ok(()),
+                },
+            },
+        }
+    }
+}
+
+/// Sends what there is to tell; `true`: the stream is over.
+async fn tell(session: &Session, responses: &Responses) -> bool {
+    loop {
+        let told = session.node.publishing(|publishing| publishing.take(session.id));
+        if told.is_empty() {
+            return false;
+        }
+        let is_over = matches!(told.last(), Some(PublishResponse::EndOfStream { .. }));
+        let mut frames = Vec::new();
+        for response in told {
+            session.node.metrics.told(&response);
+            let message = response.encode(session.node.settings.wire_era);
+            frames.push(encode_with(|out| out.extend_from_slice(&message), message.len()));
+        }
+        if responses.send(frames.concat().into()).await.is_err() || is_over {
+            return true;
+        }
+    }
+}
+
+/// Something that must be done before more is read.
+enum Work {
+    /// A header wants its slot; and the items that came with it.
+    Begin(Box<Builder>, Bytes),
+    /// Items want room, and then to be hashed.
+    Items(Bytes),
+    /// The block is whole.
+    End(u64),
+}
+
+/// What a request asks for.
+enum Next {
+    Work(Work),
+    Nothing,
+    End,
+}
+
+/// What is known of the block that is being sent.
+enum Building {
+    /// None is.
+    Between,
+    /// Nobody wants it.
+    Ignoring,
+    /// It is taken. None: somebody works on it.
+    Taking(Option<Box<Builder>>),
+}
+
+struct Session {
+    node: Arc<Node>,
+    id: PublisherId,
+    building: Building,
+    began: Instant,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.node.publishing(|publishing| publishing.leave(self.id));
+    }
+}
+
+impl Session {
+    fn join(node: Arc<Node>) -> Result<Self, Status> {
+        let publishers_max = node.settings.publishers_max;
+        let id = node.publishing(|publishing| (publishing.publishers() < publishers_max).then(|| publishing.join()));
+        let message = "as many publishers as --publishers-max allows are connected";
+        let id = id.ok_or(Status::new(Code::ResourceExhausted, message))?;
+        Ok(Self { node, id, building: Building::Between, began: Instant::now() })
+    }
+
+    fn refuse(&mut self, code: EndCode, why: &dyn std::fmt::Display) {
+        tracing::warn!(publisher = self.id, ?code, "a publisher is refused: {why}");
+        self.building = Building::Ignoring;
+        self.node.publishing(|publishing| publishing.refuse(self.id, code));
+    }
+
+    fn request(&mut self, message: &Bytes) -> Next {
+        match PublishRequest::of(message) {
+            Ok(PublishRequest::Items(range)) => self.items(message.slice(range)),
+            Ok(PublishRequest::EndOfBlock(number)) => match &self.building {
+                Building::Taking(_) => Next::Work(Work::End(number)),
+                Building::Ignoring => {
+                    self.building = Building::Between;
+                    Next::Nothing
+                }
+                Building::Between => {
+                    self.refuse(EndCode::InvalidRequest, &"an end of a block that was not begun");
+                    Next::Nothing
+                }
+            },
+            Ok(PublishRequest::EndStream { code, earliest, latest }) => {
+                tracing::info!(publisher = self.id, ?code, earliest, latest, "a publisher ends its stream");
+                Next::End
+            }
+            Err(error) => {
+                self.refuse(EndCode::InvalidRequest, &error);
+                Next::Nothing
+            }
+        }
+    }
+
+    fn items(&mut self, set: Bytes) -> Next {
+        let (frame, first) = match item_ranges(&set).next() {
+            None => return Next::Nothing,
+            Some(Ok((frame, item))) => (frame, &set[item]),
+            Some(Err(error)) => {
+                self.refuse(EndCode::InvalidRequest, &error);
+                return Next::Nothing;
+            }
+        };
+        let is_header = matches!(Fields::of(first).next(), Some(Ok(field)) if field.number == HEADER_FIELD);
+        match (&self.building, is_header) {
+            (Building::Taking(_), false) => Next::Work(Work::Items(set)),
+            (Building::Ignoring, false) => Next::Nothing,
+            (Building::Between | Building::Ignoring, true) => {
+                self.began = Instant::now();
+                match Builder::begin(first, self.node.block_limits()) {
+                    Ok(builder) => Next::Work(Work::Begin(Box::new(builder), set.slice(frame.end..))),
+                    Err(error) => {
+                        self.refuse(EndCode::BadBlockProof, &error);
+                        Next::Nothing
+                    }
+                }
+            }
+            (Building::Between, false) => {
+                self.refuse(EndCode::InvalidRequest, &"items without a header before them");
+                Next::Nothing
+            }
+            (Building::Taking(_), true) => {
+                self.refuse(EndCode::InvalidRequest, &"a header before the end of the block");
+                Next::Nothing
+            }
+        }
+    }
+
+    /// Does what can be done now; what comes back must wait for a change.
+    async fn work(&mut self, work: Work) -> Option<Work> {
+        match work {
+            Work::Begin(builder, set) => {
+                let now = self.node.now_micros();
+                let number = builder.number();
+                match self.node.publishing(|publishing| publishing.header(self.id, number, now)) {
+                    Verdict::Wait => return Some(Work::Begin(builder, set)),
+                    Verdict::Ignore => {
+                        self.building = Building::Ignoring;
+                        return None;
+                    }
+                    Verdict::Take => self.building = Building::Taking(Some(builder)),
+                }
+                self.keep(set).await
+            }
+            Work::Items(set) => self.keep(set).await,
+            Work::End(number) => {
+                self.finish(number).await;
+                None
+            }
+        }
+    }
+
+    /// Hashes items, as soon as there is room for them.
+    async fn keep(&mut self, set: Bytes) -> Option<Work> {
+        let now = self.node.now_micros();
+        match self.node.publishing(|publishing| publishing.reserve(self.id, set.len(), now)) {
+            Room::Wait => return Some(Work::Items(set)),
+            Room::Lost => self.building = Building::Ignoring,
+            Room::Granted => self.add(set).await,
+        }
+        None
+    }
+
+    async fn add(&mut self, set: Bytes) {
+        let Building::Taking(builder) = &mut self.building else { return };
+        let Some(builder) = builder.take() else { return };
+        let add = move |set: &[u8]| add_all(builder, set);
+        let added = match set.len() {
+            ..=AT_ONCE_BYTES => add(&set),
+            _ => aside(move || add(&set)).await,
+        };
+        match added {
+            Ok(builder) => self.building = Building::Taking(Some(builder)),
+            Err(error) => self.refuse(EndCode::BadBlockProof, &error),
+        }
+    }
+
+    async fn finish(&mut self, number: u64) {
+        let building = std::mem::replace(&mut self.building, Building::Between);
+        let Building::Taking(Some(builder)) = building else { return };
+        if builder.number() != number {
+            let why = format!("the end of block {number} within block {}", builder.number());
+            return self.refuse(EndCode::InvalidRequest, &why);
+        }
+        let received = Instant::now();
+        let rules = self.node.proof_rules();
+        let is_large = builder.bytes() > AT_ONCE_BYTES;
+        let finish = move || Ok(Offered::of(&builder.finish(&rules)?)?);
+        let finished = if is_large { aside(finish).await } else { finish() };
+        match finished {
+            Ok(offered) => self.node.offer(self.id, offered, self.began, received),
+            Err(error) => self.refuse(EndCode::BadBlockProof, &error),
+        }
+    }
+}
+
+fn add_all(mut builder: Box<Builder>, set: &[u8]) -> Result<Box<Builder>, BuilderError> {
+    for item in items(set) {
+        builder.add(item?)?;
+    }
+    Ok(builder)
+}
+
+/// Runs something long on a thread of its own.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BuilderError> + Send + 'static,
+) -> Result<T, BuilderError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The server has stopped: nobody waits any more.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

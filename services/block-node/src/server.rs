@@ -1,0 +1,112 @@
+//! A server, put together: store, node, sockets; and how it stops.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use service_kit::grpc::{Limits, Memory};
+use service_kit::listen::Group;
+use service_kit::operations::{Accompanied, Operations};
+use service_kit::reflection::Reflection;
+use service_kit::server::{Bound, Options, StartError};
+use wal::files::RealDirectory;
+
+use crate::api::Api;
+use crate::node::Node;
+use crate::settings::Settings;
+use crate::store::{self, OpenError, Store};
+
+/// How long connections may go on after streams have ended.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why a server cannot start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The directory.
+    #[error("--files-recent-live-root-path: {0}")]
+    Directory(io::Error),
+    /// What is in it.
+    #[error("--files-recent-live-root-path: {0}")]
+    Store(#[from] OpenError),
+    /// Sockets.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A thread.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// Serves until `stop` is there. `ready` is told where it listens.
+pub async fn run(
+    settings: Settings,
+    ready: impl FnOnce(&[String]),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServerError> {
+    let health = settings.listen_health.clone();
+    let bound = Bound::bind(&[
+        Group { urls: std::slice::from_ref(&settings.listen), grpc: true, http: true },
+        Group { urls: health.as_slice(), grpc: false, http: true },
+    ])?;
+    let store = open(&settings)?;
+    let options = Options {
+        limits: Limits {
+            message_bytes_max: settings.message_bytes_max,
+            connection_messages_bytes_max: settings.messages_memory_bytes / 2,
+            stream_window_bytes: settings.window_bytes,
+            connection_window_bytes: settings.window_bytes.max(8 << 20),
+            streams_max: settings.streams_max,
+            ..Limits::default()
+        },
+        memory: Memory::new(settings.messages_memory_bytes),
+        patience: PATIENCE,
+        ..Options::default()
+    };
+    let delay = settings.shutdown_delay;
+    let node = Node::start(settings, store).map_err(ServerError::Thread)?;
+    let of_workers = Arc::clone(&node);
+    let operations = Operations { registry: Arc::clone(&node.metrics.registry), readiness: node.readiness.clone() };
+    let mut server = bound.start(options, move |_| {
+        let api = Api::new(Arc::clone(&of_workers), operations.clone());
+        Accompanied::new(api, operations.clone(), Reflection::default())
+    })?;
+    ready(server.addresses());
+    let result = tokio::select! {
+        () = stop => Ok(()),
+        () = node.tick() => Ok(()),
+        result = server.accept() => result,
+    };
+    node.end_streams();
+    tokio::time::sleep(delay).await;
+    // What was submitted is made safe, and may still be acknowledged.
+    node.close();
+    server.stop();
+    Ok(result?)
+}
+
+fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
+    let path = &settings.directory;
+    prepare(path).map_err(ServerError::Directory)?;
+    let directory = RealDirectory::open(path).map_err(ServerError::Directory)?;
+    let options = store::Options {
+        segment_bytes: settings.segment_bytes,
+        first_block: settings.first_block,
+        salt: rand::random(),
+    };
+    let store = Store::open(directory, options)?;
+    let reader = store.reader();
+    let quarantined = reader.quarantined();
+    if quarantined > 0 {
+        tracing::error!(quarantined, "blocks are damaged on disk and not served");
+    }
+    tracing::info!(first = reader.first(), next = reader.next(), "opened {}", path.display());
+    Ok(store)
+}
+
+/// The directory is its user's alone; what was made before by others is made so.
+fn prepare(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o700))
+}

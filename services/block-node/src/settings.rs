@@ -1,0 +1,202 @@
+//! The command line and the environment, in the Java node's words where it has them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use service_kit::logs;
+use service_kit::url::Url;
+
+use crate::messages::WireEra;
+use crate::publish;
+use crate::simulate::{ConsumerFlags, PublisherFlags};
+
+/// A Hiero block node: verifies blocks, makes them safe on disk before it acknowledges them, serves one copy to everyone.
+#[derive(Debug, Parser)]
+#[command(name = "block-node", version, args_conflicts_with_subcommands = true)]
+pub struct CommandLine {
+    /// What else it can do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to serve.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// What else it can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Publish crafted blocks that verify, or read and verify blocks
+    #[command(subcommand)]
+    Simulate(Simulate),
+}
+
+/// What is simulated.
+#[derive(Debug, Subcommand)]
+pub enum Simulate {
+    /// Publish crafted blocks; the node must run with --accept-dummy-proofs
+    Publisher(PublisherFlags),
+    /// Subscribe, verify every block, and compare it with the one before
+    Consumer(ConsumerFlags),
+}
+
+/// How to serve.
+#[derive(Clone, Debug, Args)]
+pub struct Flags {
+    /// Directory of the blocks; it is created where it does not exist, for this user alone
+    #[arg(long, visible_alias = "data-dir", env = "FILES_RECENT_LIVE_ROOT_PATH", default_value = "block-node-data")]
+    pub files_recent_live_root_path: PathBuf,
+    /// Address to listen on; the Java node listens on all (0.0.0.0)
+    #[arg(long, env = "SERVER_HOST", default_value = "127.0.0.1")]
+    pub server_host: String,
+    /// Port of all services, of health and of metrics; 0: any
+    #[arg(long, env = "SERVER_PORT", default_value_t = 40_840)]
+    pub server_port: u16,
+    /// A port of its own for health and metrics besides
+    #[arg(long, env = "HEALTH_PORT")]
+    pub health_port: Option<u16>,
+    /// The longest message, and so the largest block, bytes
+    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
+    pub server_max_message_size_bytes: u32,
+    /// Calls of a connection at a time
+    #[arg(long, env = "SERVER_HTTP2_MAX_CONCURRENT_STREAMS", default_value_t = 128)]
+    pub server_http2_max_concurrent_streams: u32,
+    /// What a client may send ahead on a stream, bytes
+    #[arg(long, env = "SERVER_HTTP2_INITIAL_WINDOW_SIZE", default_value_t = 1_048_576, value_parser = clap::value_parser!(u32).range(65_535..=2_147_483_647))]
+    pub server_http2_initial_window_size: u32,
+    /// How long streams are given to end when the server stops, milliseconds
+    #[arg(long, env = "SERVER_SHUTDOWN_DELAY_MILLIS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=4_000))]
+    pub server_shutdown_delay_millis: u64,
+    /// First block of a new store; without block 0 the tree of all previous root hashes cannot be compared
+    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK", default_value_t = 0)]
+    pub block_node_earliest_managed_block: u64,
+    /// How far behind the last block a header is answered with SkipBlock, and not with the end of the stream
+    #[arg(long, env = "PRODUCER_DUPLICATE_BLOCK_SKIP_WINDOW", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10))]
+    pub producer_duplicate_block_skip_window: u64,
+    /// How far in the future a subscription may begin, blocks
+    #[arg(long, env = "SUBSCRIBER_MAXIMUM_FUTURE_REQUEST", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub subscriber_maximum_future_request: u64,
+    /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
+    #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
+    pub accept_dummy_proofs: bool,
+    /// Whose status codes and framing are spoken: today (block node 0.25 and later)
+    #[arg(long, env = "BLOCK_NODE_WIRE_ERA", default_value = "today")]
+    pub wire_era: WireEra,
+    /// Publishers at a time
+    #[arg(long, env = "BLOCK_NODE_PUBLISHERS_MAX", default_value_t = 64)]
+    pub publishers_max: usize,
+    /// Blocks that may be under way, from their first item to the sync
+    #[arg(long, env = "BLOCK_NODE_PUBLISH_WINDOW_BLOCKS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub publish_window_blocks: u32,
+    /// What blocks under way may take, bytes; the one that all others wait for may take more
+    #[arg(long, env = "BLOCK_NODE_PUBLISH_MEMORY_BYTES", default_value_t = 268_435_456)]
+    pub publish_memory_bytes: usize,
+    /// What messages may take that have not come whole, bytes; of one connection half of it
+    #[arg(long, env = "BLOCK_NODE_MESSAGES_MEMORY_BYTES", default_value_t = 536_870_912)]
+    pub messages_memory_bytes: usize,
+    /// What is kept in memory of the newest blocks, and of others as much again, bytes
+    #[arg(long, env = "BLOCK_NODE_CACHE_BYTES", default_value_t = 16_777_216)]
+    pub cache_bytes: usize,
+    /// Size at which a new file for blocks is begun, bytes
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
+    pub segment_bytes: u64,
+    /// What is logged: error, warn, info, debug
+    #[arg(long, env = "BLOCK_NODE_LOG_LEVEL", default_value = "info")]
+    pub log_level: tracing::Level,
+    /// How log lines are written: text, json
+    #[arg(long, env = "BLOCK_NODE_LOG_FORMAT", default_value = "text")]
+    pub log_format: logs::Format,
+}
+
+/// How a server was started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Directory of the blocks.
+    pub directory: PathBuf,
+    /// Where everything is served.
+    pub listen: Url,
+    /// Where health and metrics are served besides.
+    pub listen_health: Option<Url>,
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// Calls of a connection at a time.
+    pub streams_max: u32,
+    /// What a client may send ahead on a stream.
+    pub window_bytes: u32,
+    /// How long streams are given to end.
+    pub shutdown_delay: std::time::Duration,
+    /// First block of a new store.
+    pub first_block: u64,
+    /// How blocks are taken.
+    pub publish: publish::Settings,
+    /// How far in the future a subscription may begin.
+    pub future_max: u64,
+    /// Whether a dummy is accepted as proof.
+    pub accept_dummy_proofs: bool,
+    /// Whose numbers are spoken.
+    pub wire_era: WireEra,
+    /// Publishers at a time.
+    pub publishers_max: usize,
+    /// What messages may take that have not come whole.
+    pub messages_memory_bytes: usize,
+    /// What is kept in memory, of each kind.
+    pub cache_bytes: usize,
+    /// Size at which a new file is begun.
+    pub segment_bytes: u64,
+}
+
+impl Flags {
+    /// What they mean.
+    pub fn settings(&self) -> Settings {
+        let host = match self.server_host.contains(':') && !self.server_host.starts_with('[') {
+            true => format!("[{}]", self.server_host),
+            false => self.server_host.clone(),
+        };
+        let url = |port| Url { is_tls: false, is_unix: false, host: host.clone(), port };
+        Settings {
+            directory: self.files_recent_live_root_path.clone(),
+            listen: url(self.server_port),
+            listen_health: self.health_port.map(url),
+            message_bytes_max: self.server_max_message_size_bytes as usize,
+            streams_max: self.server_http2_max_concurrent_streams,
+            window_bytes: self.server_http2_initial_window_size,
+            shutdown_delay: std::time::Duration::from_millis(self.server_shutdown_delay_millis),
+            first_block: self.block_node_earliest_managed_block,
+            publish: publish::Settings {
+                window_blocks: self.publish_window_blocks as usize,
+                duplicate_skip_window: self.producer_duplicate_block_skip_window,
+                memory_bytes_max: self.publish_memory_bytes,
+                ..publish::Settings::default()
+            },
+            future_max: self.subscriber_maximum_future_request,
+            accept_dummy_proofs: self.accept_dummy_proofs,
+            wire_era: self.wire_era,
+            publishers_max: self.publishers_max,
+            messages_memory_bytes: self.messages_memory_bytes,
+            cache_bytes: self.cache_bytes,
+            segment_bytes: self.segment_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound_and_has_the_java_nodes_defaults() {
+        CommandLine::command().debug_assert();
+        let settings = CommandLine::try_parse_from(["block-node"]).unwrap().flags.settings();
+        assert_eq!(settings.listen.to_string(), "http://127.0.0.1:40840");
+        assert_eq!((settings.message_bytes_max, settings.future_max), (131_072_000, 4_000));
+        assert!(!settings.accept_dummy_proofs);
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        for wrong in [&["--nonsense"][..], &["--wire-era", "v0.13"], &["--producer-duplicate-block-skip-window", "11"]]
+        {
+            assert!(CommandLine::try_parse_from([&["block-node"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Subscribes, verifies every block, and compares it with the one before.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use service_kit::client::GrpcError;
+
+use super::{SUBSCRIBE, connect};
+use crate::block::{Builder, HashOnly, Limits, ProofRules, Verified};
+use crate::messages::{NO_BLOCK, items, proto};
+
+/// What is read.
+#[derive(Clone, Debug, Args)]
+pub struct ConsumerFlags {
+    /// HOST:PORT of the node
+    #[arg(long, default_value = "127.0.0.1:40840")]
+    pub address: String,
+    /// First block; absent: the next one that is published
+    #[arg(long)]
+    pub start: Option<u64>,
+    /// Last block; absent: go on until the node stops
+    #[arg(long)]
+    pub end: Option<u64>,
+    /// Wait so long behind each block, milliseconds
+    #[arg(long, default_value_t = 0)]
+    pub slow_millis: u64,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// The status at the end, as the node's number says.
+    pub status: i32,
+    /// What was wrong first.
+    pub wrong: Option<String>,
+}
+
+impl fmt::Display for Read {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.took.as_secs_f64().max(f64::MIN_POSITIVE);
+        write!(
+            formatter,
+            "{} blocks read and verified in {seconds:.2} s: {:.0} blocks/s, {:.1} MB/s; status {}",
+            self.blocks,
+            self.blocks as f64 / seconds,
+            self.bytes as f64 / seconds / 1e6,
+            self.status
+        )
+    }
+}
+
+/// Subscribes and reads to the end; `seen` is given every block.
+pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Result<Read, GrpcError> {
+    use proto::subscribe_stream_response::Response;
+    let mut channel = connect(&flags.address).await?;
+    let call = channel.call(SUBSCRIBE);
+    let request = proto::SubscribeStreamRequest {
+        start_block_number: flags.start.unwrap_or(NO_BLOCK),
+        end_block_number: flags.end.unwrap_or(NO_BLOCK),
+    };
+    let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
+    sender.finish()?;
+    let began = Instant::now();
+    let mut result = Read::default();
+    let mut block = Vec::new();
+    let mut before: Option<Verified> = None;
+    while let Some(proto::SubscribeStreamResponse { response }) = receiver.next().await? {
+        match response.ok_or_else(|| GrpcError::Decode("a SubscribeStreamResponse says nothing".into()))? {
+            Response::BlockItems(set) => block.extend_from_slice(&set),
+            Response::EndOfBlock(end) => {
+                match check(&std::mem::take(&mut block), end.block_number, before.as_ref()) {
+                    Ok(verified) => {
+                        seen(&verified);
+                        result.blocks += 1;
+                        result.bytes += verified.bytes.len() as u64;
+                        before = Some(verified);
+                    }
+                    Err(wrong) => {
+                        result.wrong.get_or_insert(wrong);
+                    }
+                }
+                if flags.slow_millis > 0 {
+                    tokio::time::sleep(Duration::from_millis(flags.slow_millis)).await;
+                }
+            }
+            Response::Status(status) => result.status = status,
+        }
+    }
+    if !block.is_empty() {
+        result.wrong.get_or_insert_with(|| "the stream ended within a block".into());
+    }
+    result.took = began.elapsed();
+    Ok(result)
+}
+
+/// Verifies a block, and that it continues the one before.
+fn check(block: &[u8], number: u64, before: Option<&Verified>) -> Result<Verified, String> {
+    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let wrong = |error: &dyn fmt::Display| format!("block {number}: {error}");
+    let mut items = items(block);
+    let first = items.next().ok_or_else(|| wrong(&"it is empty"))?.map_err(|error| wrong(&error))?;
+    let mut builder = Builder::begin(first, Limits { block_bytes_max: usize::MAX }).map_err(|error| wrong(&error))?;
+    for item in items {
+        builder.add(item.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+    }
+    let verified = builder.finish(&rules).map_err(|error| wrong(&error))?;
+    if verified.number != number {
+        return Err(wrong(&format!("its header says {}", verified.number)));
+    }
+    match before {
+        Some(before) if before.number + 1 != number => Err(wrong(&format!("it comes behind block {}", before.number))),
+        Some(before) if before.root != verified.footer.previous_root => Err(wrong(&"it continues another block")),
+        _ => Ok(verified),
+    }
+}

@@ -1,0 +1,122 @@
+//! Blocks in files: append-only, checksummed, compressed. Looked up by number in two reads, whatever their count.
+//!
+//! No threads and no clock here: [`Writer`] gives the store a thread and shares syncs. All access to files goes through
+//! [`wal::files::Directory`], so that a test can cut the power at every operation.
+//!
+//! # On disk
+//!
+//! One flat directory. `00000000000000000001.blocks` and up are *segments*, sequences of records, each at a multiple of 8; integers
+//! are little-endian. A segment is written to until it is full, then never again.
+//!
+//! | offset | bytes | field | |
+//! | --- | --- | --- | --- |
+//! | 0 | 4 | magic | `BLK1` |
+//! | 4 | 4 | head checksum | CRC-32C of: salt (8), segment number (8), offset of the record (8), bytes 8 to 88 |
+//! | 8 | 4 | stored checksum | CRC-32C of what is stored |
+//! | 12 | 1 | kind | 1 segment head, 2 block |
+//! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame; 2 and up are for dictionaries and frames of several blocks |
+//! | 14 | 1 | evidence | 0 dummy proof, 1 signature unchecked, 2 signature valid |
+//! | 15 | 1 | zero | |
+//! | 16 | 8 | batch | offset at which the write that holds this record began |
+//! | 24 | 8 | number | of the block, or of the segment |
+//! | 32 | 4 | stored length | |
+//! | 36 | 4 | plain length | of the `Block` message |
+//! | 40 | 48 | root hash | |
+//! | 88 | stored length | | |
+//! | | 0 to 7 | zeros | up to a multiple of 8 |
+//!
+//! The first record is the segment's head: it holds the store's salt (8) and what the first block of the segment continues
+//! ([`crate::block::Chain`]), so that a start reads the last segment alone. The head's own checksum has the salt 0. The salt is
+//! random: who can choose what is in blocks cannot make bytes that count as a record.
+//!
+//! `00000000000000000000.index` and up have 16 bytes for each of 65,536 block numbers: segment (4), offset (4), length of the record
+//! (4), CRC-32C of block number and these (4). They are written behind the sync of the blocks, and are safe before the next segment
+//! begins; for the last segment they are written anew at each start.
+//!
+//! # What a crash can leave, and what opening makes of it
+//!
+//! A *batch* is one write followed by one sync. The next is written only when the sync has returned: a valid record tells, by its
+//! `batch`, that everything before that offset was once safe.
+//!
+//! - **Killed between write and sync, or power lost**: the first record that is not valid is the end. What stands behind it is
+//!   overwritten with zeros, the last batch is written again, and both are synced, before anything is shown or written.
+//! - **Between the creation of a segment and its first sync**: it has no valid head, nothing in it was acknowledged, it is removed.
+//! - **Not a crash**: a record that is not valid in front of one of a *later* batch. Something that was safe has been damaged. The
+//!   block is quarantined: it is not served, status tells the gap, and the rest goes on.
+//!
+//! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
+
+mod compress;
+mod format;
+mod index;
+mod open;
+mod reader;
+mod scan;
+mod segments;
+mod writer;
+
+pub use compress::{Encoding, Prepared, UnpackError};
+pub use open::Store;
+pub use reader::{ReadError, Reader, Stored};
+pub use writer::{Appended, Writer};
+
+use std::io;
+use std::sync::Arc;
+
+/// Settings of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A segment that is larger gets no more batches.
+    pub segment_bytes: u64,
+    /// Number of the first block of a new store.
+    pub first_block: u64,
+    /// Random bits for a new store; see the layout above.
+    pub salt: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, first_block: 0, salt: 0 }
+    }
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The files cannot be read or prepared.
+    #[error("{what}: {source}")]
+    Files {
+        /// What was tried, with the file's name.
+        what: String,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// What was safe on disk has been damaged in a way that leaves no store.
+    #[error("{file}: damaged at byte {offset}: {what}; restore this directory from a backup")]
+    Damaged {
+        /// Name of the file.
+        file: String,
+        /// Where the damage begins.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+/// The store takes no more blocks, since this failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("no more blocks are stored since {what} failed: {source}; correct the cause and restart")]
+pub struct AppendError {
+    /// What was tried.
+    pub what: &'static str,
+    /// What the file system said then.
+    pub source: Arc<io::Error>,
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {
+    let what = what.into();
+    move |source| OpenError::Files { what, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Opens a store, and appends to it.
+
+use std::io;
+use std::sync::Arc;
+
+use wal::files::{Directory, File};
+
+use super::compress::Prepared;
+use super::format::{Head, Kind, Place};
+use super::index::{Entry, IndexWriter};
+use super::reader::{Reader, Shown};
+use super::scan::{self, Scan, SegmentHead};
+use super::segments::OpenFiles;
+use super::{AppendError, OpenError, Options, failed, index};
+use crate::block::Chain;
+
+/// Offsets in the index have 32 bits.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// The segment that is written to.
+struct Current<F> {
+    number: u64,
+    file: F,
+    end: u64,
+}
+
+/// A store that is open, for its only writer.
+pub struct Store<D: Directory> {
+    directory: D,
+    options: Options,
+    /// None until something is written to a new store.
+    current: Option<Current<D::File>>,
+    index: IndexWriter<D>,
+    salt: u64,
+    /// What the next block continues.
+    chain: Chain,
+    shown: Arc<Shown<D>>,
+    failed: Option<AppendError>,
+    syncs: u64,
+}
+
+impl<D: Directory> Store<D> {
+    /// Opens the store in this directory, which may be empty.
+    pub fn open(directory: D, options: Options) -> Result<Self, OpenError> {
+        let names = directory.names().map_err(failed("list the directory"))?;
+        let mut segments: Vec<u64> = names.iter().filter_map(|name| scan::number(name)).collect();
+        segments.sort_unstable();
+        let files = OpenFiles::new(directory.clone());
+        let chain = Chain::from(options.first_block);
+        let shown = Arc::new(Shown::new(files, options.first_block));
+        let mut store = Self {
+            index: IndexWriter::new(directory.clone()),
+            options: Options { segment_bytes: options.segment_bytes.min(SEGMENT_BYTES_MAX), ..options },
+            directory,
+            current: None,
+            salt: options.salt,
+            chain,
+            shown,
+            failed: None,
+            syncs: 0,
+        };
+        while let Some(last) = segments.pop() {
+            if store.take_up(last, &segments)? {
+                break;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Goes on with the last segment; `false`: nothing was ever safe in it, and it is removed.
+    fn take_up(&mut self, number: u64, earlier: &[u64]) -> Result<bool, OpenError> {
+        let name = scan::name(number);
+        let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
+        let bytes = file.read().map_err(failed(format!("read {name}")))?;
+        let Some(scan) = scan::scan(number, &bytes) else {
+            if let Some(offset) = later_batch(&bytes) {
+                let what = format!("the segment's head is not valid, but a later record, at byte {offset}, is there");
+                return Err(OpenError::Damaged { file: name, offset: 0, what });
+            }
+            self.directory.remove(&name).map_err(failed(format!("remove {name}")))?;
+            self.directory.sync().map_err(failed("sync the directory"))?;
+            return Ok(false);
+        };
+        secure(&file, &bytes, &scan).map_err(failed(format!("write {name}")))?;
+        // Whoever created it may have been killed before its name was safe.
+        self.directory.sync().map_err(failed("sync the directory"))?;
+        let first = self.first_block(number, earlier, &scan)?;
+        if earlier.last().is_some() && self.is_index_lost(&scan)? {
+            self.rebuild_index(earlier)?;
+        }
+        self.adopt(number, &scan, first)?;
+        self.current = Some(Current { number, file, end: scan.end });
+        Ok(true)
+    }
+
+    /// Number of the first block of all, from the head of the first segment.
+    fn first_block(&self, number: u64, earlier: &[u64], scan: &Scan) -> Result<u64, OpenError> {
+        let Some(first) = earlier.first().filter(|first| **first != number) else { return Ok(scan.head.chain.next()) };
+        let name = scan::name(*first);
+        let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
+        let bytes = file.read_first(64 << 10).map_err(failed(format!("read {name}")))?;
+        match SegmentHead::decode(*first, &bytes) {
+            Some((head, _)) => Ok(head.chain.next()),
+            None => Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() }),
+        }
+    }
+
+    /// Shows the blocks of the last segment, and writes their places into the index once more.
+    fn adopt(&mut self, number: u64, scan: &Scan, first: u64) -> Result<(), OpenError> {
+        self.salt = scan.head.salt;
+        self.chain = scan.head.chain.clone();
+        let mut quarantined = Vec::new();
+        for record in &scan.blocks {
+            let head = &record.head;
+            if head.number < self.chain.next() {
+                let what = format!("block {} stands behind block {}", head.number, self.chain.next() - 1);
+                return Err(OpenError::Damaged { file: scan::name(number), offset: record.offset, what });
+            }
+            // Of a damaged block the root is not known, and so not the tree of all roots either.
+            if head.number > self.chain.next() {
+                quarantined.extend(self.chain.next()..head.number);
+                self.chain = Chain::from(head.number);
+            }
+            let entry = entry(number, record.offset, head);
+            self.index.write(head.number, &[entry]).map_err(failed("write the index"))?;
+            self.chain.extend(head.root);
+        }
+        self.shown.set(first, self.chain.next(), quarantined, scan.head.salt);
+        Ok(())
+    }
+
+    /// Whether the index of the segments before the last one is not there.
+    fn is_index_lost(&self, scan: &Scan) -> Result<bool, OpenError> {
+        let Some(last_before) = scan.head.chain.next().checked_sub(1) else { return Ok(false) };
+        let found = index::find(self.shown.files(), last_before).map_err(failed("read the index"))?;
+        Ok(found.is_none())
+    }
+
+    fn rebuild_index(&mut self, segments: &[u64]) -> Result<(), OpenError> {
+        for number in segments {
+            let name = scan::name(*number);
+            let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
+            let bytes = file.read().map_err(failed(format!("read {name}")))?;
+            let Some(scan) = scan::scan(*number, &bytes) else {
+                return Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() });
+            };
+            for record in &scan.blocks {
+                let entry = entry(*number, record.offset, &record.head);
+                self.index.write(record.head.number, &[entry]).map_err(failed("write the index"))?;
+            }
+        }
+        self.index.sync().map_err(failed("sync the index"))
+    }
+
+    /// What the next block continues.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Reads what is safe, beside the writer.
+    pub fn reader(&self) -> Reader<D> {
+        Reader::new(Arc::clone(&self.shown))
+    }
+
+    /// Syncs of blocks since it was opened.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Appends the next blocks as one batch. When this returns `Ok`, all of them are there for good and shown to readers. When it
+    /// fails, none is, and nothing more can be appended until the store is opened again.
+    pub fn append(&mut self, blocks: &[Prepared]) -> Result<(), AppendError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        self.write(blocks).map_err(|(what, source)| {
+            let error = AppendError { what, source: Arc::new(source) };
+            self.failed = Some(error.clone());
+            error
+        })
+    }
+
+    fn write(&mut self, blocks: &[Prepared]) -> Result<(), (&'static str, io::Error)> {
+        let Some(first) = blocks.first() else { return Ok(()) };
+        debug_assert_eq!(first.number, self.chain.next());
+        let is_new = self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes);
+        let mut bytes = Vec::new();
+        if is_new {
+            self.begin_segment(&mut bytes)?;
+        }
+        let Some(current) = &mut self.current else {
+            return Err(("finding a segment", io::ErrorKind::NotFound.into()));
+        };
+        let batch = current.end;
+        let mut entries = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let offset = batch + bytes.len() as u64;
+            let head = head(block, batch);
+            let place = Place { salt: self.salt, segment: current.number, offset };
+            head.encode(place, &block.stored, &mut bytes);
+            entries.push(entry(current.number, offset, &head));
+        }
+        current.file.write_at(&bytes, batch).map_err(|error| ("a write of blocks", error))?;
+        current.file.sync_data().map_err(|error| ("a sync of blocks", error))?;
+        self.syncs += 1;
+        if is_new {
+            self.directory.sync().map_err(|error| ("a sync of names", error))?;
+        }
+        current.end = batch + bytes.len() as u64;
+        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))?;
+        blocks.iter().for_each(|block| self.chain.extend(block.root));
+        self.shown.advance(self.chain.next(), self.salt);
+        Ok(())
+    }
+
+    /// Creates the next segment; its head goes into the first batch.
+    fn begin_segment(&mut self, bytes: &mut Vec<u8>) -> Result<(), (&'static str, io::Error)> {
+        // What the next start will not write again must be safe by then.
+        self.index.sync().map_err(|error| ("a sync of the index", error))?;
+        self.directory.sync().map_err(|error| ("a sync of names", error))?;
+        let number = self.current.as_ref().map_or(1, |current| current.number + 1);
+        let name = scan::name(number);
+        let file = self.directory.create_zeroed(&name, 0).map_err(|error| ("the creation of a segment", error))?;
+        SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
+        self.current = Some(Current { number, file, end: 0 });
+        Ok(())
+    }
+}
+
+fn head(block: &Prepared, batch: u64) -> Head {
+    Head {
+        kind: Kind::Block,
+        encoding: block.encoding as u8,
+        evidence: block.evidence as u8,
+        batch,
+        number: block.number,
+        stored_bytes: block.stored.len() as u32,
+        plain_bytes: block.plain_bytes,
+        root: block.root,
+        stored_checksum: crc32c::crc32c(&block.stored),
+    }
+}
+
+fn entry(segment: u64, offset: u64, head: &Head) -> Entry {
+    Entry { segment: segment as u32, offset: offset as u32, record_bytes: head.record_bytes() as u32 }
+}
+
+/// Makes the end of the segment what it was found to be: the last batch may be in the page cache only, and was shown.
+fn secure(file: &impl File, bytes: &[u8], scan: &Scan) -> io::Result<()> {
+    let mut again = bytes.get(scan.batch as usize..).unwrap_or_default().to_vec();
+    again[(scan.end - scan.batch) as usize..].fill(0);
+    file.write_at(&again, scan.batch)?;
+    file.sync_data()
+}
+
+/// Whether a segment without a valid head holds a record that was written when the head was already safe. Its checksum cannot be
+/// computed without the head; that it says so of itself must do.
+fn later_batch(bytes: &[u8]) -> Option<usize> {
+    (0..bytes.len()).step_by(super::format::ALIGNMENT).skip(1).find(|offset| {
+        let record = &bytes[*offset..];
+        let batch =
+            record.get(16..24).and_then(|batch| batch.first_chunk::<8>()).map(|batch| u64::from_le_bytes(*batch));
+        super::format::has_magic(record) && batch.is_some_and(|batch| batch > 0 && batch <= *offset as u64)
+    })
+}

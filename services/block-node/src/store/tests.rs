@@ -1,0 +1,230 @@
+//! The store on a disk that loses power, fails and rots.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use wal::files::{Directory as _, Fault, HeldDirectory, SimulatedDirectory};
+
+use super::*;
+use crate::block::{Evidence, Footer, Verified};
+use crate::craft::{Crafted, Crafter, Shape};
+
+/// Some batches to a segment, some blocks to a batch.
+const OPTIONS: Options = Options { segment_bytes: 6_000, first_block: 0, salt: 77 };
+
+fn blocks(count: usize) -> Vec<Crafted> {
+    let mut crafter = Crafter::new(1, 0);
+    (0..count).map(|index| crafter.next(Shape { items: 3 + index % 5, item_bytes: 100 })).collect()
+}
+
+fn prepared(block: &Crafted) -> Prepared {
+    let footer = Footer { previous_root: [0; 48], all_previous_root: [0; 48], state_root: None };
+    let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
+    Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 })
+}
+
+/// Appends batches of 1, 2, 3, 1, 2, 3 … blocks until the end or an error; how many were acknowledged.
+fn append_all(store: &mut Store<SimulatedDirectory>, blocks: &[Crafted]) -> usize {
+    let mut acknowledged = store.chain().next() as usize;
+    let mut size = 1;
+    while acknowledged < blocks.len() {
+        let batch = &blocks[acknowledged..(acknowledged + size).min(blocks.len())];
+        let batch: Vec<_> = batch.iter().map(prepared).collect();
+        if store.append(&batch).is_err() {
+            assert!(store.append(&batch).is_err(), "after a failure nothing may be appended");
+            return acknowledged;
+        }
+        acknowledged += batch.len();
+        size = size % 3 + 1;
+    }
+    acknowledged
+}
+
+/// Everything that is shown is what was appended, and at least what was acknowledged is shown.
+fn check(store: &Store<SimulatedDirectory>, blocks: &[Crafted], acknowledged: usize) {
+    let reader = store.reader();
+    let next = reader.next() as usize;
+    assert!(next >= acknowledged, "{acknowledged} were acknowledged, {next} are there");
+    assert_eq!(store.chain().next() as usize, next);
+    for block in &blocks[..next] {
+        let found = reader.read(block.number).unwrap();
+        assert_eq!((found.bytes, found.root), (block.bytes.clone(), block.root), "block {}", block.number);
+    }
+    assert!(matches!(reader.read(next as u64), Err(ReadError::NotStored(_))));
+    let expected = if next == 0 { vec![] } else { vec![0..=next as u64 - 1] };
+    assert_eq!(reader.ranges(), expected);
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut_at_every_operation() {
+    let blocks = blocks(40);
+    let operations = {
+        let directory = SimulatedDirectory::default();
+        let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+        assert_eq!(append_all(&mut store, &blocks), blocks.len());
+        assert!(directory.names().unwrap().len() > 4, "several segments and an index");
+        check(&store, &blocks, blocks.len());
+        directory.operations()
+    };
+    for cut in 0..operations {
+        for seed in 0..4 {
+            let mut random = SmallRng::seed_from_u64(cut * 100 + seed);
+            let directory = SimulatedDirectory::default();
+            directory.fail(Fault::Power, cut);
+            let acknowledged = match Store::open(directory.clone(), OPTIONS) {
+                Ok(mut store) => append_all(&mut store, &blocks),
+                Err(_) => 0,
+            };
+            directory.crash(|| random.next_u64());
+            // And once more, while it is opened.
+            directory.fail(Fault::Power, random.random_range(0..4));
+            let _ = Store::open(directory.clone(), OPTIONS);
+            directory.crash(|| random.next_u64());
+            let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+            check(&store, &blocks, acknowledged);
+            assert_eq!(append_all(&mut store, &blocks), blocks.len());
+            drop(store);
+            check(&Store::open(directory, OPTIONS).unwrap(), &blocks, blocks.len());
+        }
+    }
+}
+
+#[test]
+fn a_process_that_was_killed_leaves_whole_blocks() {
+    // The machine goes on: everything that was written is there, synced or not, and must then be synced.
+    let blocks = blocks(20);
+    for sync in 0..20 {
+        let directory = SimulatedDirectory::default();
+        directory.fail(Fault::DataSync, sync);
+        let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+        let acknowledged = append_all(&mut store, &blocks);
+        drop(store);
+        if acknowledged == blocks.len() {
+            assert!(sync > 5, "no sync has failed");
+            break;
+        }
+        let shown = {
+            let store = Store::open(directory.clone(), OPTIONS).unwrap();
+            check(&store, &blocks, acknowledged);
+            store.reader().next() as usize
+        };
+        // What was shown once must stay, whatever the disk lost behind the failed sync.
+        directory.crash(|| 0);
+        check(&Store::open(directory, OPTIONS).unwrap(), &blocks, shown);
+    }
+}
+
+#[test]
+fn a_full_disk_or_a_failed_write_ends_it_and_loses_nothing() {
+    let blocks = blocks(30);
+    for fault in [Fault::Write, Fault::DataSync, Fault::NameSync, Fault::Create] {
+        for after in 0..12 {
+            let mut random = SmallRng::seed_from_u64(after);
+            let directory = SimulatedDirectory::default();
+            let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+            directory.fail(fault, after);
+            let acknowledged = append_all(&mut store, &blocks);
+            let reader = store.reader();
+            assert_eq!(reader.next() as usize, acknowledged, "nothing is shown that was not acknowledged");
+            blocks[..acknowledged].iter().for_each(|block| assert!(reader.read(block.number).is_ok()));
+            directory.crash(|| random.next_u64());
+            check(&Store::open(directory, OPTIONS).unwrap(), &blocks, acknowledged);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_is_quarantined_and_the_others_are_served() {
+    let blocks = blocks(12);
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    let original = SimulatedDirectory::default();
+    let mut store = Store::open(original.clone(), one_segment).unwrap();
+    for block in &blocks {
+        store.append(&[prepared(block)]).unwrap();
+    }
+    drop(store);
+    let name = scan::name(1);
+    let length = original.contents(&name).unwrap().len();
+    let head_end = scan::SegmentHead::decode(1, &original.contents(&name).unwrap()).unwrap().1;
+    for offset in (head_end..length).step_by(13) {
+        // While it runs, a reader finds it; when it starts again, opening does.
+        let directory = original.copy();
+        let running = Store::open(directory.clone(), one_segment).unwrap();
+        directory.damage(&name, |bytes| bytes[offset] ^= 0x10).unwrap();
+        let reopened = Store::open(directory.copy(), one_segment).unwrap();
+        for (store, is_reopened) in [(&running, false), (&reopened, true)] {
+            let reader = store.reader();
+            let mut damaged = Vec::new();
+            for block in &blocks[..reader.next() as usize] {
+                match reader.read(block.number) {
+                    Ok(found) => assert_eq!(found.bytes, block.bytes),
+                    Err(ReadError::Damaged { .. }) => damaged.push(block.number),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            // Zeros that fill up are no part of a block. The last block may be taken for torn at the next start.
+            assert!(damaged.len() <= 1 && reader.next() as usize >= blocks.len() - usize::from(is_reopened));
+            assert_eq!(reader.quarantined(), damaged.len());
+            if let [number] = damaged[..] {
+                let served: Vec<u64> = reader.ranges().into_iter().flatten().collect();
+                assert_eq!(served, (0..reader.next()).filter(|other| *other != number).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_index_is_made_again_where_it_was_lost() {
+    let blocks = blocks(40);
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    append_all(&mut store, &blocks);
+    drop(store);
+    directory.remove("00000000000000000000.index").unwrap();
+    check(&Store::open(directory, OPTIONS).unwrap(), &blocks, blocks.len());
+}
+
+#[test]
+fn a_head_that_was_damaged_is_no_torn_segment() {
+    let blocks = blocks(6);
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    append_all(&mut store, &blocks);
+    directory.damage(&scan::name(1), |bytes| bytes[30] ^= 1).unwrap();
+    let refused = Store::open(directory, OPTIONS).err().unwrap().to_string();
+    assert!(refused.contains("00000000000000000001.blocks: damaged at byte 0"), "{refused}");
+}
+
+#[test]
+fn who_waits_for_a_sync_shares_the_next() {
+    let blocks = blocks(100);
+    let simulated = SimulatedDirectory::default();
+    let is_held = Arc::new(AtomicBool::new(true));
+    let hold = Arc::clone(&is_held);
+    let directory = HeldDirectory::new(simulated, move || {
+        while hold.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let store = Store::open(directory, OPTIONS).unwrap();
+    let reader = store.reader();
+    let (sender, told) = mpsc::channel();
+    let writer = Writer::start(store, move |appended| sender.send(appended).unwrap()).unwrap();
+    blocks.iter().for_each(|block| writer.append(prepared(block)));
+    assert_eq!(reader.next(), 0, "nothing is shown before its sync");
+    is_held.store(false, Ordering::Release);
+    drop(writer);
+    let told: Vec<u64> = told
+        .iter()
+        .map(|appended| match appended {
+            Appended::Safe { last, .. } => last,
+            Appended::Failed(error) => panic!("{error}"),
+        })
+        .collect();
+    assert_eq!(told.last(), Some(&99));
+    assert!(told.is_sorted() && told.len() <= 3, "{told:?}");
+    assert_eq!(reader.last(), Some(99));
+}

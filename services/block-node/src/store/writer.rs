@@ -1,0 +1,119 @@
+//! A store with a thread: blocks that arrive while a batch is being synced go into the next, so that one sync serves all of them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use wal::files::Directory;
+
+use super::AppendError;
+use super::compress::Prepared;
+use super::open::Store;
+
+/// What is written and synced at once, bytes as stored; a larger block is a batch of its own.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// What became of a batch; told in order, on the writer's thread.
+#[derive(Clone, Debug)]
+pub enum Appended {
+    /// All blocks up to this one are safe.
+    Safe {
+        /// The last block of the batch.
+        last: u64,
+        /// How long write and sync took.
+        took: Duration,
+    },
+    /// Nothing more will ever be safe.
+    Failed(AppendError),
+}
+
+#[derive(Default)]
+struct Queue {
+    blocks: VecDeque<Prepared>,
+    is_closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch, when there is one; `None`: it is closed, and all was written.
+    fn batch(&self) -> Option<Vec<Prepared>> {
+        let mut queue = self.lock();
+        while queue.blocks.is_empty() {
+            if queue.is_closed {
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while let Some(block) = queue.blocks.front() {
+            bytes += block.stored.len();
+            if bytes > BATCH_BYTES_MAX && !batch.is_empty() {
+                break;
+            }
+            batch.extend(queue.blocks.pop_front());
+        }
+        Some(batch)
+    }
+}
+
+/// The only one that appends to a store.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Gives a store its thread. `tell` is called there, after every batch.
+    pub fn start<D>(mut store: Store<D>, tell: impl Fn(Appended) + Send + 'static) -> io::Result<Self>
+    where
+        D: Directory + Sync,
+        D::File: Sync,
+    {
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        let write = move || {
+            while let Some(batch) = of_thread.batch() {
+                let Some(last) = batch.last().map(|block| block.number) else { continue };
+                let began = Instant::now();
+                match store.append(&batch) {
+                    Ok(()) => tell(Appended::Safe { last, took: began.elapsed() }),
+                    Err(error) => {
+                        tell(Appended::Failed(error));
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("store".into()).spawn(write)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Hands a block over; its number is one more than that of the block before. The caller bounds what waits.
+    pub fn append(&self, block: Prepared) {
+        self.shared.lock().blocks.push_back(block);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Writer {
+    /// Writes what was handed over, then ends.
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has ended as well.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! subscribeBlockStream: a place in the sequence of safe blocks that moves on.
+//!
+//! A subscriber has no queue. It looks which block is next for it, takes it from memory or from disk, and sends it when the client has
+//! room; if the block is not there yet it waits for the tip to move. So history flows into live without a gap or a repeat, a slow
+//! subscriber reads from disk and holds nobody up, and a wake-up cannot be lost: the tip is looked at before it is waited for.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
+
+use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
+use crate::node::Node;
+
+/// Which blocks are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The first.
+    pub from: u64,
+    /// The last; [`NO_BLOCK`]: there is no end.
+    pub to: u64,
+}
+
+impl Plan {
+    /// Of a request to a node that has the blocks from `first` up to and without `next`.
+    pub fn of(
+        request: &proto::SubscribeStreamRequest,
+        (first, next): (u64, u64),
+        future_max: u64,
+    ) -> Result<Self, SubscribeCode> {
+        let (start, end) = (request.start_block_number, request.end_block_number);
+        let from = match (start, end) {
+            // The next block that becomes safe.
+            (NO_BLOCK, NO_BLOCK) => next,
+            (NO_BLOCK, _) => first,
+            (start, _) => start,
+        };
+        if end < from {
+            return Err(SubscribeCode::InvalidEnd);
+        }
+        // As the Java node; its document says INVALID_START_BLOCK_NUMBER.
+        let is_too_early = from < first;
+        let is_too_late = from.saturating_sub(next) >= future_max;
+        if is_too_early || is_too_late {
+            return Err(SubscribeCode::NotAvailable);
+        }
+        Ok(Self { from, to: end })
+    }
+}
+
+/// Counts a subscriber for as long as it is there.
+struct Counted(Arc<Node>);
+
+impl Counted {
+    fn new(node: &Arc<Node>) -> Self {
+        node.metrics.subscribers.inc();
+        Self(Arc::clone(node))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.metrics.subscribers.dec();
+    }
+}
+
+/// Answers a subscribeBlockStream.
+pub async fn subscribe(node: Arc<Node>, mut requests: Requests, responses: Responses) -> Result<(), Status> {
+    let Some(message) = requests.next().await? else {
+        return Err(Status::new(Code::InvalidArgument, "a request without a message"));
+    };
+    let request = proto::SubscribeStreamRequest::decode(message)
+        .map_err(|error| Status::new(Code::InvalidArgument, format!("not a SubscribeStreamRequest: {error}")))?;
+    let _counted = Counted::new(&node);
+    let code = send(&node, &request, &responses).await;
+    if let Some(code) = code {
+        let status = subscribe_status(code, node.settings.wire_era);
+        let frame = encode_with(|out| out.extend_from_slice(&status), status.len());
+        // An error says that the client has gone.
+        let _ = responses.send(frame).await;
+    }
+    Ok(())
+}
+
+/// Sends blocks until the end; `None`: the client has gone.
+async fn send(
+    node: &Arc<Node>,
+    request: &proto::SubscribeStreamRequest,
+    responses: &Responses,
+) -> Option<SubscribeCode> {
+    let mut tip = node.tip();
+    let known = (node.reader.first(), tip.borrow().next);
+    let plan = match Plan::of(request, known, node.settings.future_max) {
+        Ok(plan) => plan,
+        Err(code) => return Some(code),
+    };
+    responses.open().ok()?;
+    let mut number = plan.from;
+    loop {
+        let now = *tip.borrow_and_update();
+        if now.is_stopping {
+            return Some(SubscribeCode::Success);
+        }
+        if number >= now.next {
+            if tip.changed().await.is_err() {
+                return Some(SubscribeCode::Success);
+            }
+            continue;
+        }
+        let Ok(block) = node.read(number).await else { return Some(SubscribeCode::Error) };
+        let frames = block.frames();
+        responses.send(frames).await.ok()?;
+        node.metrics.delivered.inc();
+        if number + 1 == now.next {
+            node.metrics.deliver.observe(now.at.elapsed());
+        }
+        if number == plan.to {
+            return Some(SubscribeCode::Success);
+        }
+        number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_planned_by_the_rules() {
+        let plan = |start, end, next| {
+            let request = proto::SubscribeStreamRequest { start_block_number: start, end_block_number: end };
+            Plan::of(&request, (10, next), 4_000).map(|plan| (plan.from, plan.to))
+        };
+        let (none, late) = (NO_BLOCK, Err(SubscribeCode::NotAvailable));
+        assert_eq!(plan(none, none, 50), Ok((50, none)), "live, without an end");
+        assert_eq!(plan(none, 60, 50), Ok((10, 60)), "from the first available one");
+        assert_eq!(plan(20, none, 50), Ok((20, none)));
+        assert_eq!(plan(20, 20, 50), Ok((20, 20)));
+        assert_eq!(plan(20, 80, 50), Ok((20, 80)), "flows into live");
+        assert_eq!(plan(20, 19, 50), Err(SubscribeCode::InvalidEnd));
+        assert_eq!(plan(none, 9, 50), Err(SubscribeCode::InvalidEnd));
+        assert_eq!(plan(9, 20, 50), late, "before the first");
+        // The tip is 49.
+        assert_eq!(plan(49 + 4_000, none, 50), Ok((4_049, none)));
+        assert_eq!(plan(49 + 4_001, none, 50), late);
+        assert_eq!(plan(10, none, 10), Ok((10, none)), "an empty node: wait");
+        assert_eq!(plan(none, none, 10), Ok((10, none)));
+    }
+}

@@ -1,0 +1,391 @@
+//! The program itself: published to, read from, killed, started again.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod raw;
+mod server;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use block_node::block::Verified;
+use block_node::craft::{Crafter, Shape};
+use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, proto};
+use block_node::simulate::{
+    ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, connect, publish, read, request,
+};
+use raw::Raw;
+use server::{PROGRAM, Server};
+use service_kit::client::{GrpcError, StreamReceiver, StreamSender};
+
+const BLOCK_BYTES: usize = 3_000;
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn publisher(server: &Server, first: u64, blocks: u64) -> PublisherFlags {
+    PublisherFlags {
+        address: server.address.clone(),
+        first,
+        blocks,
+        block_bytes: BLOCK_BYTES,
+        window: 16,
+        millis_per_block: 0,
+        message_bytes: 1_000,
+        seed: 1,
+        fault: Fault::None,
+        fault_block: 0,
+    }
+}
+
+fn consumer(server: &Server, start: Option<u64>, end: Option<u64>) -> ConsumerFlags {
+    ConsumerFlags { address: server.address.clone(), start, end, slow_millis: 0 }
+}
+
+/// The blocks that a publisher sends.
+fn crafted(blocks: u64) -> Vec<Vec<u8>> {
+    let mut crafter = Crafter::new(1, 0);
+    (0..blocks).map(|_| crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes).collect()
+}
+
+/// Reads blocks from 0 on and compares each with what was published.
+async fn read_all(server: &Server, last: u64) -> Read {
+    let expected = crafted(last + 1);
+    let mut next = 0;
+    let flags = consumer(server, Some(0), Some(last));
+    let compare = |block: &Verified| {
+        assert_eq!(block.bytes, expected[next], "block {next}");
+        next += 1;
+    };
+    read(&flags, compare).await.unwrap()
+}
+
+async fn status(server: &Server) -> proto::ServerStatusResponse {
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call(STATUS);
+    channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap()
+}
+
+async fn get_block(server: &Server, request: &[u8]) -> proto::BlockResponse {
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call("/org.hiero.block.api.BlockAccessService/getBlock");
+    channel.unary(&call, &Raw::of(request)).await.unwrap()
+}
+
+#[test]
+fn what_is_published_is_acknowledged_and_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start(&data, &[]);
+    run(async {
+        let empty = status(&server).await;
+        assert_eq!((empty.first_available_block, empty.last_available_block), (NO_BLOCK, NO_BLOCK));
+        assert_eq!(get_block(&server, &[0x08, 0]).await.status, 5, "NOT_AVAILABLE");
+        let published = publish(&publisher(&server, 0, 60)).await.unwrap();
+        assert_eq!(published.acknowledged, (0..60).collect::<Vec<_>>());
+        assert_eq!(published.latencies.len(), 60);
+        let result = read_all(&server, 59).await;
+        assert_eq!((result.blocks, result.wrong, result.status), (60, None, 1));
+        let full = status(&server).await;
+        let shown = (full.first_available_block, full.last_available_block, full.next_expected_block);
+        assert_eq!(shown, (0, 59, 60));
+        let expected = crafted(60);
+        for number in [0, 31, 59] {
+            let found = get_block(&server, &[0x08, number]).await;
+            assert_eq!((found.status, found.block.as_deref()), (1, Some(&expected[usize::from(number)][..])));
+        }
+        let latest = get_block(&server, &[0x10, 1]).await;
+        assert_eq!(latest.block.as_deref(), Some(&expected[59][..]));
+        assert_eq!(get_block(&server, &[0x08, 60]).await.status, 5);
+        assert_eq!(get_block(&server, &[]).await.status, 2, "INVALID_REQUEST");
+    });
+    for entry in std::fs::read_dir(&data).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+    }
+    assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(server.terminate(), "SIGTERM ends it well");
+}
+
+#[test]
+fn status_tells_what_is_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        publish(&publisher(&server, 0, 3)).await.unwrap();
+        let mut channel = connect(&server.address).await.unwrap();
+        let call = channel.call("/org.hiero.block.api.BlockNodeService/serverStatusDetail");
+        let detail: proto::ServerStatusDetailResponse =
+            channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+        assert_eq!(detail.available_ranges, [proto::BlockRange { range_start: 0, range_end: 2 }]);
+        let plugins = detail.version_information.unwrap().installed_plugin_versions;
+        let features = &plugins.iter().find(|plugin| plugin.plugin_id == "verification").unwrap().plugin_feature_names;
+        for expected in ["hash verified, signature unchecked", "dummy proofs accepted"] {
+            assert!(features.iter().any(|feature| feature == expected), "{features:?}");
+        }
+    });
+}
+
+#[test]
+fn kill_9_loses_no_acknowledged_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut acknowledged = 0;
+    for round in 0..8_u64 {
+        let server = Server::start(directory.path(), &["--segment-bytes", "40000"]);
+        run(async {
+            let found = status(&server).await.next_expected_block;
+            assert!(found >= acknowledged, "{acknowledged} blocks were acknowledged, {found} are there");
+            if found > 0 {
+                let result = read_all(&server, found - 1).await;
+                assert_eq!((result.blocks, result.wrong), (found, None));
+            }
+            let mut flags = publisher(&server, found, 1_000_000);
+            flags.window = 64;
+            let id = server.id().to_string();
+            let killer = tokio::task::spawn_blocking(move || {
+                std::thread::sleep(Duration::from_millis(30 + 37 * round));
+                Command::new("kill").args(["-9", &id]).status().unwrap()
+            });
+            let (heard, mut acknowledgements) = tokio::sync::mpsc::unbounded_channel();
+            // The publisher ends with an error when the server is gone; what it has heard until then counts.
+            let _ = publish_until_gone(&flags, heard).await;
+            killer.await.unwrap();
+            while let Ok(number) = acknowledgements.try_recv() {
+                acknowledged = number + 1;
+            }
+        });
+    }
+    assert!(acknowledged > 0, "nothing was ever acknowledged: this test shows nothing");
+}
+
+/// Publishes one block after another, and tells every acknowledgement as soon as it is heard.
+async fn publish_until_gone(
+    flags: &PublisherFlags,
+    heard: tokio::sync::mpsc::UnboundedSender<u64>,
+) -> Result<(), GrpcError> {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let mut channel = connect(&flags.address).await?;
+    let call = channel.call(PUBLISH);
+    // An empty set, to begin with.
+    let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<_>) =
+        channel.stream(&call, &request(BlockItems(bytes::Bytes::new()))).await?;
+    let listening = tokio::spawn(async move {
+        while let Ok(Some(message)) = receiver.next().await {
+            if let Some(PublishResponse::Acknowledgement(number)) = PublishResponse::of(message, WireEra::Today) {
+                heard.send(number).unwrap();
+            }
+        }
+    });
+    let mut crafter = Crafter::new(flags.seed, 0);
+    while !listening.is_finished() {
+        let block = crafter.next(Shape::of_bytes(flags.block_bytes));
+        if block.number < flags.first {
+            continue;
+        }
+        sender.send(&request(BlockItems(block.bytes.into()))).await?;
+        sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: block.number }))).await?;
+        // What was acknowledged is heard in between.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_with_small_files(directory.path());
+    let last = run(async {
+        let published = publish(&publisher(&server, 0, 1_000)).await.unwrap();
+        let Some((EndCode::PersistenceFailed, last)) = published.end else { panic!("{published}") };
+        assert_eq!(published.acknowledged.last(), Some(&last), "what was told last is what was acknowledged");
+        let result = read_all(&server, last).await;
+        assert_eq!((result.blocks, result.wrong), (last + 1, None));
+        let again = publish(&publisher(&server, last + 1, 1)).await.unwrap();
+        assert_eq!((again.end, again.acknowledged), (Some((EndCode::PersistenceFailed, last)), vec![]));
+        let ready = http(&server, "/readyz").await;
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("[-]store failed: no more blocks"), "{ready}");
+        assert!(http(&server, "/livez").await.starts_with("HTTP/1.1 200 OK"));
+        last
+    });
+    server.kill();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        assert!(status(&server).await.next_expected_block > last);
+        let published = publish(&publisher(&server, status(&server).await.next_expected_block, 5)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged.len()), (None, 5));
+        let result = read_all(&server, last + 5).await;
+        assert_eq!((result.blocks, result.wrong), (last + 6, None));
+    });
+}
+
+#[test]
+fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        let bad = PublisherFlags { fault: Fault::InvalidHash, fault_block: 5, window: 1, ..publisher(&server, 0, 10) };
+        let published = publish(&bad).await.unwrap();
+        assert_eq!(published.end, Some((EndCode::BadBlockProof, 4)));
+        assert_eq!(published.acknowledged, [0, 1, 2, 3, 4]);
+        let cut = PublisherFlags { fault: Fault::MidBlockEnd, fault_block: 7, ..publisher(&server, 5, 5) };
+        publish(&cut).await.unwrap();
+        let next = status(&server).await.next_expected_block;
+        let published = publish(&publisher(&server, next, 10 - next)).await.unwrap();
+        assert_eq!(published.end, None);
+        assert_eq!(published.acknowledged.last(), Some(&9));
+        let result = read_all(&server, 9).await;
+        assert_eq!((result.blocks, result.wrong), (10, None));
+    });
+}
+
+#[test]
+fn publishers_race_and_every_block_is_stored_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        let racing: Vec<_> = (0..4)
+            .map(|_| {
+                let flags = publisher(&server, 0, 80);
+                tokio::spawn(publish_and_come_back(flags))
+            })
+            .collect();
+        for publisher in racing {
+            publisher.await.unwrap();
+        }
+        let result = read_all(&server, 79).await;
+        assert_eq!((result.blocks, result.wrong), (80, None));
+    });
+}
+
+/// Publishes until all is stored. Who fell behind is told so, and goes on behind the last block.
+async fn publish_and_come_back(mut flags: PublisherFlags) {
+    let end = flags.first + flags.blocks;
+    while flags.first < end {
+        flags.blocks = end - flags.first;
+        let published = publish(&flags).await.unwrap();
+        assert!(published.acknowledged.is_sorted_by(|one, next| one + 1 == *next), "{:?}", published.acknowledged);
+        match published.end {
+            None => return,
+            Some((EndCode::DuplicateBlock, last)) => flags.first = last + 1,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn history_flows_into_live_for_all_subscribers_and_each_block_is_framed_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        publish(&publisher(&server, 0, 20)).await.unwrap();
+        let subscribers: Vec<_> = (0..12)
+            .map(|index| {
+                let flags = ConsumerFlags {
+                    slow_millis: if index == 0 { 20 } else { 0 },
+                    ..consumer(&server, Some(index), Some(59))
+                };
+                tokio::spawn(async move { (index, read(&flags, |_| ()).await) })
+            })
+            .collect();
+        publish(&publisher(&server, 20, 40)).await.unwrap();
+        for subscriber in subscribers {
+            let (index, result) = subscriber.await.unwrap();
+            let result = result.unwrap();
+            assert_eq!((result.blocks, result.wrong, result.status), (60 - index, None, 1));
+        }
+        let metrics = http(&server, "/metrics").await;
+        let framed = metrics.lines().find_map(|line| line.strip_prefix("block_node_blocks_framed_total "));
+        assert_eq!(framed, Some("60"), "{metrics}");
+    });
+}
+
+async fn http(server: &Server, path: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut socket = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        for path in ["/livez", "/readyz", "/healthz/readyz"] {
+            assert!(http(&server, path).await.starts_with("HTTP/1.1 200 OK"), "{path}");
+        }
+        assert!(http(&server, "/nothing").await.starts_with("HTTP/1.1 404"));
+        publish(&publisher(&server, 0, 3)).await.unwrap();
+        let flags = consumer(&server, Some(0), None);
+        let (seen, mut saw) = tokio::sync::mpsc::unbounded_channel();
+        let subscriber = tokio::spawn(async move { read(&flags, |block| seen.send(block.number).unwrap()).await });
+        while saw.recv().await.unwrap() != 2 {}
+        assert!(tokio::task::spawn_blocking(move || server.terminate()).await.unwrap());
+        let result = subscriber.await.unwrap().unwrap();
+        assert_eq!((result.blocks, result.wrong, result.status), (3, None, 1), "SUCCESS at an orderly stop");
+    });
+}
+
+#[test]
+fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        publish(&publisher(&server, 0, 10)).await.unwrap();
+        for (start, end, status) in [(5, Some(4), 5), (9_999, None, 6)] {
+            let result = read(&consumer(&server, Some(start), end), |_| ()).await.unwrap();
+            assert_eq!((result.blocks, result.status), (0, status));
+        }
+        for (request, code) in [
+            (&[][..], EndCode::InvalidRequest),
+            (&[0x1a, 2, 0x08, 10], EndCode::InvalidRequest),
+            // Items without a header.
+            (&[0x0a, 5, 0x0a, 3, 0x22, 1, 0], EndCode::InvalidRequest),
+            // A header without anything.
+            (&[0x0a, 4, 0x0a, 2, 0x0a, 0], EndCode::BadBlockProof),
+        ] {
+            let mut channel = connect(&server.address).await.unwrap();
+            let call = channel.call(PUBLISH);
+            let (_sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+                channel.stream(&call, &Raw::of(request)).await.unwrap();
+            let answer = receiver.next().await.unwrap().unwrap();
+            let expected = PublishResponse::EndOfStream { code, last: 9 };
+            assert_eq!(PublishResponse::of(answer, WireEra::Today), Some(expected), "{request:?}");
+            assert_eq!(receiver.next().await, Ok(None), "the stream is over");
+        }
+        let mut channel = connect(&server.address).await.unwrap();
+        let call = channel.call("/org.hiero.block.api.StateService/stateSnapshot");
+        let unknown = channel.unary::<Raw, Raw>(&call, &Raw::default()).await.unwrap_err().to_string();
+        assert!(unknown.contains("code 12"), "UNIMPLEMENTED: {unknown}");
+    });
+}
+
+#[test]
+fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for mistake in [&["--no-such-flag"][..], &["--wire-era", "v0.15"], &["--server-port", "99999"], &["nonsense"]] {
+        let output = Command::new(PROGRAM).arg("--data-dir").arg(&data).args(mistake).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("block-node: ") && said.lines().count() == 1, "{said}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_second_server_on_the_same_blocks_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = Server::start(directory.path(), &[]);
+    let output =
+        Command::new(PROGRAM).args(["--server-port", "0", "--data-dir"]).arg(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("another process uses this directory"), "{said}");
+}
