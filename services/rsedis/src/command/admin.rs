@@ -83,14 +83,12 @@ pub(super) fn wait(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
 }
 
 pub(super) fn memory_usage(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    match args.get(3) {
-        None => {}
-        Some(word) if is(word, "SAMPLES") && args.len() == 5 => {
-            if integer(args.at(4))? < 0 {
-                return Err(SYNTAX);
-            }
-        }
-        Some(_) => return Err(SYNTAX),
+    let is_understood = match args.get(3) {
+        None => true,
+        Some(word) => is(word, "SAMPLES") && args.len() == 5 && integer(args.at(4))? >= 0,
+    };
+    if !is_understood {
+        return Err(SYNTAX);
     }
     match server.entry(client.database, &Key::new(args.at(2))) {
         Some(entry) => client.reply.count(entry.memory()),

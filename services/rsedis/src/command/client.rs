@@ -152,7 +152,8 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 pub(super) fn kill(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let is_old = args.len() == 3;
-    let (mut filters, mut skips_me): (Vec<Box<dyn Fn(&Session) -> bool>>, bool) = (Vec::new(), true);
+    let mut filters: Vec<Box<dyn Fn(&Session) -> bool>> = Vec::new();
+    let mut skips_me = true;
     if is_old {
         let address = String::from_utf8_lossy(args.at(2)).into_owned();
         filters.push(Box::new(move |session| session.address == address));

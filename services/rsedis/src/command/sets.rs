@@ -140,7 +140,7 @@ pub(super) fn draw(random: &mut crate::random::Random, len: usize, count: i64) -
 /// How many elements a command draws. Redis refuses what would overflow when doubled.
 pub(super) fn draw_count(text: &[u8]) -> Outcome<i64> {
     let count = integer(text)?;
-    if count < -(i64::MAX / 2) || count > i64::MAX / 2 {
+    if !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
         return Err(Failure::new("ERR value is out of range"));
     }
     Ok(count)

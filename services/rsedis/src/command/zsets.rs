@@ -126,7 +126,7 @@ pub(super) fn zadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     if if_absent && if_present {
         return Err(Failure::new("ERR XX and NX options at the same time are not compatible"));
     }
-    if (if_greater && if_absent) || (if_less && if_absent) || (if_greater && if_less) {
+    if [if_greater, if_less, if_absent].into_iter().filter(|is_set| *is_set).count() > 1 {
         return Err(Failure::new("ERR GT, LT, and/or NX options at the same time are not compatible"));
     }
     if increments && pairs.len() > 2 {
