@@ -44,7 +44,7 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
     println!("{} files, {bytes} bytes read, {damaged} damaged", files.len());
     let chain = Chain::new(files);
     let mut holes = 0;
-    for point in chain.newest().into_iter() {
+    if let Some(point) = chain.newest() {
         match chain.plan(point) {
             Ok(plan) => println!("the newest point, TXID {point}, restores from {} files", plan.len()),
             Err(error) => {

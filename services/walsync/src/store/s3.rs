@@ -128,8 +128,8 @@ impl S3Store {
         for (name, value) in &headers {
             builder = builder.header(*name, value);
         }
-        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {}: {error}", request.key));
-        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {}: {error}", request.key));
+        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} /{}: {error}", request.key));
+        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} /{}: {error}", request.key));
         let most = |length: u64| Some(self.settings.timeout + Duration::from_secs(length / 65_536));
         match body {
             Some((body, length)) => {
