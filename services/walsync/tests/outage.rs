@@ -1,5 +1,8 @@
 //! The replicator in this process, over a store that fails as the test says; the application in a process of its own.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod support;
 
 use std::path::Path;

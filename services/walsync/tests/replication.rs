@@ -1,5 +1,8 @@
 //! Real processes: an application on SQLite, walsync beside it, kill -9, and Litestream 0.5.17 in both directions.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod support;
 
 use rusqlite::Connection;

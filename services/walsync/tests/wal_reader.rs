@@ -1,6 +1,9 @@
 //! The reader against SQLite itself: what we make of a database file and its WAL, whole, cut or damaged, must equal what
 //! SQLite makes of a copy of both.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Our own d-engine. Flags: `d-engine serve --help`.
 
-use super::{CLIENT, Launch, Member, PEER};
-use crate::validate::ValidatedService;
+use super::{CLIENT, Launch, PEER, Start};
 
-pub(super) fn launch(service: &ValidatedService, members: &[Member], member: &Member) -> Launch {
-    let group = (1..).zip(members).map(|(id, member)| {
+pub(super) fn launch(start: &Start) -> Launch {
+    let Start { service, member, .. } = start;
+    let group = (1..).zip(start.members()).map(|(id, member)| {
         let (host, client, peer) = (&member.host, member.port(CLIENT), member.port(PEER));
         format!("--member={id}={host}:{client},{host}:{peer}")
     });

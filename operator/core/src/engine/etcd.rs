@@ -1,10 +1,11 @@
 //! etcd, and rusd, which takes its flags. Flags: `etcd --help` of 3.7.
 
-use super::{CLIENT, Launch, Member, PEER};
-use crate::validate::ValidatedService;
+use super::{CLIENT, Launch, PEER, Start};
 
-pub(super) fn launch(service: &ValidatedService, members: &[Member], member: &Member) -> Launch {
-    let cluster = members.iter().map(|member| format!("{}=http://{}:{}", member.name, member.host, member.port(PEER)));
+pub(super) fn launch(start: &Start) -> Launch {
+    let Start { service, member, .. } = start;
+    let cluster =
+        start.members().iter().map(|member| format!("{}=http://{}:{}", member.name, member.host, member.port(PEER)));
     let cluster = cluster.collect::<Vec<_>>().join(",");
     let (client, peer) = (member.port(CLIENT), member.port(PEER));
     let mut arguments: Vec<String> = vec![

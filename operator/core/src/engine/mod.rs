@@ -140,6 +140,21 @@ impl ProcessPlan {
     }
 }
 
+/// One process to start, as its dialect sees it: its own place, and those of all others in the service.
+struct Start<'a> {
+    service: &'a ValidatedService,
+    role: &'static str,
+    member: &'a Member,
+    placement: &'a Placement,
+}
+
+impl Start<'_> {
+    /// Its role's members, itself among them.
+    fn members(&self) -> &[Member] {
+        self.placement.members(self.role)
+    }
+}
+
 /// What a dialect decides of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Launch {
@@ -155,17 +170,19 @@ pub fn plan<'a>(service: &'a ValidatedService, placement: &Placement) -> Service
     let roles = roles(service).into_iter().map(|role| {
         let members = placement.members(role.name);
         debug_assert_eq!(members.len(), role.service.replicas as usize, "{}", role.name);
-        RolePlan { role, processes: members.iter().map(|member| process(role.service, members, member)).collect() }
+        let start = |member| Start { service: role.service, role: role.name, member, placement };
+        RolePlan { role, processes: members.iter().map(|member| process(&start(member))).collect() }
     });
     ServicePlan { roles: roles.collect(), shared_directory: placement.shared_directory.clone() }
 }
 
-fn process(service: &ValidatedService, members: &[Member], member: &Member) -> ProcessPlan {
+fn process(start: &Start) -> ProcessPlan {
+    let Start { service, member, .. } = start;
     let launch = match service.engine.dialect {
-        Dialect::Etcd => etcd::launch(service, members, member),
-        Dialect::DEngine => d_engine::launch(service, members, member),
-        Dialect::Redis => redis::launch(service, member),
-        Dialect::Versitygw => versitygw::launch(member),
+        Dialect::Etcd => etcd::launch(start),
+        Dialect::DEngine => d_engine::launch(start),
+        Dialect::Redis => redis::launch(start),
+        Dialect::Versitygw => versitygw::launch(start),
     };
     let Launch { arguments, environment, files, directories } = launch;
     ProcessPlan {

@@ -2,7 +2,7 @@
 //!
 //! Its credentials are no secret: who may connect is decided by loopback and by network policies, as for every store here.
 
-use super::{CLIENT, Launch, Member};
+use super::{CLIENT, Launch, Start};
 
 /// The bucket that is there from the start.
 pub const BUCKET: &str = "storebench";
@@ -13,7 +13,8 @@ pub const SECRET_KEY: &str = "storebench-secret";
 /// The path of readiness, as the engine's row has it.
 const HEALTH: &str = "/healthz";
 
-pub(super) fn launch(member: &Member) -> Launch {
+pub(super) fn launch(start: &Start) -> Launch {
+    let member = start.member;
     let address = format!("{}:{}", member.bind, member.port(CLIENT));
     let arguments = ["--port", &address, "--health", HEALTH, "--quiet", "posix", &member.data_directory];
     let environment = [("ROOT_ACCESS_KEY", ACCESS_KEY), ("ROOT_SECRET_KEY", SECRET_KEY)];

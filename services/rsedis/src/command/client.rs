@@ -150,9 +150,12 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     Ok(())
 }
 
+/// Chooses clients.
+type Filter = Box<dyn Fn(&Session) -> bool>;
+
 pub(super) fn kill(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let is_old = args.len() == 3;
-    let mut filters: Vec<Box<dyn Fn(&Session) -> bool>> = Vec::new();
+    let mut filters: Vec<Filter> = Vec::new();
     let mut skips_me = true;
     if is_old {
         let address = String::from_utf8_lossy(args.at(2)).into_owned();

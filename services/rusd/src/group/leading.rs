@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn every_answer_arrives_as_it_was_given() {
         for answer in [Ok(-3), Err(Error::TooManyRequests)] {
-            assert_eq!(decode_answer(&encode_answer(answer.clone())), Some(answer));
+            assert_eq!(decode_answer(&encode_answer(answer)), Some(answer));
         }
     }
 

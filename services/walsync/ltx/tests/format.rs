@@ -1,5 +1,8 @@
 //! What is written is read back, what is damaged is refused, and a merge equals applying files one after another.
 
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use ltx::{Decoder, Encoder, Error, Header, NO_CHECKSUM, merge};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
