@@ -166,8 +166,12 @@ proptest! {
         let read = || std::fs::read(folder.path().join("app.db-wal")).unwrap();
         let start = WalPosition::start(WalHeader::read(read().as_slice()).unwrap().unwrap());
         let (mut position, mut pages, mut commits) = (start, std::collections::BTreeMap::new(), 0);
-        for step in steps.iter().filter(|step| !matches!(step, Step::Checkpoint(_))) {
-            run(&connection, step);
+        // The first piece is what made the table.
+        let steps = steps.iter().filter(|step| !matches!(step, Step::Checkpoint(_)));
+        for step in std::iter::once(None).chain(steps.map(Some)) {
+            if let Some(step) = step {
+                run(&connection, step);
+            }
             let piece = read_changes(read().as_slice(), position, None).unwrap();
             pages.extend(piece.pages);
             if piece.commits > 0 {

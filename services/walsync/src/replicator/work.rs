@@ -51,7 +51,10 @@ impl Shared {
             Ok(()) => {
                 state.next_stage = now + self.settings.interval;
                 state.staged_request = state.staged_request.max(request);
-                if state.queue.is_empty() && !matches!(state.phase, Phase::Fenced(_)) {
+                // While files wait for a store that fails, it goes on failing. A database whose first files wait is running all the
+                // same: one that seems to wait is taken for one that has nothing to make durable.
+                let goes_on_failing = matches!(state.phase, Phase::Failing(_)) && !state.queue.is_empty();
+                if !goes_on_failing && !matches!(state.phase, Phase::Fenced(_)) {
                     state.phase = Phase::Running;
                 }
             }
