@@ -38,7 +38,7 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 	testing/etcd-suite/test target/release/rusd
 
 simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
-	cargo run --quiet --release -p replog --features simulator -- --seeds $(SEEDS)
+	cargo run --quiet --release --bin replog-sim --features replog/simulator -- --seeds $(SEEDS)
 
 fuzz: ## every decoder for a minute (needs cargo-fuzz; fuzz/README.md)
 	cd fuzz && for target in $$(cargo fuzz list); do \
