@@ -1,12 +1,10 @@
 //! A server, put together: store, node, sockets; and how it stops.
 
-use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service_kit::directory::make_private;
 use service_kit::grpc::{Limits, Memory};
 use service_kit::listen::Group;
 use service_kit::operations::{Accompanied, Operations};
@@ -88,7 +86,7 @@ pub async fn run(
 
 fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
     let path = &settings.directory;
-    prepare(path).map_err(ServerError::Directory)?;
+    make_private(path).map_err(ServerError::Directory)?;
     let directory = RealDirectory::open(path).map_err(ServerError::Directory)?;
     let options = store::Options {
         segment_bytes: settings.segment_bytes,
@@ -103,10 +101,4 @@ fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
     }
     tracing::info!(first = reader.first(), next = reader.next(), "opened {}", path.display());
     Ok(store)
-}
-
-/// The directory is its user's alone; what was made before by others is made so.
-fn prepare(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o700))
 }

@@ -20,7 +20,6 @@ mod options;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -30,6 +29,7 @@ use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
 use replog::runtime::tcp::{Host, Tcp, TcpOptions};
 use replog::runtime::{Handle, Leadership, Limits, Member, MemberError, Origin, Start};
+use service_kit::directory::make_private;
 use tokio::sync::watch;
 use wal::files::RealDirectory;
 
@@ -307,7 +307,6 @@ fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
 
 fn open(path: &Path) -> Result<RealDirectory, EngineError> {
     let said = |error| EngineError::Directory(path.display().to_string(), error);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(said)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(said)?;
+    make_private(path).map_err(said)?;
     RealDirectory::open(path).map_err(said)
 }

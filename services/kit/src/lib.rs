@@ -5,6 +5,8 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "server")]
+pub mod directory;
 pub mod grpc;
 #[cfg(feature = "server")]
 pub mod health;

@@ -79,10 +79,10 @@ fn command<T>(
     taken.map_err(|failure| Failure::new(format_args!("{name}: {failure}")))
 }
 
-/// Valkey says both: the version of redis that it is compatible with, and its own.
+/// Valkey and rsedis say both: the version of redis that they are compatible with, and their own.
 fn version_in(info: &str) -> Option<&str> {
     let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-    value("valkey_version").or_else(|| value("redis_version"))
+    ["valkey_version", "rsedis_version", "redis_version"].into_iter().find_map(value)
 }
 
 #[cfg(test)]
@@ -95,6 +95,7 @@ mod tests {
         let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
         assert_eq!(version_in(redis), Some("7.0.15"));
         assert_eq!(version_in(valkey), Some("9.1.2"));
+        assert_eq!(version_in("redis_version:7.0.15\r\nrsedis_version:0.1.0\r\n"), Some("0.1.0"));
         assert_eq!(version_in("# Server\r\n"), None);
     }
 }

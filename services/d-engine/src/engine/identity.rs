@@ -11,14 +11,15 @@
 //! Not covered: all members that know are down at the same time as the directory is lost; an old copy of the directory is put in
 //! its place; a member that is alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
+use service_kit::directory::make_private;
 
 use super::options::Options;
 
@@ -163,8 +164,7 @@ impl Checked {
 /// Of its user alone, also if somebody else made it.
 fn make(folder: &Path) -> io::Result<()> {
     let is_new = !folder.exists();
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    make_private(folder)?;
     match folder.parent().filter(|parent| is_new && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
@@ -195,6 +195,8 @@ fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::engine::Address;
     use std::collections::BTreeMap;
