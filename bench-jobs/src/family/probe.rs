@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check};
+use crate::family::check::{ANSWER_TIMEOUT, Check, http};
 use crate::family::{etcd, key_value, redis};
 use crate::measure::fsyncs;
 use crate::measure::machine;
@@ -43,10 +43,7 @@ impl Readiness {
     pub fn ask(&self) -> Result<(), Failure> {
         match self {
             Self::Protocol(protocol, address) => answers(*protocol, *address),
-            Self::Http(address, path) => {
-                let answer = get(&address.to_string(), path, ANSWER_TIMEOUT).map(drop);
-                answer.map_err(|error| Failure::new(format_args!("GET {path}: {error}")))
-            }
+            Self::Http(address, path) => http(*address, path).map(drop),
             Self::Tcp(address) => match TcpStream::connect_timeout(address, ANSWER_TIMEOUT) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Failure::io(format_args!("connect to {address}"), &error)),

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::family::check::ANSWER_TIMEOUT;
-use crate::net::http_client::get;
+use crate::family::check::http;
 
 /// `GET /readyz`, which includes a linearizable read.
 pub fn answers(address: SocketAddr) -> Result<(), Failure> {
@@ -18,9 +17,4 @@ pub fn version(address: SocketAddr) -> Result<String, Failure> {
     let answer: Value = serde_json::from_str(&http(address, "/version")?).unwrap_or_default();
     let version = answer["etcdserver"].as_str().map(str::to_owned);
     version.ok_or_else(|| Failure::new("GET /version: the answer has no etcdserver"))
-}
-
-fn http(address: SocketAddr, path: &str) -> Result<String, Failure> {
-    let answer = get(&address.to_string(), path, ANSWER_TIMEOUT);
-    answer.map_err(|error| Failure::new(format_args!("GET {path}: {error}")))
 }

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check};
-use crate::net::http_client::get;
+use crate::family::check::{Check, http};
 
 /// What its release is called in its metrics.
 const VERSION: &str = "dengine_info{version=\"";
@@ -39,11 +38,6 @@ fn syncs_in(text: &str) -> Result<u64, Failure> {
 pub(crate) fn surface(store: SocketAddr) -> Vec<Check> {
     let bytes = |path: &str| http(store, path).map(|text| format!("{} bytes", text.len()));
     ["/livez", "/readyz", "/metrics"].map(|path| Check::new(path, bytes(path))).into()
-}
-
-fn http(address: SocketAddr, path: &str) -> Result<String, Failure> {
-    let answer = get(&address.to_string(), path, ANSWER_TIMEOUT);
-    answer.map_err(|error| Failure::new(format_args!("GET {path}: {error}")))
 }
 
 #[cfg(test)]
