@@ -7,6 +7,7 @@ pub mod key_value;
 pub mod kubernetes;
 pub mod probe;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::io;
 
@@ -22,5 +23,6 @@ pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Su
         Parameters::KeyValue(parameters) => key_value::run(context, parameters, around),
         Parameters::Redis(parameters) => redis::run(context, parameters, around),
         Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
+        Parameters::SqliteReplication(parameters) => sqlite_replication::run(context, job, parameters, around),
     }
 }

@@ -11,6 +11,7 @@ mod keys;
 pub mod kubernetes;
 mod load;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::borrow::Cow;
 
@@ -118,6 +119,8 @@ families! {
     redis "redis": Redis(redis::RedisWorkload),
     /// Load on a Kubernetes API server.
     kubernetes "kubernetes": Kubernetes(kubernetes::KubernetesWorkload),
+    /// Load on SQLite databases that are replicated into an object store.
+    sqlite_replication "sqliteReplication": SqliteReplication(sqlite_replication::SqliteReplicationWorkload),
 }
 
 /// One kind of load. Exactly one family must be given.
@@ -150,11 +153,13 @@ pub enum Api {
     Redis,
     /// The Kubernetes API.
     Kubernetes,
+    /// SQLite databases, of which whoever writes them shares a directory with who replicates them.
+    Sqlite,
 }
 
 impl Api {
     /// Every API.
-    pub const ALL: &'static [Self] = &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes];
+    pub const ALL: &'static [Self] = &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes, Self::Sqlite];
 }
 
 /// What is known of a family besides its parameters. Each module has its own as `FACTS`.

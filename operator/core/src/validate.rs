@@ -83,6 +83,7 @@ impl ValidatedArm {
                 Protocol::DEngine => Some(Api::DEngine),
                 Protocol::Redis => Some(Api::Redis),
                 Protocol::S3 => None,
+                Protocol::Sqlite => Some(Api::Sqlite),
             },
         }
     }

@@ -8,12 +8,15 @@
 
 mod d_engine;
 mod etcd;
+mod litestream;
 mod redis;
-pub mod versitygw;
+mod versitygw;
+mod walsync;
 
 use std::collections::BTreeMap;
 
-pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, PEER, Protocol, Readiness, STORE};
+use storebench_crds::engine::object_store;
+pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, METRICS, PEER, Protocol, Readiness, STORE};
 
 use crate::validate::ValidatedService;
 
@@ -153,6 +156,17 @@ impl Start<'_> {
     fn members(&self) -> &[Member] {
         self.placement.members(self.role)
     }
+
+    /// Where the object store beside it is reached. Empty where there is none, which no engine that asks has.
+    fn object_store(&self) -> String {
+        let stores = self.placement.members(object_store::ROLE);
+        stores.first().map(|store| format!("http://{}:{}", store.host, store.port(CLIENT))).unwrap_or_default()
+    }
+
+    /// The directory that it shares with the load. Empty where there is none, which no engine that asks has.
+    fn shared_directory(&self) -> &str {
+        self.placement.shared_directory.as_deref().unwrap_or_default()
+    }
 }
 
 /// What a dialect decides of a process.
@@ -183,6 +197,8 @@ fn process(start: &Start) -> ProcessPlan {
         Dialect::DEngine => d_engine::launch(start),
         Dialect::Redis => redis::launch(start),
         Dialect::Versitygw => versitygw::launch(start),
+        Dialect::Walsync => walsync::launch(start),
+        Dialect::Litestream => litestream::launch(start),
     };
     let Launch { arguments, environment, files, directories } = launch;
     ProcessPlan {

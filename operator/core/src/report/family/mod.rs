@@ -4,6 +4,7 @@ mod etcd;
 mod key_value;
 mod kubernetes;
 mod redis;
+mod sqlite_replication;
 
 use storebench_crds::workload::{KeyOrder, Parameters, Workload};
 
@@ -16,6 +17,7 @@ pub(super) fn request(workload: &Workload) -> String {
         Parameters::KeyValue(key_value) => key_value::request(key_value),
         Parameters::Redis(redis) => redis::request(redis),
         Parameters::Kubernetes(kubernetes) => kubernetes::request(kubernetes),
+        Parameters::SqliteReplication(replication) => sqlite_replication::request(replication),
     };
     parts.join(", ")
 }
