@@ -14,7 +14,6 @@ use storebench_crds::workload::sqlite_replication::{SqliteReplicationWorkload, S
 use crate::content::seeds::mix;
 use crate::content::values::Values;
 use crate::failure::Failure;
-use crate::load::session::Session;
 
 /// Coprime to every number of rows that is allowed, so that a transaction changes as many rows as it says, all over the table.
 const ROW_STEP: u64 = 15_485_863;
@@ -145,27 +144,31 @@ impl Database {
     }
 
     /// Compares a restored copy with what was acknowledged: all rows, the last transaction's number, and SQLite's own check.
-    pub(super) fn compare(&self, copy: &Path, values: &Values, session: &Session) -> Result<(), Failure> {
-        match self.differences(copy, values, session) {
-            Ok(verified) => session.verified(verified),
-            Err(error) => session.wrong(self.name(), format!("what was restored is no database: {error}")),
-        }
-        Ok(())
+    /// How many rows are right; `wrong` is told where and what of all others.
+    pub(super) fn compare(&self, copy: &Path, values: &Values, mut wrong: impl FnMut(String, String)) -> u64 {
+        self.rows_right(copy, values, &mut wrong).unwrap_or_else(|error| {
+            wrong(self.name(), format!("what was restored is no database: {error}"));
+            0
+        })
     }
 
-    /// Tells the session what is wrong; how much is right.
-    fn differences(&self, copy: &Path, values: &Values, session: &Session) -> rusqlite::Result<u64> {
+    fn rows_right(
+        &self,
+        copy: &Path,
+        values: &Values,
+        wrong: &mut impl FnMut(String, String),
+    ) -> rusqlite::Result<u64> {
         let uri = format!("file:{}?immutable=1", copy.display());
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(uri, flags)?;
         let integrity: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
         if integrity != "ok" {
-            session.wrong(self.name(), format!("SQLite's integrity check says: {integrity}"));
+            wrong(self.name(), format!("SQLite's integrity check says: {integrity}"));
         }
         let mark: Vec<u8> = connection.query_row("SELECT content FROM mark", [], |row| row.get(0))?;
         if mark != self.mark.of(self.sequence) {
             let found = self.mark.find(&mark).map_or("none of ours".to_owned(), |found| found.to_string());
-            session.wrong(self.name(), format!("expected transaction {} as the last, found {found}", self.sequence));
+            wrong(self.name(), format!("expected transaction {} as the last, found {found}", self.sequence));
         }
         let mut query = connection.prepare("SELECT id, content FROM rows ORDER BY id")?;
         let mut rows = query.query([])?;
@@ -178,12 +181,12 @@ impl Database {
                 version => {
                     let expected = version.map_or("no such row".to_owned(), |version| format!("version {version}"));
                     let detail = format!("expected {expected}, found {}", values.describe(&content));
-                    session.wrong(format!("{} row {id}", self.name()), detail);
+                    wrong(format!("{} row {id}", self.name()), detail);
                 }
             }
         }
         if found != self.versions.len() {
-            session.wrong(self.name(), format!("expected {} rows, found {found}", self.versions.len()));
+            wrong(self.name(), format!("expected {} rows, found {found}", self.versions.len()));
         }
         Ok(right)
     }
@@ -243,6 +246,45 @@ mod tests {
         assert_eq!((mark.find(&page), other.find(&page)), (Some(6), Some(9)));
         assert_eq!(Mark::new(8, 0).find(&page), None);
         assert_eq!(mark.find(&mark.of(5)[..20]), None, "cut off");
+    }
+
+    #[test]
+    fn a_copy_is_right_when_every_row_is_as_it_was_acknowledged() {
+        let folder = harness::folder();
+        let parameters = serde_json::json!({ "operation": "Write", "rows": 200, "synchronous": "Normal" });
+        let parameters = serde_json::from_value(parameters).unwrap();
+        let (values, mark) = (Values::new(7, 100), Mark::new(7, 3));
+        let mut database =
+            Database::create(folder.path(), 3, mark, &parameters, &values, Duration::from_secs(1)).unwrap();
+        (0..10).for_each(|_| database.change(5, &values).unwrap());
+        database.read().unwrap();
+        let spoil = |sql: &str| {
+            let copy = folder.path().join("copy");
+            let _ = std::fs::remove_file(&copy);
+            database.connection.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+            Connection::open(&copy).unwrap().execute_batch(sql).unwrap();
+            let mut wrong = Vec::new();
+            let right = database.compare(&copy, &values, |place, detail| wrong.push(format!("{place}: {detail}")));
+            (right, wrong.join("; "))
+        };
+        assert_eq!(spoil(""), (200, String::new()));
+        let (right, wrong) = spoil("UPDATE rows SET content = (SELECT content FROM rows WHERE id = 8) WHERE id = 7");
+        assert_eq!(right, 199);
+        assert!(wrong.starts_with("0003.db row 7: expected version ") && wrong.ends_with("of key 608"), "{wrong}");
+        assert_eq!(spoil("DELETE FROM rows WHERE id = 7"), (199, "0003.db: expected 200 rows, found 199".into()));
+        let (_, wrong) = spoil("UPDATE mark SET content = zeroblob(24)");
+        assert_eq!(wrong, "0003.db: expected transaction 10 as the last, found none of ours");
+        let (right, wrong) = spoil("DROP TABLE rows");
+        assert_eq!(right, 0);
+        assert!(wrong.contains("is no database: no such table: rows"), "{wrong}");
+        // What was acknowledged after the copy is missing in it.
+        let copy = folder.path().join("copy");
+        let _ = std::fs::remove_file(&copy);
+        database.connection.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+        database.change(5, &values).unwrap();
+        let mut wrong = 0;
+        assert_eq!(database.compare(&copy, &values, |_, _| wrong += 1), 195);
+        assert_eq!(wrong, 6, "five rows, and the transaction's number");
     }
 
     #[test]

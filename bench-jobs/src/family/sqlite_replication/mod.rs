@@ -106,7 +106,10 @@ impl SqliteReplication {
         let path = self.plan.directory.join(format!("restored-{}.tmp", session.client()));
         let restored = replica.restore(&path);
         let checked = match restored {
-            Ok(()) => database.compare(&path, &self.values, session),
+            Ok(()) => {
+                session.verified(database.compare(&path, &self.values, |place, detail| session.wrong(place, detail)));
+                Ok(())
+            }
             Err(Damage::Replica(what)) => {
                 session.wrong(database.name(), what);
                 Ok(())
