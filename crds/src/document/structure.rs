@@ -3,10 +3,15 @@
 //! Covers what the generated schemas use: types, required and unknown fields, enumerations, ranges, lengths, patterns.
 //! Unlike the API server, an unknown field is an error, not pruned (`kubectl` asks for the same with strict validation).
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use super::Problem;
 use super::text::{one_line, shorten};
+
+/// How much of a list of values goes into a message, bytes.
+const ENUMERATION_BYTES_MAX: usize = 300;
 
 /// Finds the first problem of a value, in the order in which the fields were written.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
@@ -112,9 +117,18 @@ fn remedy_of(schema: Option<&Value>) -> String {
     }
 }
 
+/// What may be written, as much of it as fits a line.
 fn enumeration(schema: &Value) -> Option<String> {
     let values: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
-    (!values.is_empty()).then(|| values.join(", "))
+    let mut named = (*values.first()?).to_owned();
+    for (index, value) in values.iter().enumerate().skip(1) {
+        if named.len() + value.len() > ENUMERATION_BYTES_MAX {
+            let _ = write!(named, ", or {} more, which `storebench crds` names", values.len() - index);
+            break;
+        }
+        let _ = write!(named, ", {value}");
+    }
+    Some(named)
 }
 
 fn check_array(path: &str, schema: &Value, items: &[Value]) -> Result<(), Problem> {
@@ -212,6 +226,16 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_enumeration_is_cut_at_a_value() {
+        let schema = |count: usize| serde_json::json!({ "enum": (0..count).map(|n| format!("Value{n:03}")).collect::<Vec<_>>() });
+        assert_eq!(enumeration(&schema(2)).unwrap(), "Value000, Value001");
+        let long = enumeration(&schema(100)).unwrap();
+        assert!(long.starts_with("Value000, Value001, ") && long.ends_with(" more, which `storebench crds` names"), "{long}");
+        assert!(long.len() < ENUMERATION_BYTES_MAX + 100, "{long}");
+        assert_eq!(enumeration(&schema(0)), None);
+    }
 
     #[test]
     fn distance_counts_edits() {

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CLIENT, Companion, Dialect, DurabilityClass, Engine, METRICS, Metrics, PEER, Port, Protocol, Readiness, Source, VersionProbe,
-    object_store,
+    CLIENT, Companion, Dialect, DurabilityClass, Engine, METRICS, Metrics, PEER, Port, Protocol, Readiness, Source,
+    VersionProbe, object_store,
 };
 use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{Api, Facts};
 use crate::measure::{Durations, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::metric::descriptor::{Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column};
+use crate::metric::descriptor::{
+    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column,
+};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

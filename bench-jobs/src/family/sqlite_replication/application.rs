@@ -119,7 +119,8 @@ impl Database {
         let first = mix(u64::from(self.number), sequence) % all;
         let chosen = (0..u64::from(rows)).map(|nth| ((first + nth * ROW_STEP) % all) as u32);
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        let mut update = self.connection.prepare_cached("UPDATE rows SET content = ?2 WHERE id = ?1").map_err(failed)?;
+        let mut update =
+            self.connection.prepare_cached("UPDATE rows SET content = ?2 WHERE id = ?1").map_err(failed)?;
         for row in chosen.clone() {
             self.content.clear();
             values.write(self.key(row), self.versions[row as usize] + 1, &mut self.content);
@@ -139,7 +140,8 @@ impl Database {
     /// Reads a row.
     pub(super) fn read(&self) -> Result<(), Failure> {
         let failed = |error: rusqlite::Error| sqlite("read", Path::new(&self.name()), &error);
-        let mut query = self.connection.prepare_cached("SELECT length(content) FROM rows WHERE id = 0").map_err(failed)?;
+        let mut query =
+            self.connection.prepare_cached("SELECT length(content) FROM rows WHERE id = 0").map_err(failed)?;
         query.query_row([], |row| row.get::<_, i64>(0)).map_err(failed).map(drop)
     }
 
@@ -290,7 +292,8 @@ mod tests {
     #[test]
     fn a_transaction_changes_as_many_rows_as_it_says() {
         for rows in [1u64, 2, 1_000, 65_536, 10_000_000] {
-            let changed: std::collections::BTreeSet<u64> = (0..rows.min(1_000)).map(|nth| nth * ROW_STEP % rows).collect();
+            let changed: std::collections::BTreeSet<u64> =
+                (0..rows.min(1_000)).map(|nth| nth * ROW_STEP % rows).collect();
             assert_eq!(changed.len() as u64, rows.min(1_000), "{rows}");
         }
     }

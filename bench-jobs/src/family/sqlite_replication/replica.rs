@@ -143,9 +143,8 @@ impl Replica {
 
     /// Applies files in order. An error without words: one of them is gone.
     fn apply(&self, plan: &[RemoteFile], path: &Path) -> Result<(), Damage> {
-        let write = |error: std::io::Error| {
-            Damage::Store(Failure::io(format_args!("write {}", path.display()), &error))
-        };
+        let write =
+            |error: std::io::Error| Damage::Store(Failure::io(format_args!("write {}", path.display()), &error));
         let output = File::options().create(true).truncate(true).read(true).write(true).open(path).map_err(write)?;
         for file in plan {
             let content = match retry(TRIES, || self.store.get(&file.key, None)) {
@@ -198,7 +197,12 @@ mod tests {
     use super::*;
 
     fn file(level: u8, min_txid: u64, max_txid: u64) -> RemoteFile {
-        RemoteFile { key: format!("{level}/{min_txid}-{max_txid}"), level, name: FileName { min_txid, max_txid }, bytes: 1 }
+        RemoteFile {
+            key: format!("{level}/{min_txid}-{max_txid}"),
+            level,
+            name: FileName { min_txid, max_txid },
+            bytes: 1,
+        }
     }
 
     fn keys(files: &[(u8, u64, u64)]) -> Result<String, String> {

@@ -69,7 +69,11 @@ impl Collector for Replication {
         for (name, help, total) in [
             ("walsync_objects", "Objects written", &totals.objects),
             ("walsync_object_bytes", "Bytes of objects written", &totals.bytes),
-            ("walsync_store_failures", "Requests to the object store that failed and are tried again", &totals.failures),
+            (
+                "walsync_store_failures",
+                "Requests to the object store that failed and are tried again",
+                &totals.failures,
+            ),
             ("walsync_whole_databases", "Databases sent whole, the first time included", &totals.anchors),
             ("walsync_yields", "Check points of others that were let pass", &totals.yields),
         ] {

@@ -95,7 +95,9 @@ pub fn replicate(databases: &[LitestreamDatabase]) -> anyhow::Result<()> {
     let shortest = databases.iter().filter_map(|database| database.interval).min();
     let default = Settings::default();
     let settings = Settings { interval: shortest.unwrap_or(default.interval), ..default };
-    run(settings, None, || Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect()))
+    run(settings, None, || {
+        Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect())
+    })
 }
 
 /// Once.
