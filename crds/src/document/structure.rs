@@ -232,7 +232,10 @@ mod tests {
         let schema = |count: usize| serde_json::json!({ "enum": (0..count).map(|n| format!("Value{n:03}")).collect::<Vec<_>>() });
         assert_eq!(enumeration(&schema(2)).unwrap(), "Value000, Value001");
         let long = enumeration(&schema(100)).unwrap();
-        assert!(long.starts_with("Value000, Value001, ") && long.ends_with(" more, which `storebench crds` names"), "{long}");
+        assert!(
+            long.starts_with("Value000, Value001, ") && long.ends_with(" more, which `storebench crds` names"),
+            "{long}"
+        );
         assert!(long.len() < ENUMERATION_BYTES_MAX + 100, "{long}");
         assert_eq!(enumeration(&schema(0)), None);
     }
