@@ -7,7 +7,6 @@
 // Helpers of a test fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)]
 mod support;
 
 use std::path::{Path, PathBuf};
