@@ -8,7 +8,7 @@
 //! | `Frames` | also one of the read marks 1 to 4 in `-shm` (bytes 124 to 127) | a restart of the WAL; check points still copy its frames into the database |
 //! | `Image` | also read mark 0 (byte 123) | any copying into the database file: file and WAL together are a snapshot |
 //!
-//! `Frames` takes a mark that nobody uses, so that it bounds nobody. The lock on the `-shm` file's life (DMS, byte 128) is
+//! `Frames` alone is what is left where a check point is running. It takes a mark that nobody uses, so that it bounds nobody. The lock on the `-shm` file's life (DMS, byte 128) is
 //! not taken: with it, the first connection after a power cut would believe an index that was never synced.
 //! A RESTART or TRUNCATE check point waits for `Frames` with the write lock in its hand; [`Pin::checkpointer_waits`] tells,
 //! and the replicator then lets go. What must not be lost is not proved by the lock but by [`crate::position`].

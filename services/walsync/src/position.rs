@@ -3,8 +3,8 @@
 //! Frames that follow ours in the same WAL (same salts, chain of checksums unbroken) are all there are. After a restart
 //! that is not enough: frames that we never saw may have been copied into the database and written over. They were not,
 //! if all of this holds: salt 1 has grown by exactly one; SQLite's counter of transactions (which a restart does not
-//! touch) has grown by exactly the transactions of the new WAL; and at our old place in the file there is no frame that
-//! continues the old chain. Otherwise the database must be read whole.
+//! touch) has grown by exactly the transactions of the new WAL, and of the frames at our old place in the file that continue
+//! the old chain, if there are any: these are read first. Otherwise the database must be read whole.
 
 use crate::wal_index::WalIndex;
 use crate::wal_reader::{ReadAt, WalHeader, WalPosition, read_changes};
@@ -59,6 +59,8 @@ pub enum Continuity {
     Same(WalPosition),
     /// It was restarted once, and nothing was missed: read from its start.
     Restarted(WalPosition),
+    /// It was restarted once, and what came before that is still behind our place, all of it: read on from here to its end.
+    Before(WalPosition),
     /// Something may have been missed, and why.
     Lost(&'static str),
 }
@@ -104,12 +106,10 @@ pub fn continuity(
         return Ok(Continuity::Lost("the WAL was restarted more than once"));
     }
     let new = read_changes(wal, start, Some(index.frames))?;
-    if new.end.frames != index.frames || index.changes.wrapping_sub(changes) != new.commits {
+    // Frames that we missed still lie behind ours, unless they are written over already.
+    let old = read_changes(wal, before, None)?;
+    if new.end.frames != index.frames || index.changes.wrapping_sub(changes) != new.commits + old.commits {
         return Ok(Continuity::Lost("transactions came before the WAL was restarted"));
     }
-    // Frames that we missed would still lie behind ours, unless they are written over already.
-    if read_changes(wal, before, None)?.commits > 0 {
-        return Ok(Continuity::Lost("transactions came before the WAL was restarted"));
-    }
-    Ok(Continuity::Restarted(start))
+    Ok(if old.commits > 0 { Continuity::Before(before) } else { Continuity::Restarted(start) })
 }

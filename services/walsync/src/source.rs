@@ -145,10 +145,15 @@ pub fn stage_changes(
             Err("the WAL was emptied, and transactions may have been in it")
         });
     };
+    let mut before_restart = false;
     let (from, changes) = match continuity(wal, header, index.as_ref(), source.database_state()?, position)? {
         Continuity::Lost(why) => return Ok(Err(why)),
         Continuity::Same(from) | Continuity::Restarted(from) => {
             (from, read_changes(wal, from, limit(&header, index.as_ref()))?)
+        }
+        Continuity::Before(from) => {
+            before_restart = true;
+            (from, read_changes(wal, from, None)?)
         }
     };
     if changes.commits == 0 {
@@ -158,7 +163,11 @@ pub fn stage_changes(
         }
         return Ok(Ok(None));
     }
-    let position = Position { wal: Some(changes.end), changes: counter(index.as_ref(), &changes.end), database: None };
+    let counted = match before_restart {
+        true => position.changes.map(|before| before.wrapping_add(changes.commits)),
+        false => counter(index.as_ref(), &changes.end),
+    };
+    let position = Position { wal: Some(changes.end), changes: counted, database: None };
     let header = encode_header(stamp, header.page_size, changes.size, from.frames, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
@@ -167,6 +176,10 @@ pub fn stage_changes(
     for (&number, &frame) in changes.pages.iter().filter(|&(&number, _)| number != lock_page) {
         read_frame(wal, &changes.end.header, frame, &mut page)?;
         encoder.page(number, &page)?;
+    }
+    // The new WAL grows over the old one from its start: what is whole now was whole while it was read.
+    if before_restart && read_changes(wal, from, None)?.end != changes.end {
+        return Ok(Err("transactions before a restart of the WAL were written over while they were read"));
     }
     finish(encoder, position).map(|staged| Ok(Some(staged)))
 }

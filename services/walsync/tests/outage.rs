@@ -117,6 +117,33 @@ fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
 }
 
 #[test]
+fn a_writer_that_never_pauses_hardly_notices_us_and_is_not_sent_whole_again() {
+    // On a disk, where a check point at each commit would be noticed.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    application.run("PRAGMA synchronous=NORMAL");
+    application.run(
+        "INSERT INTO t(v) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) \
+         SELECT randomblob(500) FROM n",
+    );
+    let alone = application.commits_in(1500);
+    let replicator = start(&database, &store);
+    assert!(replicator.sync(LONG));
+    let anchors = replicator.totals().anchors.load(Ordering::Relaxed);
+    let beside = application.commits_in(1500);
+    assert!(replicator.sync(LONG));
+    assert!(restored(folder.path(), &store) == content(&database));
+    assert_eq!(replicator.totals().anchors.load(Ordering::Relaxed), anchors, "sent whole again");
+    // Without that, it is a fiftieth and less.
+    assert!(beside * 10 > alone, "{beside} commits beside us, {alone} alone");
+    assert!(std::fs::metadata(database.with_extension("db-wal")).unwrap().len() < 100 << 20, "the WAL is restarted");
+    drop(replicator);
+    application.close();
+}
+
+#[test]
 fn a_snapshot_is_the_state_of_its_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("app.db");

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Staged files of one database that wait for their upload, at most.
 pub const MAX_QUEUE: usize = 64;
 /// Frames of a WAL from which its restart is wanted, as for SQLite's own check points.
-const RESTART_FRAMES: u32 = 1000;
+pub(super) const RESTART_FRAMES: u32 = 1000;
 /// For how long after a change a database is looked at with every tick.
 const ACTIVE: Duration = Duration::from_secs(2);
 /// Looks at an idle database between two of its file's identity.
@@ -149,6 +149,14 @@ impl State {
         self.pin.as_ref().map_or(Hold::Nothing, |pin| pin.held())
     }
 
+    /// Keeps frames where they are; and, if it can, what is in the database file: a WAL that may be copied but not restarted would be
+    /// check pointed, and synced, at each commit beyond the application's threshold. Once a check point runs at each commit, there is
+    /// hardly a moment to stop them, so they are stopped from the start. False where somebody is in the way for the moment.
+    pub(super) fn keep_frames(&mut self, index: Option<&WalIndex>) -> std::io::Result<bool> {
+        let Some(pin) = &mut self.pin else { return Ok(false) };
+        Ok(pin.hold(Hold::Image, index)? || pin.held() >= Hold::Frames)
+    }
+
     /// Whether everything that `index` tells of is staged.
     fn has_staged(&self, index: &WalIndex) -> bool {
         match self.position {
@@ -211,9 +219,7 @@ impl Shared {
             state.last_change = now;
             if committed || state.position.is_none() {
                 state.dirty = true;
-                if let Some(pin) = &mut state.pin {
-                    pin.hold(Hold::Frames, index.as_ref())?;
-                }
+                state.keep_frames(index.as_ref())?;
             }
         }
         let active = now < state.last_change + ACTIVE;
@@ -224,7 +230,7 @@ impl Shared {
         };
         let staged = index.is_some_and(|index| state.has_staged(&index));
         if staged && pinned {
-            let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES && index.backfilled == index.frames);
+            let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES);
             if waits || full {
                 if let Some(pin) = &mut state.pin {
                     pin.hold(Hold::Presence, None)?;

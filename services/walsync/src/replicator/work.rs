@@ -1,6 +1,6 @@
 //! What stagers and uploaders do.
 
-use super::tracked::{Outgoing, Phase, State, Tracked};
+use super::tracked::{MAX_QUEUE, Outgoing, Phase, RESTART_FRAMES, State, Tracked};
 use super::{Shared, lock, wheel::TICK};
 use crate::database::DatabaseFiles;
 use crate::pin::Hold;
@@ -15,6 +15,11 @@ use std::time::Duration;
 
 /// Until a database that cannot be replicated is looked at again.
 const REFUSED: Duration = Duration::from_secs(5);
+
+/// How long a writer may take to check point and restart its WAL, while the WAL is not ours.
+const HAND_OVER: Duration = Duration::from_millis(200);
+/// Between two looks meanwhile: a WAL that is restarted twice is lost.
+const HAND_OVER_LOOK: Duration = Duration::from_micros(500);
 
 /// Why a staging came to nothing.
 enum Failure {
@@ -107,23 +112,15 @@ impl Shared {
         if state.last_txid.is_none() {
             self.begin(tracked, state)?;
         }
-        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
+        let Some(files) = &state.files else { return Ok(()) };
         let index = files.wal_index()?;
-        if !pin.hold(Hold::Frames, index.as_ref())? {
+        if !state.keep_frames(index.as_ref())? {
             return Err(SourceError::Busy("no read mark is free").into());
         }
-        let last = state.last_txid.unwrap_or(0);
         let now = self.clock.monotonic();
-        if let Some(position) = &mut state.position {
-            let stamp = self.stamp(last + 1, last + 1, state.last_millis);
-            match stage_changes(files, position, stamp, &self.arena)? {
-                Ok(None) => state.dirty = false,
-                Ok(Some(staged)) => state.push(0, staged),
-                Err(why) => {
-                    tracing::warn!(path = %tracked.path.display(), why, "sending the whole database again");
-                    state.position = None;
-                }
-            }
+        self.changes(tracked, state)?;
+        if state.queue.len() < MAX_QUEUE {
+            self.hand_over(tracked, state)?;
         }
         let snapshot = state.wants_snapshot(now);
         if state.position.is_none() || snapshot {
@@ -133,6 +130,44 @@ impl Shared {
             state.next_snapshot = now + self.settings.snapshot_interval;
         }
         Ok(())
+    }
+
+    /// Stages what was committed since, if that can be proved to be all.
+    fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        let next = state.last_txid.unwrap_or(0) + 1;
+        let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
+        let stamp = self.stamp(next, next, state.last_millis);
+        match stage_changes(files, position, stamp, &self.arena)? {
+            Ok(None) => state.dirty = false,
+            Ok(Some(staged)) => state.push(0, staged),
+            Err(why) => {
+                tracing::warn!(path = %tracked.path.display(), why, "sending the whole database again");
+                state.position = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// A writer that never pauses never has everything staged when we look, and its WAL would grow for ever. Lets go for as long as
+    /// it takes to check point and restart it, and stages at once what came before that, while it still lies behind our place.
+    fn hand_over(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        let State { files: Some(files), pin: Some(pin), position: Some(position), .. } = state else { return Ok(()) };
+        let Some(index) = files.wal_index()?.filter(|index| index.frames >= RESTART_FRAMES) else { return Ok(()) };
+        // Without a pause of its own, and with what the proof takes.
+        if position.changes.is_none_or(|changes| changes == index.changes) || pin.held() < Hold::Frames {
+            return Ok(());
+        }
+        pin.hold(Hold::Presence, None)?;
+        self.totals.yields.fetch_add(1, Ordering::Relaxed);
+        let end = self.clock.monotonic() + HAND_OVER;
+        let mut now = Some(index);
+        while now.is_none_or(|now| now.salts == index.salts) && self.clock.monotonic() < end {
+            std::thread::sleep(HAND_OVER_LOOK);
+            now = files.wal_index()?;
+        }
+        // Where nobody restarted it, check points have at least copied most of it: the next time is quicker.
+        state.keep_frames(now.as_ref())?;
+        self.changes(tracked, state)
     }
 
     /// Time never goes back within a replica, whatever the machine's clock does.
@@ -210,9 +245,7 @@ impl Shared {
             (false, 0) => (SNAPSHOT_LEVEL, 1, 1, None),
             (false, _) => (0, last + 1, last + 1, None),
         };
-        let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena);
-        pin.hold(Hold::Frames, index.as_ref())?;
-        let staged = staged?;
+        let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena)?;
         if !snapshot {
             self.totals.anchors.fetch_add(1, Ordering::Relaxed);
         }

@@ -35,6 +35,15 @@ pub fn application_process() {
                 println!("{number}");
             }
         }
+        if let Some(millis) = line.strip_prefix("!commits-in ") {
+            // As many transactions as fit, one row each.
+            let end = Instant::now() + Duration::from_millis(millis.parse().unwrap());
+            let mut statement = connection.prepare("UPDATE t SET v = randomblob(500) WHERE id = ?1").unwrap();
+            let numbers = (0i64..).take_while(|_| Instant::now() < end);
+            let count = numbers.map(|number| statement.execute([1 + number * 7919 % 2000]).unwrap()).count();
+            println!("{count}");
+            continue;
+        }
         match connection.execute_batch(&line) {
             Ok(()) => println!("ok"),
             Err(error) => println!("error {error}"),
@@ -76,6 +85,11 @@ impl Application {
     pub fn try_run(&mut self, sql: &str) -> String {
         writeln!(self.input, "{}", sql.replace('\n', " ")).unwrap();
         self.line()
+    }
+
+    /// Changes rows 1 to 2000 for so long, and gives how many transactions that were.
+    pub fn commits_in(&mut self, millis: u64) -> u64 {
+        self.try_run(&format!("!commits-in {millis}")).parse().unwrap()
     }
 
     /// Commits numbers from `start` until it is killed.
