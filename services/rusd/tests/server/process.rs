@@ -157,6 +157,8 @@ impl Rusd {
     }
 }
 
+const READY: &str = "ready to serve client requests";
+
 /// A server that is not ready yet.
 pub struct Starting {
     rusd: Rusd,
@@ -170,7 +172,7 @@ impl Starting {
         let ready = loop {
             let Some(line) = self.lines.next() else { panic!("it ended before it was ready: {said:#?}") };
             let line = line.unwrap();
-            if line.contains("ready to serve client requests") {
+            if line.contains(READY) {
                 break line;
             }
             said.push(line);
@@ -189,6 +191,11 @@ impl Starting {
 impl Starting {
     /// What it says when it ends without having been ready.
     pub fn refusal(self) -> String {
-        self.lines.map(|line| line.unwrap() + "\n").collect()
+        let line = |line: std::io::Result<String>| {
+            let line = line.unwrap();
+            assert!(!line.contains(READY), "it serves: {line}");
+            line + "\n"
+        };
+        self.lines.map(line).collect()
     }
 }
