@@ -129,6 +129,11 @@ impl Rusd {
         self.process.wait()
     }
 
+    /// Keeps it from running, or lets it go on: nothing of it notices.
+    pub fn pause(&self, is_paused: bool) {
+        self.process.signal(if is_paused { Signal::STOP } else { Signal::CONT });
+    }
+
     /// Asks it to stop.
     pub fn stop(mut self) -> ExitStatus {
         self.process.signal(Signal::TERM);
