@@ -49,7 +49,10 @@ fn three_members_apply_the_same() {
 #[test]
 fn a_reply_is_made_once_and_where_somebody_waits_for_it() {
     let mut group = Group::of(3, settings());
-    let last = (0..100).map(|number| group.propose(&format!("command {number}")).1.index).last().unwrap();
+    let mut last = 0;
+    for number in 0..100 {
+        last = group.propose(&format!("command {number}")).1.index;
+    }
     group.wait_until_all_have(last);
     let replies = |group: &Group| group.running().map(|running| running.seen.lock().unwrap().replies).sum::<usize>();
     assert_eq!(replies(&group), 100);
