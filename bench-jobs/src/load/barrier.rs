@@ -358,6 +358,8 @@ mod tests {
             store_metrics: Vec::new(),
             meters: Vec::new(),
             control_plane_meter: None,
+            durability: None,
+            store_settings: std::collections::BTreeMap::new(),
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
             processes: 3,
