@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::Problem;
-use super::text::{one_line, shorten};
+use super::text::{folded, shorten};
 
 /// How much of a list of values goes into a message, bytes.
 const ENUMERATION_BYTES_MAX: usize = 300;
@@ -111,7 +111,7 @@ fn remedy_of(schema: Option<&Value>) -> String {
         (Some(values), _) => format!("set it to one of {values}"),
         (None, Some(description)) => {
             let first = description.split(". ").next().unwrap_or(description);
-            format!("add it ({})", one_line(first.trim_end_matches('.')))
+            format!("add it ({})", folded(first.trim_end_matches('.')))
         }
         (None, None) => "add it".into(),
     }
