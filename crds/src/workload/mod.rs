@@ -130,7 +130,7 @@ impl Parameters {
             Self::Etcd(parameters) => parameters.writes_percent(),
             Self::KeyValue(parameters) => parameters.writes_percent(),
             Self::Redis(parameters) => parameters.writes_percent(),
-            Self::Kubernetes(_) => 0,
+            Self::Kubernetes(_) | Self::SqliteReplication(_) => 0,
         }
     }
 }

@@ -183,7 +183,9 @@ struct Launch {
 pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
     match service.engine.dialect {
         Dialect::Redis => redis::stated_settings(service.durability_class),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => BTreeMap::new(),
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::Walsync | Dialect::Litestream => {
+            BTreeMap::new()
+        }
     }
 }
 
@@ -192,7 +194,7 @@ pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
 pub(crate) fn flag_of(dialect: Dialect, argument: &str, is_first: bool) -> Result<Option<&str>, String> {
     match dialect {
         Dialect::Redis => redis::directive(argument, is_first),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => {
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::Walsync | Dialect::Litestream => {
             let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
             Ok(Some(flag.trim_start_matches('-')).filter(|_| flag.starts_with('-')))
         }
