@@ -29,10 +29,8 @@ pub static FACTS: Facts = Facts {
     metrics: &[
         &ACKNOWLEDGEMENT_P50,
         &ACKNOWLEDGEMENT_P99,
-        &ACKNOWLEDGEMENT_MAX,
         &BLOCK_BYTES_PER_SECOND,
         &REFUSALS_PER_SECOND,
-        &REFUSAL_P50,
         &REFUSAL_P99,
         &STORED_BLOCKS_AT_END,
     ],
@@ -90,20 +88,6 @@ static ACKNOWLEDGEMENT_P99: Descriptor = delay(
     "99th percentile of the time from the send of a block to its acknowledgement",
     Source::Durations(ACKNOWLEDGEMENT, Statistic::P99),
     column("ack p99", 1),
-);
-static ACKNOWLEDGEMENT_MAX: Descriptor = delay(
-    "AcknowledgementMaxMicros",
-    "largest latency of acknowledgements",
-    "Largest time from the send of a block to its acknowledgement",
-    Source::Durations(ACKNOWLEDGEMENT, Statistic::Max),
-    column("ack max", 3),
-);
-static REFUSAL_P50: Descriptor = delay(
-    "RefusalLatencyP50Micros",
-    "p50 latency of refusals",
-    "Median time from a request for a block that is not there to its refusal",
-    Source::Durations(REFUSAL_LATENCY, Statistic::P50),
-    column("refusal p50", 4),
 );
 static REFUSAL_P99: Descriptor = delay(
     "RefusalLatencyP99Micros",

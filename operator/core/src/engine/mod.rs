@@ -6,8 +6,10 @@
 //! own name and host are Kubernetes' `$(VARIABLE)` references) and sidecars of the load, the embedded run with child
 //! processes on loopback.
 
+mod block_node;
 mod d_engine;
 mod etcd;
+mod hiero_block_node;
 mod redis;
 pub mod versitygw;
 
@@ -183,6 +185,8 @@ fn process(start: &Start) -> ProcessPlan {
         Dialect::DEngine => d_engine::launch(start),
         Dialect::Redis => redis::launch(start),
         Dialect::Versitygw => versitygw::launch(start),
+        Dialect::BlockNode => block_node::launch(start),
+        Dialect::HieroBlockNode => hiero_block_node::launch(start),
     };
     let Launch { arguments, environment, files, directories } = launch;
     ProcessPlan {
