@@ -40,7 +40,7 @@ const RUN_BYTES: usize = 32;
 /// Time of block 0, seconds since 1970; blocks are two seconds apart and the same in every trial.
 const FIRST_SECONDS: i64 = 1_790_000_000;
 /// What header, recipe, footer and proof take, and the frame of each item, about, bytes.
-const FRAME_BYTES: u32 = 290;
+const FRAME_BYTES: u32 = 230;
 const ITEM_FRAME_BYTES: u32 = 6;
 
 #[derive(Clone, PartialEq, Message)]

@@ -120,7 +120,8 @@ impl BlockStream {
         let Some(stored) = status else { return Ok(()) };
         if *stored.start() != 0 {
             let first = stored.start();
-            let text = format_args!("serverStatus: the first block is {first}; the load needs a store that begins with 0");
+            let text =
+                format_args!("serverStatus: the first block is {first}; the load needs a store that begins with 0");
             return Err(Failure::new(text));
         }
         self.read_range(client, 0..stored.end() + 1, session, |number, found, block| {
@@ -155,7 +156,9 @@ impl Family for BlockStream {
         let publishes_beside = match parameters.operation {
             BlockStreamOperation::Mixed => true,
             BlockStreamOperation::Subscribe => parameters.from() == SubscribeFrom::Live,
-            BlockStreamOperation::Publish | BlockStreamOperation::GetBlock | BlockStreamOperation::ServerStatus => false,
+            BlockStreamOperation::Publish | BlockStreamOperation::GetBlock | BlockStreamOperation::ServerStatus => {
+                false
+            }
         };
         let beside = match publishes_beside {
             true => Some(Client::open(seat.endpoint(0), seat.context.timeout).await?),
@@ -204,7 +207,9 @@ impl Family for BlockStream {
                 let (first, publishing) = self.publishing(&session);
                 let follow = self.follow(&publishing, first, &mut client, &session);
                 match is_first {
-                    true => futures::future::try_join(self.publish_beside(&publishing, &session), follow).await.map(drop),
+                    true => {
+                        futures::future::try_join(self.publish_beside(&publishing, &session), follow).await.map(drop)
+                    }
                     false => follow.await,
                 }
             }

@@ -97,7 +97,9 @@ async fn get_block(channel: &mut Channel) -> Result<String, Failure> {
     let answer: BlockResponse = channel.unary(&call, &request).await.map_err(Failure::new)?;
     match answer.code {
         code::NOT_AVAILABLE => Ok("NOT_AVAILABLE, as it must".into()),
-        other => Err(Failure::new(format_args!("{} ({other}) for a block that nobody has", answer_of_get_block(other)))),
+        other => {
+            Err(Failure::new(format_args!("{} ({other}) for a block that nobody has", answer_of_get_block(other))))
+        }
     }
 }
 

@@ -304,7 +304,10 @@ impl Publishing {
                 Some(Told::EndOfStream(end)) if end.code == code::DUPLICATE_BLOCK => return Ok(Ended::Duplicate),
                 Some(Told::EndOfStream(end)) => {
                     let what = end_of_publishing(end.code);
-                    return Err(failed(&format!("the node ended the stream: {what} ({}), block {}", end.code, end.last)));
+                    return Err(failed(&format!(
+                        "the node ended the stream: {what} ({}), block {}",
+                        end.code, end.last
+                    )));
                 }
                 None => return Err(failed(&"a message says nothing")),
             }

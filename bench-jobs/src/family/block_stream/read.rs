@@ -58,7 +58,10 @@ impl BlockStream {
             let checked = match &found {
                 Some(block) => {
                     session.count(BLOCK_BYTES, block.len() as u64);
-                    self.chain.borrow().check(number, block).map_err(|detail| format!("was answered with wrongly: {detail}"))
+                    self.chain
+                        .borrow()
+                        .check(number, block)
+                        .map_err(|detail| format!("was answered with wrongly: {detail}"))
                 }
                 None => Err(format!("is not there, though {stored} blocks were acknowledged")),
             };
@@ -79,7 +82,9 @@ impl BlockStream {
             session.answered(&mut batch, 1, Instant::now());
             match found == expected {
                 true => session.verified(1),
-                false => session.wrong("serverStatus", format!("said {found:?}, and blocks {expected:?} were acknowledged")),
+                false => {
+                    session.wrong("serverStatus", format!("said {found:?}, and blocks {expected:?} were acknowledged"))
+                }
             }
         }
         Ok(())

@@ -23,7 +23,10 @@ impl BlockStream {
                 let Some(mut batch) = session.next().await else { return Ok(()) };
                 let Some((found, block)) = subscription.next().await? else {
                     session.answered_uncounted(&mut batch, 1);
-                    session.wrong(name(number), format!("was not sent: the subscription of blocks 0 to {} ended", end - 1));
+                    session.wrong(
+                        name(number),
+                        format!("was not sent: the subscription of blocks 0 to {} ended", end - 1),
+                    );
                     return Ok(());
                 };
                 session.answered(&mut batch, 1, Instant::now());
@@ -107,7 +110,9 @@ impl BlockStream {
             };
             let now = Instant::now();
             let Some((found, block)) = delivered else {
-                return Err(Failure::new(format_args!("subscribeBlockStream: the node ended it before block {number}")));
+                return Err(Failure::new(format_args!(
+                    "subscribeBlockStream: the node ended it before block {number}"
+                )));
             };
             if !self.check_next(number, found, &block, session) {
                 return Err(Failure::new(format_args!("a subscriber was sent a wrong block {number}")));

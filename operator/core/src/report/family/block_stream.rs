@@ -15,7 +15,8 @@ pub(super) fn request(block_stream: &BlockStreamWorkload) -> Vec<String> {
     if operation == Subscribe {
         parts.push(if is_live { "from live".to_owned() } else { "from history".to_owned() });
     }
-    let items = block_stream.items_per_block.map_or_else(String::new, |items| format!(" of {}", units::things(items, "item")));
+    let items =
+        block_stream.items_per_block.map_or_else(String::new, |items| format!(" of {}", units::things(items, "item")));
     parts.push(format!("{} blocks{items}", units::bytes(block_stream.block_bytes.into())));
     if operation == Publish || operation == Mixed || is_live {
         parts.push(format!("{} in flight", block_stream.window()));
