@@ -317,6 +317,8 @@ pub fn parts(block: &[u8], part_bytes: usize) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
     use crate::family::block_stream::hash::{Tree, empty};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
@@ -347,6 +349,17 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             // Where the footer lies about the past, the hash differs, and with it what the proof says.
             assert!(read(&bytes) != Ok(right), "bit {} of byte {}", bit % 8, bit / 8);
+        }
+    }
+
+    proptest! {
+        /// What comes from a store may be anything.
+        #[test]
+        fn whatever_bytes_there_are_they_are_a_block_or_an_error(bytes in vec(any::<u8>(), 0..300), at in 0..900_usize) {
+            let _ = read(&bytes);
+            let mut block = make(Recipe::new(1, 0, 1_000, Some(2)), HashRules::Legacy, &PAST).bytes;
+            block.splice(at.min(block.len()).., bytes);
+            let _ = read(&block);
         }
     }
 

@@ -19,8 +19,8 @@ use block_node::simulate::{
     ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, connect, publish, read, request,
 };
 use raw::Raw;
-use server::{PROGRAM, Server};
 use rustls::pki_types::ServerName;
+use server::{PROGRAM, Server};
 use service_kit::client::{Channel, GrpcError, Options, StreamReceiver, StreamSender};
 use service_kit::tls::{ClientTls, ClientTlsFiles};
 use tokio_rustls::TlsConnector;
