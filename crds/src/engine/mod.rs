@@ -84,6 +84,8 @@ pub enum Protocol {
     Redis,
     /// Amazon's S3: objects over HTTP.
     S3,
+    /// `org.hiero.block.api` of block node 0.25 and later, over gRPC.
+    BlockStream,
 }
 
 /// In whose words a store is configured: flags, files, environment.
@@ -97,6 +99,10 @@ pub enum Dialect {
     Redis,
     /// versitygw's flags and variables.
     Versitygw,
+    /// The flags of our own block-node.
+    BlockNode,
+    /// The variables of the Java block node.
+    HieroBlockNode,
 }
 
 /// Where executables come from.
@@ -108,6 +114,8 @@ pub enum Source {
     Peer(&'static str),
     /// `peers/fetch` by this name, on request: it takes long, or few need it.
     PeerOnRequest(&'static str),
+    /// Nowhere that it could be fetched from: the user puts it into the peers' folder, as this says.
+    ByHand(&'static str),
 }
 
 /// A port of a store in a pod.
@@ -221,13 +229,14 @@ impl Engine {
         match self.source {
             Source::Crate(name) => format!("cargo build --release -p {name}"),
             Source::Peer(name) | Source::PeerOnRequest(name) => format!("peers/fetch {name}"),
+            Source::ByHand(how) => how.into(),
         }
     }
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 4] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3];
+    pub const ALL: [Self; 5] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
@@ -236,6 +245,7 @@ impl Protocol {
             Self::DEngine => "d-engine",
             Self::Redis => "redis",
             Self::S3 => "s3",
+            Self::BlockStream => "block-stream",
         }
     }
 }
@@ -339,7 +349,7 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3");
+        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream");
     }
 
     #[test]
