@@ -14,6 +14,7 @@ pub mod doors;
 pub mod engine;
 pub mod history;
 pub mod machine;
+pub mod metrics;
 pub mod server;
 pub mod settings;
 pub mod state;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 
 use crate::engine::{Address, Durability, Options};
@@ -184,6 +185,9 @@ pub struct Flags {
     /// What is logged: error, warn, info, debug.
     #[arg(long, env = "D_ENGINE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,
+    /// How it is logged: text or json.
+    #[arg(long, env = "D_ENGINE_LOG_FORMAT", default_value = "json", value_name = "FORMAT")]
+    pub log_format: logs::Format,
 }
 
 /// Certificates of members, shown to each other and asked of each other.

@@ -34,7 +34,7 @@ impl Drop for Group {
 }
 
 /// Addresses that nobody listens on, all different.
-fn free(count: usize) -> Vec<String> {
+pub fn free(count: usize) -> Vec<String> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
