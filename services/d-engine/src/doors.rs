@@ -9,7 +9,8 @@
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
-//! leads; clients that ask the leader notice no difference. Writes are taken by the leader alone, as in the original.
+//! leads; clients that ask the leader notice no difference. Writes that come by our own door are handed to the leader; those of the
+//! original's clients, which look for the leader when they are refused, only where the settings say so.
 
 mod cluster;
 mod errors;
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
 
-use crate::engine::Node;
+use crate::engine::{Node, NotLeading};
 
 /// A method of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +88,14 @@ pub struct Doors {
     node: Node,
     /// How long an answer may take.
     patience: Duration,
+    /// What becomes of the dialects' writes where this member does not lead.
+    not_leading: NotLeading,
 }
 
 impl Doors {
     /// Of a member.
-    pub fn new(node: Node, patience: Duration) -> Self {
-        Self { node, patience }
+    pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
+        Self { node, patience, not_leading }
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod counters;
 mod door;
+mod forward;
 mod housekeeping;
 mod identity;
 mod options;
@@ -21,26 +22,25 @@ mod options;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
-use replog::runtime::tcp::{Host, Tcp, TcpOptions};
-use replog::runtime::{Handle, Leadership, Limits, Member, MemberError, Origin, Start};
+use replog::runtime::tcp::{Tcp, TcpOptions};
+use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
 use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{Memory, Storage, StorageError, seen_members};
+use crate::state::{Memory, Storage, StorageError};
 
+use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
-use identity::Introduction;
 
 pub use counters::{Counted, Counters};
-pub use door::Watching;
+pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
 pub use options::{Address, Durability, Options};
 
@@ -90,6 +90,7 @@ struct Inner {
     handle: Handle<Reply>,
     shown: Shown,
     options: Options,
+    forwarder: Forwarder<Leading>,
     leadership: watch::Receiver<Leadership>,
     counters: Counters,
 }
@@ -118,6 +119,17 @@ impl Node {
     /// Who leads, and each change of it.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.0.leadership.clone()
+    }
+
+    /// Whether this member leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.0.leadership.borrow().leader == Some(self.0.options.id)
+    }
+
+    /// Who leads, if that is another member and known.
+    pub fn leader_elsewhere(&self) -> Option<Leader> {
+        let leader = self.0.leadership.borrow().leader;
+        self.leader(leader.filter(|leader| *leader != self.0.options.id))
     }
 
     /// A member, and where clients find it.
@@ -159,10 +171,10 @@ impl Engine {
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();
-        let introducer = Arc::new(Introducer::default());
-        tcp.host = Some(Arc::clone(&introducer) as _);
-        // A shown state that is asked before it is there says that nobody was seen, as is true.
-        introducer.0.get_or_init(|| shown.clone());
+        let neighbour = Arc::new(Neighbour::new(shown.clone()));
+        tcp.host = Some(Arc::clone(&neighbour) as _);
+        let tcp = Tcp::new(tcp);
+        let peers = tcp.peers();
         let open = |name| open(&options.directory.join(name));
         let member = Member::start(Start {
             id: options.id,
@@ -173,17 +185,15 @@ impl Engine {
             wal: open("wal")?,
             snapshots: open("snapshots")?,
             origin: Origin::Found(Membership::of(options.members.keys().copied())),
-            transport: Box::new(Tcp::new(tcp)),
+            transport: Box::new(tcp),
         })?;
         checked.has_log()?;
         let handle = member.handle();
-        let nobody = Leadership { leader: None, term: 0, is_ready_leader: false };
-        let (changed, leadership) = watch::channel(nobody);
-        // An error: it has ended, which shows in everything that is asked.
-        let _ = handle.watch_leader(move |leadership| {
-            changed.send_replace(leadership);
-        });
-        let node = Node(Arc::new(Inner { handle, shown, options, leadership, counters: Counters::default() }));
+        let forwarder = Forwarder::new(options.id, handle.clone(), peers, Leading);
+        neighbour.hears(forwarder.clone());
+        let leadership = forwarder.leadership();
+        let counters = Counters::default();
+        let node = Node(Arc::new(Inner { handle, shown, options, forwarder, leadership, counters }));
         let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
         Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })
     }
@@ -193,8 +203,8 @@ impl Engine {
         &self.node
     }
 
-    /// Reads, writes and watches within this process, with the words of the remote client. A write is taken by the leader alone:
-    /// others say who leads.
+    /// Reads, writes and watches within this process, with the words of the remote client. A member that does not lead hands writes
+    /// to the leader. On a tokio runtime.
     pub fn client(&self) -> Client {
         Client::through(Arc::new(self.node.clone()) as Arc<dyn Door>)
     }
@@ -253,23 +263,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Who wants to know asks `stop`.
         let _ = self.shut_down();
-    }
-}
-
-/// Tells newcomers who has been seen.
-#[derive(Default)]
-struct Introducer(OnceLock<Shown>);
-
-impl Host for Introducer {
-    fn note(&self, _: u64, _: Bytes) {}
-
-    fn introduction(&self) -> Vec<u8> {
-        let seen = self.0.get().and_then(|shown| seen_members(&*shown.view().rows).ok()).unwrap_or_default();
-        serde_json::to_vec(&Introduction { seen }).unwrap_or_default()
-    }
-
-    fn is_removed(&self, _: u64) -> bool {
-        false
     }
 }
 

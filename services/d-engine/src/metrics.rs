@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::{Process, gauge};
+use service_kit::metrics::{Process, counter, gauge};
 use wal::{BOUNDS_MICROS, SyncTimes};
 
 use crate::engine::{Durability, Node};
@@ -65,6 +65,8 @@ impl Collector for Metrics {
         let writes = [("applied", counted.written), ("other", counted.not_written)];
         let help = "Commands of clients and of the leader, by outcome";
         counters(&mut encoder, "dengine_commands", help, "outcome", &writes)?;
+        let help = "Commands of clients that were handed to the leader";
+        counter(&mut encoder, "dengine_forwarded", help, counted.forwarded)?;
         match node.options().durability {
             Durability::Fsync => sync_times(&mut encoder, &node.handle().sync_times()),
             Durability::None => Ok(()),

@@ -58,7 +58,7 @@ pub struct Server {
 impl Server {
     /// Binds sockets, opens the data, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let Settings { mut engine, listen, patience, tls, peer_tls, warnings } = settings;
+        let Settings { mut engine, listen, patience, not_leading, tls, peer_tls, warnings } = settings;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -81,7 +81,7 @@ impl Server {
         let operations = Operations { registry: Arc::new(registry(&node)), readiness: readiness.clone() };
         let server = bound.start(options, move |_| {
             let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
-            Accompanied::new(Doors::new(node.clone(), patience), operations.clone(), reflection)
+            Accompanied::new(Doors::new(node.clone(), patience, not_leading), operations.clone(), reflection)
         })?;
         Ok(Self { engine, server, readiness })
     }

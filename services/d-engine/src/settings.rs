@@ -9,7 +9,7 @@ use serde::Deserialize;
 use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 
-use crate::engine::{Address, Durability, Options};
+use crate::engine::{Address, Durability, NotLeading, Options};
 
 /// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
 const PEER_PORT_ABOVE: u16 = 1000;
@@ -65,6 +65,8 @@ struct Node {
 #[serde(deny_unknown_fields, default)]
 struct Raft {
     general_raft_timeout_duration_in_ms: Option<u64>,
+    /// Our own.
+    forward_dialect_writes: Option<bool>,
     election: Election,
     replication: Replication,
     persistence: Persistence,
@@ -164,6 +166,10 @@ pub struct Flags {
     /// How long an answer may take, in milliseconds.
     #[arg(long, env = "D_ENGINE_REQUEST_TIMEOUT_MS", value_name = "MILLISECONDS")]
     pub request_timeout_ms: Option<u64>,
+    /// Hand writes of the original's clients to the leader, too. Else a member that does not lead refuses them with its name, as the
+    /// original does and its clients expect.
+    #[arg(long, env = "D_ENGINE_FORWARD_DIALECT_WRITES")]
+    pub forward_dialect_writes: bool,
     /// Certificate shown to clients, PEM; with it, nothing but TLS is served.
     #[arg(long, env = "D_ENGINE_TLS_CERTIFICATE", value_name = "FILE")]
     pub tls_certificate: Option<PathBuf>,
@@ -208,6 +214,8 @@ pub struct Settings {
     pub listen: String,
     /// How long an answer may take.
     pub patience: Duration,
+    /// What becomes of writes of the original's clients where this member does not lead.
+    pub not_leading: NotLeading,
     /// Certificates for clients.
     pub tls: Option<TlsFiles>,
     /// Certificates for other members.
@@ -273,6 +281,8 @@ impl Settings {
             flags.peer_tls_key.or(file.tls.peer_key),
             flags.peer_tls_authority.or(file.tls.peer_authority),
         )?;
+        let forwards = flags.forward_dialect_writes || raft.forward_dialect_writes == Some(true);
+        let not_leading = if forwards { NotLeading::Forward } else { NotLeading::Refuse };
         let engine = Options {
             id,
             members,
@@ -282,13 +292,14 @@ impl Settings {
             heartbeat,
             election,
             clock_drift_ppm,
+            forward_timeout: patience,
             ..Options::alone(directory)
         };
         let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own.client);
         for address in [Some(&listen), engine.listen_peer.as_ref()].into_iter().flatten() {
             split(address)?;
         }
-        Ok(Self { engine, listen, patience, tls, peer_tls, warnings })
+        Ok(Self { engine, listen, patience, not_leading, tls, peer_tls, warnings })
     }
 
     /// Of flags, and the file and the environment that they name.

@@ -116,11 +116,16 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
 /// Begins a request; it ends by one [`Ready`].
 fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>) {
     let done = Arc::clone(done);
+    // Who writes is told where that is quicker.
+    let leader = || node.leader_elsewhere().map(|leader| leader.address).unwrap_or_default();
     match body {
         Some(Body::Write(write)) => match write.parse() {
-            Ok((transaction, stamp)) => node.write_then(transaction, stamp, move |written| {
-                done.push(Ready::Reply(wire::Reply::of_write(id, written)));
-            }),
+            Ok((transaction, stamp)) => {
+                let leader = leader();
+                node.write_then(transaction, stamp, move |written| {
+                    done.push(Ready::Reply(wire::Reply::of_write(id, written).forwarded_to(leader)));
+                });
+            }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
         Some(Body::Read(read)) => match read.parse() {
@@ -129,9 +134,12 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
             }),
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
-        Some(Body::OpenSession(wire::OpenSession {})) => node.session_then(None, move |session| {
-            done.push(Ready::Reply(wire::Reply::of_session(id, session)));
-        }),
+        Some(Body::OpenSession(wire::OpenSession {})) => {
+            let leader = leader();
+            node.session_then(None, move |session| {
+                done.push(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)));
+            });
+        }
         Some(Body::CloseSession(wire::CloseSession { session })) => {
             node.session_then(Some(session), move |session| {
                 done.push(Ready::Reply(wire::Reply::of_session(id, session)));

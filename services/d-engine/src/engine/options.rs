@@ -57,6 +57,8 @@ pub struct Options {
     pub election: Duration,
     /// How wrong the rate of a member's clock may be, parts per million: `Lease` reads are linearizable as long as that holds.
     pub clock_drift_ppm: u32,
+    /// How long a write that was handed to the leader may take; after that its outcome is unknown.
+    pub forward_timeout: Duration,
     /// What clients may ask for.
     pub limits: Limits,
     /// TLS between members.
@@ -77,6 +79,7 @@ impl Options {
             heartbeat: Duration::from_millis(100),
             election: Duration::from_millis(500),
             clock_drift_ppm: 500,
+            forward_timeout: Duration::from_secs(3),
             limits: Limits::default(),
             peer_tls: None,
         }

@@ -87,6 +87,18 @@ pub struct Applied {
     pub outcome: Outcome,
 }
 
+impl Applied {
+    /// As bytes: those that the table of answers has.
+    pub fn encode(&self) -> Bytes {
+        sessions::encode(self)
+    }
+
+    /// Of bytes.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        sessions::decode(bytes)
+    }
+}
+
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {

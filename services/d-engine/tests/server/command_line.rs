@@ -46,7 +46,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     assert_eq!((code, out.trim()), (Some(0), concat!("d-engine ", env!("CARGO_PKG_VERSION"))));
 }
 
-fn get(address: &str, path: &str) -> String {
+pub fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

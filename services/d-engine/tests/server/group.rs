@@ -20,6 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Group {
     root: TempDir,
     members: String,
+    flags: &'static [&'static str],
     pub addresses: Vec<String>,
     children: Vec<Option<Child>>,
 }
@@ -41,6 +42,11 @@ pub fn free(count: usize) -> Vec<String> {
 
 impl Group {
     pub fn start(size: usize) -> Self {
+        Self::start_with(size, &[])
+    }
+
+    /// With flags for each of them.
+    pub fn start_with(size: usize, flags: &'static [&'static str]) -> Self {
         let (clients, peers) = (free(2 * size), size);
         let (addresses, peers) = clients.split_at(peers);
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
@@ -48,6 +54,7 @@ impl Group {
         let mut group = Self {
             root: tempfile::tempdir().unwrap(),
             members,
+            flags,
             addresses: addresses.to_vec(),
             children: (0..size).map(|_| None).collect(),
         };
@@ -63,6 +70,7 @@ impl Group {
         let mut command = Command::new(PROGRAM);
         command
             .args(["serve", "--log-level", "warn", "--node-id", &id.to_string()])
+            .args(self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
             .env("D_ENGINE_MEMBERS", &self.members)
@@ -125,9 +133,9 @@ impl Group {
         Client::connect(&self.addresses, options).await.unwrap()
     }
 
-    /// A client of one member.
+    /// A client of one member, which talks to nobody else.
     pub async fn client_of(&self, id: usize) -> Client {
-        let options = Options { request_timeout: PATIENCE, ..Options::default() };
+        let options = Options { request_timeout: PATIENCE, only_given: true, ..Options::default() };
         Client::connect(&self.addresses[id - 1..id], options).await.unwrap()
     }
 }

@@ -4,5 +4,6 @@
 
 mod command_line;
 mod dialects;
+mod forwarding;
 mod group;
 mod kills;
