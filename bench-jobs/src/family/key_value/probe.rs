@@ -30,7 +30,8 @@ fn version_in(text: &str) -> Result<String, Failure> {
 
 /// The label `version` and the value of the first sample with this name.
 fn found(text: &str, name: &str) -> Result<Option<(String, f64)>, Failure> {
-    let samples = samples(text, |found| found == name).map_err(|error| Failure::new(format!("GET /metrics: {error}")))?;
+    let samples =
+        samples(text, |found| found == name).map_err(|error| Failure::new(format!("GET /metrics: {error}")))?;
     Ok(samples.first().map(|sample| (sample.label("version").to_owned(), sample.value)))
 }
 
