@@ -61,7 +61,7 @@ impl Method {
         match self {
             Self::First(_) => false,
             Self::Second(method) => matches!(method, second::Method::Watch | second::Method::WatchMembership),
-            Self::Own(method) => method != operate::Method::Status,
+            Self::Own(method) => !matches!(method, operate::Method::Status | operate::Method::ChangeMembers),
         }
     }
 }
@@ -78,6 +78,9 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
         Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
         Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
         Method::Second(_) => decode::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Own(operate::Method::ChangeMembers) => {
+            decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
+        }
         Method::Own(_) => decode(message).map(operate::understand),
     }
 }
@@ -140,6 +143,10 @@ impl Service for Doors {
         let answer = match method {
             Method::First(method) => first::unary(self, method, message),
             Method::Second(method) => second::unary(self, method, message),
+            Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
+                let node = self.node.clone();
+                later(self.patience, async move { Ok(operate::change_members(node, request).await) })
+            }),
             Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
         };
         answer.unwrap_or_else(|status| Unary::Now(Err(status)))

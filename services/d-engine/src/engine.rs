@@ -17,6 +17,7 @@ mod door;
 mod forward;
 mod housekeeping;
 mod identity;
+mod members;
 mod options;
 
 use std::io;
@@ -25,9 +26,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
-use replog::runtime::tcp::{Tcp, TcpOptions};
+use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
 use tokio::sync::watch;
@@ -42,10 +44,14 @@ use housekeeping::Housekeeping;
 pub use counters::{Counted, Counters};
 pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
+pub use members::{MemberChange, Members};
 pub use options::{Address, Durability, Options};
 
 /// The grain of elections and heartbeats.
 const TICK_MICROS: u64 = 20_000;
+
+/// How long a member that joins waits for others to know it.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an engine cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +80,9 @@ pub enum EngineError {
     /// Its state, later.
     #[error("{0}")]
     State(String),
+    /// The group has no use for it any more.
+    #[error("member {0} was removed from its group for good: its directory can be deleted")]
+    Removed(u64),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -91,6 +100,11 @@ struct Inner {
     shown: Shown,
     options: Options,
     forwarder: Forwarder<Leading>,
+    peers: Peers,
+    /// As the state says.
+    members: ArcSwap<Members>,
+    /// Others can reach this member.
+    serves_members: bool,
     leadership: watch::Receiver<Leadership>,
     counters: Counters,
 }
@@ -135,7 +149,7 @@ impl Node {
     /// A member, and where clients find it.
     pub fn leader(&self, id: Option<u64>) -> Option<Leader> {
         let id = id?;
-        let address = self.0.options.members.get(&id).map(|member| member.client.clone()).unwrap_or_default();
+        let address = self.members().get(&id).map(|member| member.client.clone()).unwrap_or_default();
         Some(Leader { id, address })
     }
 
@@ -160,13 +174,16 @@ impl Engine {
     }
 
     /// Starts with the state in a storage of one's own.
-    pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+    pub fn start_with(mut options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+        let tls = options.peer_tls.clone();
+        identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
         let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
+        let serves_members = !listeners.is_empty();
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
@@ -184,16 +201,27 @@ impl Engine {
             machine,
             wal: open("wal")?,
             snapshots: open("snapshots")?,
-            origin: Origin::Found(Membership::of(options.members.keys().copied())),
+            origin: match options.joined {
+                Some(_) => Origin::Join,
+                None => Origin::Found(Membership::of(options.members.keys().copied())),
+            },
             transport: Box::new(tcp),
         })?;
         checked.has_log()?;
         let handle = member.handle();
-        let forwarder = Forwarder::new(options.id, handle.clone(), peers, Leading);
-        neighbour.hears(forwarder.clone());
-        let leadership = forwarder.leadership();
-        let counters = Counters::default();
-        let node = Node(Arc::new(Inner { handle, shown, options, forwarder, leadership, counters }));
+        let forwarder = Forwarder::new(options.id, handle.clone(), peers.clone(), Leading);
+        let node = Node(Arc::new(Inner {
+            handle,
+            shown,
+            leadership: forwarder.leadership(),
+            forwarder,
+            peers,
+            members: ArcSwap::from_pointee(options.members.clone()),
+            serves_members,
+            options,
+            counters: Counters::default(),
+        }));
+        neighbour.hears(&node);
         let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
         Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })
     }
@@ -230,7 +258,7 @@ impl Engine {
 
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
-        self.node.handle().status().has_ended || self.node.shown().broken().is_some()
+        self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
     }
 
     /// Hands leadership over if it leads and is not alone.
@@ -251,7 +279,11 @@ impl Engine {
         }
         let Some(member) = self.member.take() else { return Ok(()) };
         member.resign(self.node.options().election);
+        let is_removed = self.node.is_removed();
         member.stop().map_err(EngineError::Ended)?;
+        if is_removed {
+            return Err(EngineError::Removed(self.node.options().id));
+        }
         match self.node.shown().broken() {
             Some(error) => Err(EngineError::State(error.to_string())),
             None => Ok(()),
@@ -273,7 +305,7 @@ fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
 /// Where other members reach this one; nowhere if it is alone.
 fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
     match options.members.get(&options.id) {
-        Some(own) if options.members.len() > 1 => {
+        Some(own) if options.members.len() > 1 || options.listen_peer.is_some() => {
             let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
             let listener = TcpListener::bind(address);
             Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])

@@ -1,17 +1,17 @@
 //! Writes that are given to a member that does not lead: it hands them to the leader, once, and says what came of them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use d_engine_client::{Error, Written};
 use replog::runtime::tcp::Host;
-use replog::runtime::{Forwarder, Leading, SubmitError};
+use replog::runtime::{Leading, SubmitError};
 use tokio::time::timeout;
 
-use super::Node;
 use super::identity::Introduction;
+use super::{Inner, Node};
 use crate::machine::{Broken, Reply, Shown};
-use crate::state::{Applied, seen_members};
+use crate::state::{Applied, Known, known_members};
 
 /// In front of a reply on its way: the member's state cannot go on, or what the command came to follows.
 const BROKEN: u8 = 0;
@@ -48,36 +48,48 @@ impl Leading for Leader {
 /// What a member is to the others, on the connections of the log.
 pub(super) struct Neighbour {
     shown: Shown,
-    forwarder: OnceLock<Forwarder<Leader>>,
+    /// Weak: the member owns the connections that own this.
+    node: OnceLock<Weak<Inner>>,
 }
 
 impl Neighbour {
     pub(super) fn new(shown: Shown) -> Self {
-        Self { shown, forwarder: OnceLock::new() }
+        Self { shown, node: OnceLock::new() }
     }
 
     /// From now on this one hears what others send; what came earlier is lost, and its sender is told by the next change of leaders.
-    pub(super) fn hears(&self, forwarder: Forwarder<Leader>) {
-        // There is one in a member; a second one would not be listened to.
-        let _ = self.forwarder.set(forwarder);
+    pub(super) fn hears(&self, node: &Node) {
+        // There is one; a second one would not be listened to.
+        let _ = self.node.set(Arc::downgrade(&node.0));
+    }
+
+    fn node(&self) -> Option<Node> {
+        self.node.get()?.upgrade().map(Node)
     }
 }
 
 impl Host for Neighbour {
     fn note(&self, from: u64, note: Bytes) {
-        if let Some(forwarder) = self.forwarder.get() {
-            forwarder.note(from, &note);
+        if let Some(node) = self.node() {
+            node.0.forwarder.note(from, &note);
         }
     }
 
-    /// Tells newcomers who has been seen.
+    /// Tells newcomers who has been seen, and whom they join.
     fn introduction(&self) -> Vec<u8> {
-        let seen = seen_members(&*self.shown.view().rows).unwrap_or_default();
-        serde_json::to_vec(&Introduction { seen }).unwrap_or_default()
+        let known = known_members(&*self.shown.view().rows).unwrap_or_default();
+        let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
+        let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
+        let (group, members) = match self.node() {
+            Some(node) => (format!("{:x}", node.options().group_number()), (*node.members()).clone()),
+            None => Default::default(),
+        };
+        serde_json::to_vec(&Introduction { seen, group, members, removed }).unwrap_or_default()
     }
 
-    fn is_removed(&self, _: u64) -> bool {
-        false
+    /// Only when the log has no more use for it either: to leave it needs its own voice.
+    fn is_removed(&self, member: u64) -> bool {
+        self.node().is_some_and(|node| node.has_removed(member))
     }
 }
 

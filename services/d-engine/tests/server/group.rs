@@ -20,6 +20,10 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Group {
     root: TempDir,
     members: String,
+    /// Of each member, where others find it.
+    peers: Vec<String>,
+    /// How many began the group.
+    founders: usize,
     flags: &'static [&'static str],
     pub addresses: Vec<String>,
     children: Vec<Option<Child>>,
@@ -47,13 +51,15 @@ impl Group {
 
     /// With flags for each of them.
     pub fn start_with(size: usize, flags: &'static [&'static str]) -> Self {
-        let (clients, peers) = (free(2 * size), size);
-        let (addresses, peers) = clients.split_at(peers);
+        let all = free(2 * size);
+        let (addresses, peers) = all.split_at(size);
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
         let members = addresses.iter().zip(peers).enumerate().map(member).collect::<Vec<_>>().join(" ");
         let mut group = Self {
             root: tempfile::tempdir().unwrap(),
             members,
+            peers: peers.to_vec(),
+            founders: size,
             flags,
             addresses: addresses.to_vec(),
             children: (0..size).map(|_| None).collect(),
@@ -73,9 +79,68 @@ impl Group {
             .args(self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
-            .env("D_ENGINE_MEMBERS", &self.members)
+            .env("D_ENGINE_MEMBERS", if id <= self.founders { self.members.clone() } else { self.member(id) })
             .stderr(fs::File::create(self.root.path().join(format!("{id}.log"))).unwrap());
+        if id > self.founders {
+            command.env("D_ENGINE_JOIN", self.peers[..id - 1].join(","));
+        }
         command
+    }
+
+    /// A member and where it is, as a flag says it.
+    fn member(&self, id: usize) -> String {
+        format!("{id}={},{}", self.addresses[id - 1], self.peers[id - 1])
+    }
+
+    /// `d-engine ctl`, which asks all members.
+    pub fn ctl(&self, verb: &[&str]) -> Result<String, String> {
+        let output =
+            Command::new(PROGRAM).args(["ctl", "--endpoints", &self.addresses.join(",")]).args(verb).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// As [`Group::ctl`], until it succeeds.
+    pub fn ctl_until(&self, verb: &[&str]) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(said) = self.ctl(verb) {
+            assert!(Instant::now() < deadline, "{verb:?}: {said}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Adds a member, starts it, and lets it vote; its number.
+    pub fn grow(&mut self) -> usize {
+        let (id, mut found) = (self.addresses.len() + 1, free(2));
+        self.peers.push(found.remove(1));
+        let place = format!("{},{}", found[0], self.peers[id - 1]);
+        self.ctl_until(&["member", "add", &id.to_string(), &place]);
+        self.addresses.push(found.remove(0));
+        self.children.push(None);
+        self.start_member(id);
+        self.ctl_until(&["member", "promote", &id.to_string()]);
+        id
+    }
+
+    /// Waits until a member has ended; what it said.
+    pub fn wait_for_end(&mut self, id: usize) -> (ExitStatus, String) {
+        let mut child = self.children[id - 1].take().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("member {id} goes on: {}", self.log(id));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        (status, self.log(id))
+    }
+
+    pub fn log(&self, id: usize) -> String {
+        fs::read_to_string(self.root.path().join(format!("{id}.log"))).unwrap()
     }
 
     pub fn start_member(&mut self, id: usize) {

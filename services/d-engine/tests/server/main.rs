@@ -7,3 +7,4 @@ mod dialects;
 mod forwarding;
 mod group;
 mod kills;
+mod members;
