@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use super::text::{one_line, shorten};
+use super::text::{folded, shorten};
 
 /// Finds the first problem of a value, in the order in which the fields were written.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
@@ -106,7 +106,7 @@ fn remedy_of(schema: Option<&Value>) -> String {
         (Some(values), _) => format!("set it to one of {values}"),
         (None, Some(description)) => {
             let first = description.split(". ").next().unwrap_or(description);
-            format!("add it ({})", one_line(first.trim_end_matches('.')))
+            format!("add it ({})", folded(first.trim_end_matches('.')))
         }
         (None, None) => "add it".into(),
     }
