@@ -23,7 +23,7 @@ mod options;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -103,6 +103,7 @@ struct Inner {
     peers: Peers,
     /// As the state says.
     members: ArcSwap<Members>,
+    following: Mutex<()>,
     /// Others can reach this member.
     serves_members: bool,
     leadership: watch::Receiver<Leadership>,
@@ -217,6 +218,7 @@ impl Engine {
             forwarder,
             peers,
             members: ArcSwap::from_pointee(options.members.clone()),
+            following: Mutex::default(),
             serves_members,
             options,
             counters: Counters::default(),

@@ -4,7 +4,7 @@
 //! done again from the beginning if it was not ended: each step that was done is passed over.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use d_engine_client::Error;
 use replog::runtime::RequestError;
@@ -37,9 +37,12 @@ impl Node {
 
     /// Whether a member was removed for good, and the log has no more use for it.
     pub fn has_removed(&self, member: u64) -> bool {
+        self.shall_go(member) && !self.handle().status().membership.all().contains(&member)
+    }
+
+    fn shall_go(&self, member: u64) -> bool {
         let is_removed = |known: BTreeMap<u64, Known>| known.get(&member).is_some_and(|known| known.is_removed);
         known_members(&*self.shown().view().rows).is_ok_and(is_removed)
-            && !self.handle().status().membership.all().contains(&member)
     }
 
     /// Whether this member was removed for good.
@@ -49,6 +52,8 @@ impl Node {
 
     /// Makes known here what the state says of members, and tells the transport.
     pub(super) fn follow_members(&self) {
+        // One at a time, or what one has just learned would be undone by another who began before.
+        let _one = self.0.following.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(known) = known_members(&*self.shown().view().rows) else { return };
         let in_log = self.handle().status().membership.all();
         let mut members = self.options().members.clone();
@@ -138,11 +143,14 @@ impl Node {
             return Err(Error::Invalid(format!("member {id} leads: hand leadership over first (ctl transfer)")));
         }
         let is_in_log = membership.all().contains(&id);
-        if !is_in_log && !self.members().contains_key(&id) {
+        let is_known = is_in_log || self.members().contains_key(&id) || self.shall_go(id);
+        if !is_known {
             return Err(not_a_member(id));
         }
         // While it still gets the log, so that it knows and ends.
-        self.carry_out(Command::Leave(id)).await?;
+        if !self.shall_go(id) {
+            self.carry_out(Command::Leave(id)).await?;
+        }
         if is_in_log {
             self.change_membership(Change::Remove(id)).await?;
         }

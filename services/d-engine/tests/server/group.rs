@@ -176,6 +176,15 @@ impl Group {
         tokio::time::timeout(Duration::from_secs(2), ask).await.ok()?.ok()
     }
 
+    /// Waits until a member can be asked.
+    pub async fn wait_until_it_serves(&self, id: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.status(id).await.is_none() {
+            assert!(Instant::now() < deadline, "member {id} does not serve: {}", self.log(id));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Who leads, as soon as one of those that run says that it does.
     pub async fn leader(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;

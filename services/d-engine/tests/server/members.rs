@@ -139,6 +139,7 @@ async fn a_member_that_lost_its_log_is_replaced() {
     group.kill(new);
     group.start_member(new);
     group.start_member(other);
+    group.wait_until_it_serves(new).await;
     let seen = group.client_of(new).await.get_with("after", ReadLevel::Linearizable).await.unwrap();
     assert_eq!(seen.value.unwrap().value, "v");
 }
@@ -172,5 +173,13 @@ async fn the_dialects_change_members() {
     let answer: new::ClusterConfUpdateResponse = channel.unary(path, &remove).await.unwrap();
     assert_eq!((answer.success, answer.error_code), (true, 0));
     let answer: new::ClusterConfUpdateResponse = channel.unary(path, &remove).await.unwrap();
-    assert_eq!((answer.success, answer.error_code), (false, 4), "it is no member any more");
+    assert_eq!((answer.success, answer.error_code), (true, 0), "it is done already");
+    let never = change(Change::RemoveNode(new::RemoveNode { node_id: 9 }));
+    let answer: new::ClusterConfUpdateResponse = channel.unary(path, &never).await.unwrap();
+    assert_eq!((answer.success, answer.error_code), (false, 4), "it never was a member");
+    let answer: new::JoinResponse = {
+        let path = "/d_engine.server.cluster.ClusterManagementService/JoinCluster";
+        channel.unary(path, &join(2, "127.0.0.1:1")).await.unwrap()
+    };
+    assert!(!answer.success && answer.error.contains("never used"), "{}", answer.error);
 }
