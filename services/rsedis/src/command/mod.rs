@@ -5,6 +5,7 @@ mod client;
 mod config;
 mod connection;
 mod expiry;
+mod functions;
 mod hashes;
 mod info;
 mod introspection;
@@ -117,6 +118,9 @@ categories! {
     CATEGORY_LIST "@list" 5;
     CATEGORY_HASH "@hash" 6;
     CATEGORY_STRING "@string" 7;
+    CATEGORY_BITMAP "@bitmap" 8;
+    CATEGORY_HYPERLOGLOG "@hyperloglog" 9;
+    CATEGORY_GEO "@geo" 10;
     CATEGORY_STREAM "@stream" 11;
     CATEGORY_PUBSUB "@pubsub" 12;
     CATEGORY_ADMIN "@admin" 13;
@@ -126,6 +130,7 @@ categories! {
     CATEGORY_DANGEROUS "@dangerous" 17;
     CATEGORY_CONNECTION "@connection" 18;
     CATEGORY_TRANSACTION "@transaction" 19;
+    CATEGORY_SCRIPTING "@scripting" 20;
 }
 
 /// A command.

@@ -43,6 +43,9 @@ static COMMAND_COMMANDS: &[Command] = &[
     c("command|list", introspection::list, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
 ];
 
+static FUNCTION_COMMANDS: &[Command] =
+    &[c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0))];
+
 static SLOWLOG_COMMANDS: &[Command] = &[
     c("slowlog|get", slowlog::get, -2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
     c("slowlog|len", slowlog::len, 2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
@@ -273,6 +276,8 @@ pub static COMMANDS: &[Command] = &[
     c("info", info::info, -1, LOADING | STALE, CATEGORY_DANGEROUS, (0, 0, 0)),
     // introspection
     c("command", introspection::all, -1, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)).with(COMMAND_COMMANDS),
+    // functions
+    c("function", container, -2, 0, 0, (0, 0, 0)).with(FUNCTION_COMMANDS),
     // slowlog
     c("slowlog", container, -2, 0, 0, (0, 0, 0)).with(SLOWLOG_COMMANDS),
     // admin

@@ -114,6 +114,7 @@ pub static PARAMETERS: &[Parameter] = &[
         can_change: true,
     },
     at_start("enable-debug-command", Kind::Words(&["no", "yes", "local"]), "no"),
+    at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no"),
     changeable("list-compress-depth", Kind::Fixed(&["0"]), "0"),
     changeable("hz", Kind::Integer(1, 500), "10"),
     changeable("dynamic-hz", Kind::Boolean, "yes"),
