@@ -13,6 +13,7 @@
 
 pub mod command;
 pub mod effects;
+pub mod events;
 pub mod failure;
 pub mod glob;
 pub mod hash;
@@ -29,3 +30,4 @@ pub mod session;
 pub mod settings;
 pub mod structure;
 pub mod value;
+pub mod waiting;

@@ -1,13 +1,16 @@
 //! The state that commands work on: databases, sessions, subscriptions, counters. No sockets, no files, no clock: the reactor
 //! sets the time, takes effects to the file and replies to the sockets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::command::Command;
 use crate::effects::Effects;
+use crate::events::{self, Classes};
 use crate::failure::{Outcome, WRONG_TYPE};
+use crate::glob;
 use crate::keyspace::{Database, Entry, Key, Place};
 use crate::number::integer_text;
-use crate::protocol::Args;
+use crate::protocol::{Args, Reply};
 use crate::random::Random;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -140,6 +143,48 @@ pub struct Server {
     pub next_session: u64,
     /// `DEBUG SET-ACTIVE-EXPIRE`.
     pub expires_actively: bool,
+    /// The command that runs.
+    pub running: Option<&'static Command>,
+    /// Who waits for what: by database and key, the clients' slots, the longest waiting first.
+    pub waiters: HashMap<(usize, Vec<u8>), Vec<usize>>,
+    /// Keys that were changed and that somebody waits for.
+    pub ready: Vec<(usize, Vec<u8>)>,
+    /// Until when clients wait: milliseconds since 1970, and their slots.
+    pub deadlines: BTreeSet<(i64, usize)>,
+    /// Slots of clients that have waited and may go on.
+    pub resumed: Vec<usize>,
+    /// Messages for the client whose command runs, which is not among the sessions.
+    pub own_messages: Vec<(usize, Message)>,
+}
+
+/// What a client gets that listens to channels.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The pattern that matches its channel, if it came by one.
+    pub pattern: Option<Vec<u8>>,
+    /// Where it was sent to.
+    pub channel: Vec<u8>,
+    /// What was sent.
+    pub text: Vec<u8>,
+}
+
+impl Message {
+    /// Writes it to its receiver.
+    pub fn push_to(&self, reply: &mut Reply) {
+        match &self.pattern {
+            None => {
+                reply.push(3);
+                reply.bulk(b"message");
+            }
+            Some(pattern) => {
+                reply.push(4);
+                reply.bulk(b"pmessage");
+                reply.bulk(pattern);
+            }
+        }
+        reply.bulk(&self.channel);
+        reply.bulk(&self.text);
+    }
 }
 
 /// A value of a certain type.
@@ -200,6 +245,12 @@ impl Server {
             executable: String::new(),
             next_session: 1,
             expires_actively: true,
+            running: None,
+            waiters: HashMap::new(),
+            ready: Vec::new(),
+            deadlines: BTreeSet::new(),
+            resumed: Vec::new(),
+            own_messages: Vec::new(),
         }
     }
 
@@ -296,14 +347,20 @@ impl Server {
     /// A key was changed so many times: watchers learn of it, the command has an effect. A value with nothing left goes.
     pub fn changed(&mut self, database: usize, key: &Key<'_>, times: usize) {
         if times > 0 {
-            self.dirty += times as u64;
-            self.touch(database, key.bytes);
+            self.changed_string(database, key.bytes);
+            self.dirty += times as u64 - 1;
         }
+        self.drop_empty(database, key);
+    }
+
+    /// A value with nothing left goes.
+    pub fn drop_empty(&mut self, database: usize, key: &Key<'_>) {
         let keys = &mut self.databases[database];
         if let Some(place) = keys.find(key)
             && keys.entry(place).value().is_some_and(Value::is_empty)
         {
             keys.remove(key);
+            self.notify(events::GENERIC, "del", database, key.bytes);
         }
     }
 
@@ -312,14 +369,70 @@ impl Server {
     pub fn changed_string(&mut self, database: usize, key: &[u8]) {
         self.dirty += 1;
         self.touch(database, key);
+        if self.settings.events != 0
+            && let Some((class, event)) = self.running.and_then(|command| events::of(command.name))
+        {
+            self.notify(class, event, database, key);
+        }
     }
 
-    /// Breaks the watches of a key.
+    /// A key was changed: watches of it break, and who waits for it may go on.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
         if !self.watchers.is_empty() {
             self.break_watches(database, key);
         }
+        if !self.waiters.is_empty() {
+            self.make_ready(database, key);
+        }
+    }
+
+    fn make_ready(&mut self, database: usize, key: &[u8]) {
+        let place = (database, key.to_vec());
+        if self.waiters.contains_key(&place) && !self.ready.contains(&place) {
+            self.ready.push(place);
+        }
+    }
+
+    /// Tells of a keyspace event.
+    #[inline]
+    pub fn notify(&mut self, class: Classes, event: &str, database: usize, key: &[u8]) {
+        if self.settings.events & class != 0 {
+            self.tell_event(event, database, key);
+        }
+    }
+
+    fn tell_event(&mut self, event: &str, database: usize, key: &[u8]) {
+        if self.settings.events & events::KEYSPACE != 0 {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            self.publish(&channel, event.as_bytes());
+        }
+        if self.settings.events & events::KEYEVENT != 0 {
+            self.publish(format!("__keyevent@{database}__:{event}").as_bytes(), key);
+        }
+    }
+
+    /// Sends a message to all who listen to a channel; how many.
+    pub fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
+        let mut receivers: Vec<(usize, Option<Vec<u8>>)> = Vec::new();
+        if let Some(slots) = self.channels.get(channel) {
+            receivers.extend(slots.iter().map(|slot| (*slot, None)));
+        }
+        for (pattern, slots) in self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel)) {
+            receivers.extend(slots.iter().map(|slot| (*slot, Some(pattern.clone()))));
+        }
+        let count = receivers.len();
+        for (slot, pattern) in receivers {
+            let message = Message { pattern, channel: channel.to_vec(), text: text.to_vec() };
+            match self.sessions.get_mut(slot) {
+                Some(Some(session)) => {
+                    message.push_to(&mut session.reply);
+                    self.woken.push(slot);
+                }
+                _ => self.own_messages.push((slot, message)),
+            }
+        }
+        count
     }
 
     fn break_watches(&mut self, database: usize, key: &[u8]) {
@@ -345,6 +458,7 @@ impl Server {
         if self.databases[database].remove(key).is_some() {
             self.stats.expired += 1;
             self.touch(database, key.bytes);
+            self.notify(events::EXPIRED, "expired", database, key.bytes);
             self.effects.add(database, &[b"DEL", key.bytes]);
         }
     }
@@ -386,6 +500,7 @@ impl Server {
     /// Forgets a client that has gone.
     pub fn forget(&mut self, session: &mut Session) {
         self.unwatch(session);
+        crate::waiting::forget(self, session);
         crate::command::pubsub::unsubscribe_all(self, session);
     }
 }

@@ -8,7 +8,7 @@ use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
 use crate::structure::table::Element as _;
-use crate::value::{Hash, Id, List, Set, Stream, Value, Zset};
+use crate::value::{Hash, List, Set, Value, Zset};
 
 pub(super) fn del(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let deleted = args.from(1).iter().filter(|name| server.delete(client.database, &Key::new(name))).count();
@@ -154,15 +154,7 @@ fn duplicate(server: &Server, value: &Value) -> Value {
             zset.range(0, zset.len(), |member, score| copy.insert(&member.to_vec(), score, &packing));
             Value::Zset(copy)
         }
-        Value::Stream(stream) => {
-            let mut copy = Stream::default();
-            for entry in stream.range(Id::default(), Id::MAX, usize::MAX, false) {
-                let strings: Vec<Vec<u8>> = entry.iter().map(|item| item.to_vec()).collect();
-                copy.push(entry.id, strings.iter().map(Vec::as_slice));
-            }
-            copy.set_last(stream.last());
-            Value::Stream(copy)
-        }
+        Value::Stream(stream) => Value::Stream(stream.clone()),
     }
 }
 

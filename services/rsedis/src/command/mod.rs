@@ -16,6 +16,7 @@ pub mod pubsub;
 mod scan;
 mod sets;
 mod slowlog;
+mod stream_groups;
 mod streams;
 mod strings;
 mod table;
@@ -28,10 +29,11 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
+use crate::waiting;
 pub use table::COMMANDS;
 
 /// What runs a command. It writes its reply, or returns an error that is written as the reply.
@@ -285,8 +287,23 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         client.reply.simple("QUEUED");
     } else {
         run(server, client, command, args);
+        if !server.ready.is_empty() {
+            waiting::serve(server);
+        }
     }
     settle(client, replied);
+    if !server.own_messages.is_empty() {
+        tell_own(server, client);
+    }
+}
+
+/// Gives the client the messages that came for it while its command ran.
+fn tell_own(server: &mut Server, client: &mut Session) {
+    for (slot, message) in std::mem::take(&mut server.own_messages) {
+        if slot == client.slot {
+            message.push_to(&mut client.reply);
+        }
+    }
 }
 
 /// Takes replies back that the client does not want.
@@ -304,7 +321,7 @@ fn settle(client: &mut Session, replied: usize) {
 }
 
 /// Answers with an error.
-fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
+pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
     server.stats.errors += 1;
     let code = failure.0.split(' ').next().unwrap_or("ERR");
     *server.stats.errors_by_code.entry(code.to_owned()).or_default() += 1;
@@ -342,7 +359,9 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     let (dirty, database) = (server.dirty, client.database);
     server.effects.begin();
     server.stats.commands += 1;
+    let running = server.running.replace(command);
     let outcome = (command.handler)(server, client, args);
+    server.running = running;
     if server.dirty != dirty {
         server.effects.end(database, args);
     }
@@ -360,4 +379,23 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     if let Some(began) = began {
         slowlog::note(server, client, args, began.elapsed());
     }
+}
+
+/// Runs the command of a client that has waited. Its effects stand on their own.
+pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
+    let (dirty, database) = (server.dirty, client.database);
+    server.effects.begin();
+    let running = server.running.replace(command);
+    let outcome = (command.handler)(server, client, args);
+    server.running = running;
+    if server.dirty != dirty {
+        server.effects.end(database, args);
+    }
+    match outcome {
+        Ok(()) => {}
+        Err(failure) if failure == WRONG_TYPE && !client.answers_wrong_type => client.still_waits = true,
+        Err(failure) => refuse(server, client, &failure),
+    }
+    client.answers_wrong_type = false;
+    tell_own(server, client);
 }

@@ -43,6 +43,20 @@ static COMMAND_COMMANDS: &[Command] = &[
     c("command|list", introspection::list, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
 ];
 
+static XGROUP_COMMANDS: &[Command] = &[
+    c("xgroup|create", stream_groups::create, -5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|createconsumer", stream_groups::createconsumer, 5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|delconsumer", stream_groups::delconsumer, 5, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|destroy", stream_groups::destroy, 4, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|setid", stream_groups::setid, -5, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+];
+
+static XINFO_COMMANDS: &[Command] = &[
+    c("xinfo|consumers", stream_groups::info_consumers, 4, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+    c("xinfo|groups", stream_groups::info_groups, 3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+    c("xinfo|stream", stream_groups::info_stream, -3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+];
+
 static FUNCTION_COMMANDS: &[Command] =
     &[c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0))];
 
@@ -124,6 +138,11 @@ pub static COMMANDS: &[Command] = &[
     c("rpoplpush", lists::rpoplpush, 3, WRITE | DENYOOM, CATEGORY_LIST, (1, 2, 1)),
     c("rpush", lists::rpush, -3, WRITE | DENYOOM | FAST, CATEGORY_LIST, (1, 1, 1)),
     c("rpushx", lists::rpushx, -3, WRITE | DENYOOM | FAST, CATEGORY_LIST, (1, 1, 1)),
+    c("blmove", lists::blmove, 6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, 2, 1)),
+    c("blmpop", lists::blmpop, -5, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_LIST, (0, 0, 0)),
+    c("blpop", lists::blpop, -3, WRITE | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, -2, 1)),
+    c("brpop", lists::brpop, -3, WRITE | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, -2, 1)),
+    c("brpoplpush", lists::brpoplpush, 4, WRITE | DENYOOM | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, 2, 1)),
     // sets
     c("sadd", sets::sadd, -3, WRITE | DENYOOM | FAST, CATEGORY_SET, (1, 1, 1)),
     c("scard", sets::scard, 2, READONLY | FAST, CATEGORY_SET, (1, 1, 1)),
@@ -170,6 +189,9 @@ pub static COMMANDS: &[Command] = &[
     c("zrem", zsets::zrem, -3, WRITE | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zrevrank", zsets::zrevrank, 3, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zscore", zsets::zscore, 3, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
+    c("bzmpop", zsets::bzmpop, -5, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
+    c("bzpopmax", zsets::bzpopmax, -3, WRITE | NOSCRIPT | BLOCKING | FAST, CATEGORY_SORTEDSET, (1, -2, 1)),
+    c("bzpopmin", zsets::bzpopmin, -3, WRITE | NOSCRIPT | BLOCKING | FAST, CATEGORY_SORTEDSET, (1, -2, 1)),
     // zranges
     c("zcount", zranges::zcount, 4, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zlexcount", zranges::zlexcount, 4, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
@@ -190,6 +212,16 @@ pub static COMMANDS: &[Command] = &[
     c("xrange", streams::xrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
     c("xrevrange", streams::xrevrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
     c("xtrim", streams::xtrim, -4, WRITE, CATEGORY_STREAM, (1, 1, 1)),
+    c("xsetid", streams::xsetid, -3, WRITE | DENYOOM | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    // stream groups
+    c("xack", stream_groups::xack, -4, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xautoclaim", stream_groups::xautoclaim, -6, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xclaim", stream_groups::xclaim, -6, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xpending", stream_groups::xpending, -3, READONLY, CATEGORY_STREAM, (1, 1, 1)),
+    c("xread", stream_groups::xread, -4, READONLY | BLOCKING | MOVABLEKEYS, CATEGORY_STREAM, (0, 0, 0)),
+    c("xreadgroup", stream_groups::xreadgroup, -7, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_STREAM, (0, 0, 0)),
+    c("xgroup", container, -2, 0, 0, (0, 0, 0)).with(XGROUP_COMMANDS),
+    c("xinfo", container, -2, 0, 0, (0, 0, 0)).with(XINFO_COMMANDS),
     // zalgebra
     c("zdiff", zalgebra::zdiff, -3, READONLY | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
     c("zdiffstore", zalgebra::zdiffstore, -4, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_SORTEDSET, (1, 1, 1)),

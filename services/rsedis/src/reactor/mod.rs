@@ -15,7 +15,7 @@ use crate::persistence::Aof;
 use crate::protocol::Limits;
 use crate::server::{Request, Server};
 use crate::session::Session;
-use crate::{command, log};
+use crate::{command, log, waiting};
 use connection::Connection;
 
 /// What has happened.
@@ -138,7 +138,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let mut events = Vec::new();
         while !self.is_stopping {
             let has_work = !self.runnable.is_empty();
-            let most = if has_work { Duration::ZERO } else { TICK.saturating_sub(self.last_tick.elapsed()) };
+            let most = if has_work { Duration::ZERO } else { self.patience() };
             events.clear();
             self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
             self.turn(&events);
@@ -171,6 +171,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if self.server.expires_actively {
             self.server.expire_some(EXPIRE_MAX);
         }
+        waiting::time_out(&mut self.server);
+        waiting::serve(&mut self.server);
+        self.runnable.append(&mut self.server.resumed);
         // Nobody's command is running: those who watch were told in their sessions.
         self.server.broken_watches.clear();
         self.commit();
@@ -179,6 +182,15 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             match request {
                 Request::Shutdown => self.is_stopping = true,
             }
+        }
+    }
+
+    /// How long to wait for events: until something is due.
+    fn patience(&self) -> Duration {
+        let tick = TICK.saturating_sub(self.last_tick.elapsed());
+        match self.server.deadlines.first() {
+            Some((deadline, _)) => tick.min(Duration::from_millis((deadline - now_millis()).max(0) as u64)),
+            None => tick,
         }
     }
 
@@ -354,7 +366,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.touched.push(slot);
         let effects = self.server.effects.bytes.len();
         let mut at = 0;
-        while at < bytes.len() && !session.is_closing && !session.is_killed {
+        while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
             if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES {
                 connection.is_paused = true;
                 break;

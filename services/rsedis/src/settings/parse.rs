@@ -125,6 +125,9 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         }
         Kind::Text => Ok(single()?.to_owned()),
         Kind::List => Ok(words.join(" ")),
+        Kind::Events => crate::events::parse(single()?)
+            .map(crate::events::text)
+            .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(words, before),
         Kind::Fixed(known) => {
             let value = words.join(" ");

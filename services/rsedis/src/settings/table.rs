@@ -17,6 +17,8 @@ pub enum Kind {
     Text,
     /// Any number of words.
     List,
+    /// `notify-keyspace-events`.
+    Events,
     /// `client-output-buffer-limit`.
     OutputLimits,
     /// Only this value is honoured.
@@ -106,6 +108,8 @@ pub static PARAMETERS: &[Parameter] = &[
     packing("zset-max-listpack-entries", "zset-max-ziplist-entries", "128"),
     packing("zset-max-listpack-value", "zset-max-ziplist-value", "64"),
     packing("set-max-intset-entries", "", "512"),
+    packing("stream-node-max-entries", "", "100"),
+    changeable("stream-node-max-bytes", Kind::Memory(0, i64::MAX), "4096"),
     Parameter {
         name: "list-max-listpack-size",
         alias: "list-max-ziplist-size",
@@ -125,7 +129,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("lazyfree-lazy-server-del", Kind::Boolean, "no"),
     changeable("lazyfree-lazy-user-del", Kind::Boolean, "no"),
     changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no"),
-    changeable("notify-keyspace-events", EMPTY, ""),
+    changeable("notify-keyspace-events", Kind::Events, ""),
     changeable("slowlog-log-slower-than", Kind::Integer(-1, i64::MAX), "10000"),
     changeable("slowlog-max-len", Kind::Integer(0, i64::MAX), "128"),
     changeable("latency-monitor-threshold", Kind::Fixed(&["0"]), "0"),
