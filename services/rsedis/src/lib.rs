@@ -12,6 +12,7 @@
 //! ```
 
 pub mod command;
+pub mod digest;
 pub mod effects;
 pub mod events;
 pub mod failure;
@@ -24,6 +25,7 @@ pub mod number;
 pub mod persistence;
 pub mod protocol;
 pub mod random;
+pub mod rdb;
 pub mod reactor;
 pub mod server;
 pub mod session;

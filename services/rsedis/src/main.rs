@@ -19,6 +19,7 @@ use wal::files::RealDirectory;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    service_kit::panics::end_the_process();
     // Data are for their owner alone.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -60,6 +60,8 @@ pub struct CommandStats {
 pub enum Request {
     /// Stop.
     Shutdown,
+    /// Read the append-only file anew (`DEBUG LOADAOF`).
+    ReloadAof,
 }
 
 /// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.
@@ -143,6 +145,10 @@ pub struct Server {
     pub next_session: u64,
     /// `DEBUG SET-ACTIVE-EXPIRE`.
     pub expires_actively: bool,
+    /// `DEBUG SET-SKIP-CHECKSUM-VALIDATION`.
+    pub skips_checksums: bool,
+    /// `DEBUG PAUSE-CRON`.
+    pub is_tick_paused: bool,
     /// The command that runs.
     pub running: Option<&'static Command>,
     /// Who waits for what: by database and key, the clients' slots, the longest waiting first.
@@ -245,6 +251,8 @@ impl Server {
             executable: String::new(),
             next_session: 1,
             expires_actively: true,
+            skips_checksums: false,
+            is_tick_paused: false,
             running: None,
             waiters: HashMap::new(),
             ready: Vec::new(),

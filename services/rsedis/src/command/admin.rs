@@ -1,11 +1,8 @@
 //! The server as a whole.
 
-use std::time::Duration;
-
 use super::options::{integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
-use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
@@ -113,30 +110,5 @@ pub(super) fn shutdown(server: &mut Server, client: &mut Session, args: Args<'_>
     }
     server.requests.push(Request::Shutdown);
     client.is_closing = true;
-    Ok(())
-}
-
-pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let is_local = client.address.starts_with("127.") || client.address.starts_with("[::1]");
-    match server.settings.text("enable-debug-command") {
-        "yes" => {}
-        "local" if is_local => {}
-        _ => {
-            return Err(Failure::new(
-                "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from \
-                 a local connection, otherwise you need to set this option in the configuration file, and then restart the \
-                 server.",
-            ));
-        }
-    }
-    match (args.at(1), args.get(2)) {
-        (word, Some(seconds)) if is(word, "SLEEP") => {
-            let seconds = parse_double(seconds).filter(|seconds| (0.0..=3600.0).contains(seconds)).unwrap_or(0.0);
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-        }
-        (word, Some(flag)) if is(word, "SET-ACTIVE-EXPIRE") => server.expires_actively = flag != b"0",
-        _ => return Err(Failure::new("ERR DEBUG knows SLEEP and SET-ACTIVE-EXPIRE only")),
-    }
-    client.reply.ok();
     Ok(())
 }

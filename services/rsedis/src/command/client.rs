@@ -70,6 +70,7 @@ fn describe(session: &Session, now: i64) -> String {
     for (is_set, letter) in [
         (is_listener(session), 'P'),
         (session.transaction.is_some(), 'x'),
+        (session.waiting.is_some(), 'b'),
         (session.is_closing, 'c'),
         (session.is_watch_broken, 'd'),
         (session.no_evict, 'e'),
@@ -147,6 +148,19 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     sessions.sort_by_key(|session| session.id);
     let text: String = sessions.into_iter().map(|session| describe(session, now)).collect();
     client.reply.verbatim(&text);
+    Ok(())
+}
+
+pub(super) fn unblock(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let id = integer(args.at(2))?;
+    let is_error = match args.get(3) {
+        None => false,
+        Some(word) if is(word, "TIMEOUT") => false,
+        Some(word) if is(word, "ERROR") => true,
+        Some(_) => return Err(Failure::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let slot = server.sessions.iter().flatten().find(|session| session.id as i64 == id).map(|session| session.slot);
+    client.reply.flag(slot.is_some_and(|slot| crate::waiting::end(server, slot, is_error)));
     Ok(())
 }
 

@@ -85,15 +85,14 @@ fn about_clients(server: &Server, client: &Session, text: &mut String) {
     line!(text, "maxclients:{}", server.settings.text("maxclients"));
     line!(text, "client_recent_max_input_buffer:{}", sessions().map(|session| session.query_bytes).max().unwrap_or(0));
     line!(text, "client_recent_max_output_buffer:{}", sessions().map(|one| one.reply.bytes.len()).max().unwrap_or(0));
-    line!(text, "blocked_clients:0");
+    let waiting = server.sessions.iter().flatten().filter(|session| session.waiting.is_some()).count();
+    line!(text, "blocked_clients:{waiting}");
     line!(text, "tracking_clients:0");
-    line!(text, "clients_in_timeout_table:0");
+    line!(text, "clients_in_timeout_table:{}", server.deadlines.len());
 }
 
 fn about_memory(server: &Server, _: &Session, text: &mut String) {
-    let page = rustix::param::page_size() as u64;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * page;
+    let resident = service_kit::resources::resident_bytes();
     let (used, peak) = (server.used_memory, server.peak_memory.max(server.used_memory));
     line!(text, "used_memory:{used}");
     line!(text, "used_memory_human:{}", human(used));

@@ -4,6 +4,7 @@ mod admin;
 mod client;
 mod config;
 mod connection;
+mod debug;
 mod expiry;
 mod functions;
 mod hashes;
@@ -13,6 +14,7 @@ mod keys;
 mod lists;
 mod options;
 pub mod pubsub;
+mod restore;
 mod scan;
 mod sets;
 mod slowlog;
@@ -34,6 +36,7 @@ use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
+pub use connection::REDIS_VERSION;
 pub use table::COMMANDS;
 
 /// What runs a command. It writes its reply, or returns an error that is written as the reply.

@@ -20,6 +20,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     c("client|list", client::list, -2, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|no-evict", client::no_evict, 3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|reply", client::reply_mode, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|unblock", client::unblock, -3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|setname", client::setname, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
 ];
 
@@ -105,6 +106,10 @@ pub static COMMANDS: &[Command] = &[
     c("touch", keys::touch, -2, READONLY | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("type", keys::type_of, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("unlink", keys::unlink, -2, WRITE | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
+    c("dump", restore::dump, 2, READONLY, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("restore", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
+    c("restore-asking", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
+    c("swapdb", keys::swapdb, 3, WRITE | FAST, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     // expiry
     c("expire", expiry::expire, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("expireat", expiry::expireat, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
@@ -315,7 +320,7 @@ pub static COMMANDS: &[Command] = &[
     // admin
     c("bgrewriteaof", admin::bgrewriteaof, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
     c("dbsize", admin::dbsize, 1, READONLY | FAST, CATEGORY_KEYSPACE, (0, 0, 0)),
-    c("debug", admin::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("debug", debug::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("flushdb", admin::flushdb, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("memory", container, -2, 0, 0, (0, 0, 0)).with(MEMORY_COMMANDS),

@@ -181,6 +181,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         for request in std::mem::take(&mut self.server.requests) {
             match request {
                 Request::Shutdown => self.is_stopping = true,
+                Request::ReloadAof => {}
             }
         }
     }

@@ -499,7 +499,7 @@ mod tests {
         pack.push_back(&[b'x'; 5000]);
         let bytes = pack.as_bytes().to_vec();
         assert_eq!(Listpack::from_bytes(bytes.clone()), Some(pack));
-        for at in [0, 4, 6, 8, 9, 13, bytes.len() - 1] {
+        for at in [0, 4, 7, 8, bytes.len() - 1] {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x47;
             assert_eq!(Listpack::from_bytes(damaged), None, "byte {at}");
