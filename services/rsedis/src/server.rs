@@ -60,8 +60,16 @@ pub struct CommandStats {
 pub enum Request {
     /// Stop.
     Shutdown,
-    /// Read the append-only file anew (`DEBUG LOADAOF`).
-    ReloadAof,
+    /// Read the append-only file anew (`DEBUG LOADAOF`), and answer the client at a slot.
+    ReloadAof(usize),
+    /// Write the RDB file while everybody waits, and answer the client at a slot.
+    Save(usize),
+    /// Write the RDB file.
+    BackgroundSave,
+    /// Write the append-only file's base anew.
+    RewriteAof,
+    /// Begin or end the append-only file: the setting has changed.
+    SwitchAof,
 }
 
 /// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.
@@ -71,8 +79,39 @@ pub struct AofStatus {
     pub failure: Option<String>,
     /// Bytes of all its files.
     pub current_bytes: u64,
+    /// Bytes of its base.
+    pub base_bytes: u64,
     /// Syncs that were made.
     pub syncs: u64,
+}
+
+/// How snapshots go.
+#[derive(Clone, Debug)]
+pub struct SaveStatus {
+    /// An RDB file is being written.
+    pub saves: bool,
+    /// A base of the append-only file is being written.
+    pub rewrites: bool,
+    /// A rewrite is to follow what goes on now.
+    pub is_rewrite_due: bool,
+    /// A save is to follow what goes on now.
+    pub is_save_due: bool,
+    /// Of the last RDB file that was written, milliseconds since 1970.
+    pub last: i64,
+    /// Changes when it was written.
+    pub dirty: u64,
+    /// What [`SaveStatus::last`] will be when the file that is being written is whole.
+    pub last_begun: i64,
+    /// The same for [`SaveStatus::dirty`].
+    pub dirty_begun: u64,
+    /// Whether the last one went well.
+    pub is_saved_well: bool,
+    /// The same for bases.
+    pub is_rewritten_well: bool,
+    /// Bases that were written.
+    pub rewritten: u64,
+    /// RDB files that were written.
+    pub saved: u64,
 }
 
 /// A slow command.
@@ -127,6 +166,10 @@ pub struct Server {
     pub requests: Vec<Request>,
     /// The append-only file.
     pub aof: AofStatus,
+    /// Snapshots.
+    pub save: SaveStatus,
+    /// Databases that were flushed, and are being written as they were.
+    pub flushed: Vec<Database>,
     /// Bytes of memory allocated, as of the last look.
     pub used_memory: u64,
     /// The most that were seen.
@@ -242,6 +285,21 @@ impl Server {
             woken: Vec::new(),
             requests: Vec::new(),
             aof: AofStatus::default(),
+            save: SaveStatus {
+                saves: false,
+                rewrites: false,
+                is_rewrite_due: false,
+                is_save_due: false,
+                last: now,
+                dirty: 0,
+                last_begun: now,
+                dirty_begun: 0,
+                is_saved_well: true,
+                is_rewritten_well: true,
+                rewritten: 0,
+                saved: 0,
+            },
+            flushed: Vec::new(),
             used_memory: 0,
             peak_memory: 0,
             is_loading: false,
@@ -450,6 +508,16 @@ impl Server {
                 session.is_watch_broken = true;
             }
         }
+    }
+
+    /// Removes all keys of a database; what it held.
+    pub fn take_database(&mut self, database: usize) -> usize {
+        let keys = std::mem::take(&mut self.databases[database]);
+        let count = keys.len();
+        if keys.walked_number().is_some() {
+            self.flushed.push(keys);
+        }
+        count
     }
 
     /// Removes a key for good; whether it was there.

@@ -79,8 +79,8 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             reload(server)?;
         }
         ("loadaof", 2) => {
-            server.requests.push(Request::ReloadAof);
-            // Whether it went well is not known before the turn ends; a failure ends the process, as in Redis.
+            server.requests.push(Request::ReloadAof(client.slot));
+            return Ok(());
         }
         ("quicklist-packed-threshold", 3) => {
             // No list of ours has nodes of one plain element: any number of bytes is as good as another.
@@ -135,10 +135,10 @@ fn object_details(entry: &crate::keyspace::Entry) -> String {
 /// All keys to bytes and back.
 fn reload(server: &mut Server) -> Outcome {
     let bytes = crate::rdb::write(server, false);
-    let databases = server.databases.len();
-    let before = std::mem::replace(&mut server.databases, (0..databases).map(|_| Default::default()).collect());
+    for database in 0..server.databases.len() {
+        server.take_database(database);
+    }
     if let Err(error) = crate::rdb::read(server, &bytes) {
-        server.databases = before;
         return Err(Failure::text(format!("ERR Error trying to load the RDB dump: {error}")));
     }
     Ok(())

@@ -319,6 +319,9 @@ pub static COMMANDS: &[Command] = &[
     c("slowlog", container, -2, 0, 0, (0, 0, 0)).with(SLOWLOG_COMMANDS),
     // admin
     c("bgrewriteaof", admin::bgrewriteaof, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("bgsave", admin::bgsave, -1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("lastsave", admin::lastsave, 1, LOADING | STALE | FAST, CATEGORY_ADMIN | CATEGORY_DANGEROUS, (0, 0, 0)),
+    c("save", admin::save, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
     c("dbsize", admin::dbsize, 1, READONLY | FAST, CATEGORY_KEYSPACE, (0, 0, 0)),
     c("debug", debug::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),

@@ -10,8 +10,10 @@ mod read;
 mod write;
 
 pub use read::{RdbError, is_whole, read, restore};
-pub use write::{Writer, dump, dump_body, write};
+pub use write::{dump, dump_body, encode_compressed, encode_plain, header, push_database, write};
 
+/// The last piece of a file before its checksum.
+pub const END: u8 = opcode::END;
 /// The version that is written.
 pub const VERSION: u16 = 10;
 /// The latest version that is read.
@@ -57,7 +59,7 @@ mod kind {
 type Checksum = crc::Crc<u64, crc::Table<16>>;
 
 /// CRC-64 as Redis has it.
-const CRC: Checksum = Checksum::new(&crc::CRC_64_REDIS);
+pub(crate) const CRC: Checksum = Checksum::new(&crc::CRC_64_REDIS);
 
 /// The CRC-64 of bytes.
 fn checksum(bytes: &[u8]) -> u64 {

@@ -101,7 +101,7 @@ fn values_come_back_and_damaged_ones_do_not_hurt() {
 #[test]
 fn strings_are_those_of_redis() {
     let payload = dump(&Entry::string(b"k", b"5", None), true);
-    assert_eq!(payload.escape_ascii().to_string(), "\\x00\\xc0\\x05\\n\\x00h\\x98_6>o\\xdc\\xdb");
+    assert_eq!(payload.escape_ascii().to_string(), "\\x00\\xc0\\x05\\n\\x00c/_f\\x83/\\xb3Q");
     assert_eq!(checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }
 

@@ -192,68 +192,60 @@ pub fn dump(entry: &Entry, compresses: bool) -> Vec<u8> {
     out
 }
 
-/// Writes a file, key by key.
-#[derive(Debug)]
-pub struct Writer {
-    /// What is to be written next.
-    pub bytes: Vec<u8>,
-    database: Option<usize>,
-    compresses: bool,
+/// A pair of key and value as it stands in a file.
+fn push_pair(format: Format, entry: &Entry, out: &mut Vec<u8>) {
+    if let Some(expiry) = entry.expiry() {
+        out.push(opcode::EXPIRY_MILLIS);
+        out.extend_from_slice(&expiry.to_le_bytes());
+    }
+    let (kind, body) = format.value(entry);
+    out.push(kind);
+    format.push_string(out, entry.key());
+    out.extend_from_slice(&body);
 }
 
-impl Writer {
-    /// Begins a file. `is_base`: it is the base of an append-only file.
-    pub fn new(server: &Server, is_base: bool) -> Self {
-        let compresses = server.settings.is_yes("rdbcompression");
-        let mut bytes = format!("REDIS{VERSION:04}").into_bytes();
-        let format = Format { compresses };
-        for (name, value) in [
-            ("redis-ver", crate::command::REDIS_VERSION.to_owned()),
-            ("redis-bits", "64".to_owned()),
-            ("ctime", (server.now / 1000).to_string()),
-            ("used-mem", server.used_memory.to_string()),
-            ("aof-base", u8::from(is_base).to_string()),
-        ] {
-            bytes.push(opcode::AUX);
-            format.push_string(&mut bytes, name.as_bytes());
-            format.push_string(&mut bytes, value.as_bytes());
-        }
-        Self { bytes, database: None, compresses }
-    }
+/// A pair for a file, with long strings compressed.
+pub fn encode_compressed(entry: &Entry, out: &mut Vec<u8>) {
+    push_pair(COMPRESSED, entry, out);
+}
 
-    /// Adds a key.
-    pub fn push(&mut self, database: usize, entry: &Entry) {
-        let format = Format { compresses: self.compresses };
-        let out = &mut self.bytes;
-        if self.database != Some(database) {
-            self.database = Some(database);
-            out.push(opcode::DATABASE);
-            push_length(out, database as u64);
-        }
-        if let Some(expiry) = entry.expiry() {
-            out.push(opcode::EXPIRY_MILLIS);
-            out.extend_from_slice(&expiry.to_le_bytes());
-        }
-        let (kind, body) = format.value(entry);
-        out.push(kind);
-        format.push_string(out, entry.key());
-        out.extend_from_slice(&body);
-    }
+/// The same with strings as they are.
+pub fn encode_plain(entry: &Entry, out: &mut Vec<u8>) {
+    push_pair(Format { compresses: false }, entry, out);
+}
 
-    /// Adds the end, but for the checksum of everything.
-    pub fn end(&mut self) {
-        self.bytes.push(opcode::END);
+/// The beginning of a file. `is_base`: it is the base of an append-only file.
+pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
+    let mut bytes = format!("REDIS{VERSION:04}").into_bytes();
+    for (name, value) in [
+        ("redis-ver", crate::command::REDIS_VERSION.to_owned()),
+        ("redis-bits", "64".to_owned()),
+        ("ctime", (server.now / 1000).to_string()),
+        ("used-mem", server.used_memory.to_string()),
+        ("aof-base", u8::from(is_base).to_string()),
+    ] {
+        bytes.push(opcode::AUX);
+        COMPRESSED.push_string(&mut bytes, name.as_bytes());
+        COMPRESSED.push_string(&mut bytes, value.as_bytes());
     }
+    bytes
+}
+
+/// What comes next is of this database.
+pub fn push_database(out: &mut Vec<u8>, number: usize) {
+    out.push(opcode::DATABASE);
+    push_length(out, number as u64);
 }
 
 /// All keys as a file.
 pub fn write(server: &Server, is_base: bool) -> Vec<u8> {
-    let mut writer = Writer::new(server, is_base);
-    for (number, database) in server.databases.iter().enumerate() {
-        database.iter().for_each(|entry| writer.push(number, entry));
+    let mut out = header(server, is_base);
+    for (number, database) in server.databases.iter().enumerate().filter(|(_, database)| !database.is_empty()) {
+        push_database(&mut out, number);
+        database.iter().for_each(|entry| encode_compressed(entry, &mut out));
     }
-    writer.end();
-    let checksum = checksum(&writer.bytes);
-    writer.bytes.extend_from_slice(&checksum.to_le_bytes());
-    writer.bytes
+    out.push(opcode::END);
+    let checksum = checksum(&out);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
 }
