@@ -85,6 +85,8 @@ pub struct Session {
     pub still_waits: bool,
     /// Its command has got to where a key of another type is an error, though it has waited.
     pub answers_wrong_type: bool,
+    /// It is a script.
+    pub is_script: bool,
     /// Nothing it does may wait: it is between MULTI and EXEC.
     pub may_not_wait: bool,
 }

@@ -1,13 +1,16 @@
 //! Commands: which there are, how they are found, and what is checked before one runs.
 
 mod admin;
+mod bits;
 mod client;
 mod config;
 mod connection;
 mod debug;
 mod expiry;
 mod functions;
+mod geo;
 mod hashes;
+mod hyperloglogs;
 mod info;
 mod introspection;
 mod keys;
@@ -18,6 +21,7 @@ mod restore;
 mod scan;
 mod sets;
 mod slowlog;
+mod sort;
 mod stream_groups;
 mod streams;
 mod strings;

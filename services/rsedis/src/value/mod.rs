@@ -3,6 +3,7 @@
 
 mod group;
 mod hash;
+pub mod hyperloglog;
 mod list;
 mod set;
 mod stream;
