@@ -202,6 +202,22 @@ pub struct Server {
     pub deadlines: BTreeSet<(i64, usize)>,
     /// Slots of clients that have waited and may go on.
     pub resumed: Vec<usize>,
+    /// Clients that are told when keys change.
+    pub trackers: usize,
+    /// Who has read which key: slots and identifiers.
+    pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
+    /// Keys that have changed, and the identifier of who changed them, before those who track were told.
+    pub invalidated: Vec<(Vec<u8>, u64)>,
+    /// The same for broadcasts.
+    pub broadcast: Vec<(Vec<u8>, u64)>,
+    /// All keys have changed.
+    pub is_flushed: bool,
+    /// The identifier of the client whose command runs.
+    pub current: u64,
+    /// Until when commands are postponed, milliseconds since 1970, and whether all are or only those that may write.
+    pub pause: Option<(i64, bool)>,
+    /// Clients that get all effects.
+    pub replicas: usize,
     /// Messages for the client whose command runs, which is not among the sessions.
     pub own_messages: Vec<(usize, Message)>,
 }
@@ -316,6 +332,14 @@ impl Server {
             ready: Vec::new(),
             deadlines: BTreeSet::new(),
             resumed: Vec::new(),
+            trackers: 0,
+            tracked: HashMap::new(),
+            invalidated: Vec::new(),
+            broadcast: Vec::new(),
+            is_flushed: false,
+            current: 0,
+            pause: None,
+            replicas: 0,
             own_messages: Vec::new(),
         }
     }
@@ -333,7 +357,10 @@ impl Server {
         let place = keys.find(key)?;
         match keys.entry(place).expiry() {
             Some(expiry) if expiry <= self.now && !self.is_loading => {
-                self.expire(database, key);
+                // While writes are postponed nothing changes.
+                if !self.is_paused() {
+                    self.expire(database, key);
+                }
                 None
             }
             _ => Some(place),
@@ -451,6 +478,9 @@ impl Server {
         if !self.waiters.is_empty() {
             self.make_ready(database, key);
         }
+        if self.trackers > 0 {
+            self.invalidated.push((key.to_vec(), self.current));
+        }
     }
 
     fn make_ready(&mut self, database: usize, key: &[u8]) {
@@ -539,8 +569,16 @@ impl Server {
         }
     }
 
+    /// Whether commands are postponed.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(until, _)| until > self.now)
+    }
+
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
+        if self.is_paused() {
+            return;
+        }
         let mut left = most;
         for database in 0..self.databases.len() {
             while left > 0
@@ -577,6 +615,11 @@ impl Server {
     pub fn forget(&mut self, session: &mut Session) {
         self.unwatch(session);
         crate::waiting::forget(self, session);
+        crate::command::tracking::end(self, session);
+        if std::mem::take(&mut session.is_replica) {
+            self.replicas -= 1;
+            self.effects.is_enabled = self.replicas > 0 || self.settings.is_yes("appendonly");
+        }
         crate::command::pubsub::unsubscribe_all(self, session);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::command::Command;
+use crate::command::tracking::Tracking;
 use crate::protocol::request::OwnedArgs;
 use crate::protocol::{Args, Reply};
 use crate::waiting::Waiting;
@@ -85,6 +86,10 @@ pub struct Session {
     pub still_waits: bool,
     /// Its command has got to where a key of another type is an error, though it has waited.
     pub answers_wrong_type: bool,
+    /// It is told when keys change that it has read.
+    pub tracking: Option<Box<Tracking>>,
+    /// It gets all effects, as a replica does.
+    pub is_replica: bool,
     /// It is a script.
     pub is_script: bool,
     /// Nothing it does may wait: it is between MULTI and EXEC.

@@ -31,6 +31,7 @@ fn flush(server: &mut Server, database: usize) {
         .collect();
     server.dirty += server.take_database(database) as u64;
     names.iter().for_each(|name| server.touch(database, name));
+    server.is_flushed |= server.trackers > 0;
 }
 
 pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -138,6 +139,21 @@ pub(super) fn bgsave(server: &mut Server, client: &mut Session, args: Args<'_>) 
     }
     server.requests.push(Request::BackgroundSave);
     client.reply.simple("Background saving started");
+    Ok(())
+}
+
+/// All keys as an RDB file, and from then on all effects. Replicas that ask for more than this are not served.
+pub(super) fn sync(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if client.is_replica {
+        return Ok(());
+    }
+    let bytes = crate::rdb::write(server, false);
+    client.reply.bytes.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+    client.reply.bytes.extend_from_slice(&bytes);
+    client.is_replica = true;
+    server.replicas += 1;
+    server.effects.is_enabled = true;
+    server.effects.forget_selected();
     Ok(())
 }
 

@@ -87,8 +87,8 @@ pub(super) fn getbit(server: &mut Server, client: &mut Session, args: Args<'_>) 
 fn span(start: i64, end: i64, is_bits: bool, len: usize) -> Option<(usize, usize)> {
     let unit = if is_bits { 1 } else { 8 };
     let total = (len * 8 / unit) as i64;
-    let from = if start < 0 { (start + total).max(0) } else { start };
-    let to = if end < 0 { (end + total).max(0) } else { end }.min(total - 1);
+    let from = if start < 0 { start.saturating_add(total).max(0) } else { start };
+    let to = if end < 0 { end.saturating_add(total).max(0) } else { end }.min(total - 1);
     (from <= to).then_some((from as usize * unit, (to as usize + 1) * unit))
 }
 

@@ -87,7 +87,7 @@ fn about_clients(server: &Server, client: &Session, text: &mut String) {
     line!(text, "client_recent_max_output_buffer:{}", sessions().map(|one| one.reply.bytes.len()).max().unwrap_or(0));
     let waiting = server.sessions.iter().flatten().filter(|session| session.waiting.is_some()).count();
     line!(text, "blocked_clients:{waiting}");
-    line!(text, "tracking_clients:0");
+    line!(text, "tracking_clients:{}", server.trackers);
     line!(text, "clients_in_timeout_table:{}", server.deadlines.len());
 }
 
@@ -151,12 +151,19 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "pubsub_channels:{}", server.channels.len());
     line!(text, "pubsub_patterns:{}", server.patterns.len());
     line!(text, "total_forks:0");
+    line!(text, "tracking_total_keys:{}", server.tracked.len());
+    line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
+    line!(
+        text,
+        "tracking_total_prefixes:{}",
+        server.sessions.iter().flatten().filter(|one| one.tracking.is_some()).count()
+    );
     line!(text, "total_error_replies:{}", stats.errors);
 }
 
 fn about_replication(server: &Server, _: &Session, text: &mut String) {
     line!(text, "role:master");
-    line!(text, "connected_slaves:0");
+    line!(text, "connected_slaves:{}", server.replicas);
     line!(text, "master_failover_state:no-failover");
     line!(text, "master_replid:{}", server.run_id);
     line!(text, "master_replid2:{}", "0".repeat(40));

@@ -14,6 +14,7 @@ mod hyperloglogs;
 mod info;
 mod introspection;
 mod keys;
+mod lcs;
 mod lists;
 mod options;
 pub mod pubsub;
@@ -26,6 +27,7 @@ mod stream_groups;
 mod streams;
 mod strings;
 mod table;
+pub mod tracking;
 mod transactions;
 mod zalgebra;
 mod zranges;
@@ -288,6 +290,11 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         }
     };
     client.last_command = command.name;
+    if server.pause.is_some() && is_postponed(server, client, command) {
+        let until = server.pause.map_or(server.now, |(until, _)| until);
+        return waiting::postpone(server, client, args, command, until);
+    }
+    server.current = client.id;
     let is_queued = client.transaction.is_some() && !transactions::runs_at_once(command);
     if is_queued {
         client.queue(command, args, server.settings.query_max);
@@ -298,10 +305,32 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
             waiting::serve(server);
         }
     }
-    settle(client, replied);
+    // What is pushed is not a reply.
+    if !command.name.ends_with("subscribe") {
+        settle(client, replied);
+    }
     if !server.own_messages.is_empty() {
         tell_own(server, client);
     }
+    if server.trackers > 0 {
+        tracking::settle(server, client, command.name);
+    }
+    server.current = 0;
+}
+
+/// Whether a pause holds a command back.
+#[cold]
+fn is_postponed(server: &mut Server, client: &Session, command: &Command) -> bool {
+    const MAY_WRITE: Flags = WRITE | MAY_REPLICATE;
+    let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
+        server.pause = None;
+        return false;
+    };
+    let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
+    let writes =
+        command.is(MAY_WRITE) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| queued.is(MAY_WRITE)));
+    let may_end_it = command.name.starts_with("client|");
+    !may_end_it && !client.is_replica && (is_all || writes)
 }
 
 /// Gives the client the messages that came for it while its command ran.
@@ -350,6 +379,9 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Ar
     {
         return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
     }
+    if command.is(WRITE) && settings.replicas_min > server.replicas {
+        return Err(Failure::new("NOREPLICAS Not enough good replicas to write."));
+    }
     if client.subscriptions() > 0 && !client.reply.is_resp3 && !pubsub::is_allowed(command) {
         return Err(Failure::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -375,6 +407,9 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     if !server.broken_watches.is_empty() {
         client.is_watch_broken |= server.broken_watches.contains(&client.id);
         server.broken_watches.clear();
+    }
+    if server.trackers > 0 {
+        tracking::remember(server, client, command, args);
     }
     let is_failed = outcome.is_err();
     if let Err(failure) = outcome {

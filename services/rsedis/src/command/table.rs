@@ -21,6 +21,12 @@ static CLIENT_COMMANDS: &[Command] = &[
     c("client|no-evict", client::no_evict, 3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|reply", client::reply_mode, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|unblock", client::unblock, -3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|caching", tracking::caching, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|getredir", tracking::getredir, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|pause", client::pause, -3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|tracking", tracking::tracking, -3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|trackinginfo", tracking::trackinginfo, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|unpause", client::unpause, 2, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|setname", client::setname, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
 ];
 
@@ -93,6 +99,7 @@ pub static COMMANDS: &[Command] = &[
     c("setrange", strings::setrange, 4, WRITE | DENYOOM, CATEGORY_STRING, (1, 1, 1)),
     c("strlen", strings::strlen, 2, READONLY | FAST, CATEGORY_STRING, (1, 1, 1)),
     c("substr", strings::substr, 4, READONLY, CATEGORY_STRING, (1, 1, 1)),
+    c("lcs", lcs::lcs, -3, READONLY, CATEGORY_STRING, (1, 2, 1)),
     // bits
     c("bitcount", bits::bitcount, -2, READONLY, CATEGORY_BITMAP, (1, 1, 1)),
     c("bitfield", bits::bitfield, -2, WRITE | DENYOOM, CATEGORY_BITMAP, (1, 1, 1)),
@@ -363,6 +370,7 @@ pub static COMMANDS: &[Command] = &[
     c("bgsave", admin::bgsave, -1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
     c("lastsave", admin::lastsave, 1, LOADING | STALE | FAST, CATEGORY_ADMIN | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("save", admin::save, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
+    c("sync", admin::sync, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
     c("dbsize", admin::dbsize, 1, READONLY | FAST, CATEGORY_KEYSPACE, (0, 0, 0)),
     c("debug", debug::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),

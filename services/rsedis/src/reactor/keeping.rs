@@ -265,7 +265,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             log::warning(format_args!("append-only file: {error}"));
             self.server.aof.failure = Some(error);
         }
-        self.server.effects.is_enabled = self.aof.is_some();
+        self.server.effects.is_enabled = self.aof.is_some() || self.server.replicas > 0;
         self.server.effects.forget_selected();
     }
 

@@ -193,6 +193,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         waiting::time_out(&mut self.server);
         waiting::serve(&mut self.server);
+        if self.server.trackers > 0 {
+            command::tracking::tell(&mut self.server, None);
+            command::tracking::broadcast(&mut self.server);
+        }
         self.runnable.append(&mut self.server.resumed);
         // Nobody's command is running: those who watch were told in their sessions.
         self.server.broken_watches.clear();
@@ -429,6 +433,13 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn commit(&mut self) {
         if self.server.effects.bytes.is_empty() {
             return;
+        }
+        if self.server.replicas > 0 {
+            let Server { sessions, effects, .. } = &mut self.server;
+            for session in sessions.iter_mut().flatten().filter(|session| session.is_replica) {
+                session.reply.bytes.extend_from_slice(&effects.bytes);
+                self.touched.push(session.slot);
+            }
         }
         let is_safe = match &mut self.aof {
             Some(aof) => aof.commit(&self.server.effects.bytes, self.server.settings.fsync),

@@ -55,6 +55,8 @@ pub struct Settings {
     pub pubsub_limit: OutputLimit,
     /// Microseconds from which on a command counts as slow; negative: never.
     pub slow_micros: i64,
+    /// Replicas without which nothing is written.
+    pub replicas_min: usize,
     /// Which keyspace events are told.
     pub events: Classes,
 }
@@ -72,6 +74,7 @@ impl Default for Settings {
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
             slow_micros: 0,
+            replicas_min: 0,
             events: 0,
         };
         settings.derive();
@@ -126,8 +129,10 @@ impl Settings {
             stream: NodeLimits { entries: size("stream-node-max-entries"), bytes: size("stream-node-max-bytes") },
         };
         let query_max = size("client-query-buffer-limit");
+        let replicas_min = size("min-replicas-to-write");
         self.packing = packing;
         self.query_max = query_max;
+        self.replicas_min = replicas_min;
         self.fsync = match self.text("appendfsync") {
             "always" => Fsync::Always,
             "no" => Fsync::No,
