@@ -27,6 +27,7 @@ pub mod protocol;
 pub mod random;
 pub mod rdb;
 pub mod reactor;
+pub mod scripting;
 pub mod server;
 pub mod session;
 pub mod settings;

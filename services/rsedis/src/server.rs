@@ -12,6 +12,7 @@ use crate::keyspace::{Database, Entry, Key, Place};
 use crate::number::integer_text;
 use crate::protocol::{Args, Reply};
 use crate::random::Random;
+use crate::scripting::Scripts;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::structure::listpack::Item;
@@ -202,6 +203,10 @@ pub struct Server {
     pub deadlines: BTreeSet<(i64, usize)>,
     /// Slots of clients that have waited and may go on.
     pub resumed: Vec<usize>,
+    /// Scripts and functions, once there are any.
+    pub scripts: Option<Box<Scripts>>,
+    /// `DEBUG SET-DISABLE-DENY-SCRIPTS`.
+    pub allows_all_in_scripts: bool,
     /// Clients that are told when keys change.
     pub trackers: usize,
     /// Who has read which key: slots and identifiers.
@@ -332,6 +337,8 @@ impl Server {
             ready: Vec::new(),
             deadlines: BTreeSet::new(),
             resumed: Vec::new(),
+            scripts: None,
+            allows_all_in_scripts: false,
             trackers: 0,
             tracked: HashMap::new(),
             invalidated: Vec::new(),

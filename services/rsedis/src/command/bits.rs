@@ -89,7 +89,7 @@ fn span(start: i64, end: i64, is_bits: bool, len: usize) -> Option<(usize, usize
     let total = (len * 8 / unit) as i64;
     let from = if start < 0 { start.saturating_add(total).max(0) } else { start };
     let to = if end < 0 { end.saturating_add(total).max(0) } else { end }.min(total - 1);
-    (from <= to).then_some((from as usize * unit, (to as usize + 1) * unit))
+    (from <= to).then(|| (from as usize * unit, (to as usize + 1) * unit))
 }
 
 fn is_bit_unit(word: Option<&[u8]>) -> Outcome<bool> {

@@ -91,6 +91,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             }
         }
         ("set-skip-checksum-validation", 3) => server.skips_checksums = flag(2)?,
+        ("set-disable-deny-scripts", 3) => server.allows_all_in_scripts = flag(2)?,
         ("pause-cron", 3) => server.is_tick_paused = flag(2)?,
         ("htstats-key", 3) => {
             server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;

@@ -20,6 +20,7 @@ mod options;
 pub mod pubsub;
 mod restore;
 mod scan;
+mod scripts;
 mod sets;
 mod slowlog;
 mod sort;
@@ -394,7 +395,7 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Ar
 /// Runs a command that was admitted, and notes its effects.
 pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
     // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
-    let began = (!command.is(FAST | SKIP_SLOWLOG)).then(Instant::now);
+    let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
     let (dirty, database) = (server.dirty, client.database);
     server.effects.begin();
     server.stats.commands += 1;

@@ -64,8 +64,24 @@ static XINFO_COMMANDS: &[Command] = &[
     c("xinfo|stream", stream_groups::info_stream, -3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
 ];
 
-static FUNCTION_COMMANDS: &[Command] =
-    &[c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0))];
+static FUNCTION_COMMANDS: &[Command] = &[
+    c("function|delete", functions::delete, 3, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|dump", functions::dump, 2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|kill", functions::kill, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|list", functions::list, -2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|load", functions::load, -3, WRITE | DENYOOM | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|restore", functions::restore, -3, WRITE | DENYOOM | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|stats", functions::stats, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+];
+
+static SCRIPT_COMMANDS: &[Command] = &[
+    c("script|debug", scripts::debug, 3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|exists", scripts::exists, -3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|flush", scripts::flush, -2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|kill", scripts::kill, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|load", scripts::load, 3, NOSCRIPT | STALE, CATEGORY_SCRIPTING, (0, 0, 0)),
+];
 
 static SLOWLOG_COMMANDS: &[Command] = &[
     c("slowlog|get", slowlog::get, -2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
@@ -363,6 +379,56 @@ pub static COMMANDS: &[Command] = &[
     c("command", introspection::all, -1, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)).with(COMMAND_COMMANDS),
     // functions
     c("function", container, -2, 0, 0, (0, 0, 0)).with(FUNCTION_COMMANDS),
+    c(
+        "fcall",
+        functions::fcall,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "fcall_ro",
+        functions::fcall_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    // scripts
+    c(
+        "eval",
+        scripts::eval,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "eval_ro",
+        scripts::eval_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "evalsha",
+        scripts::evalsha,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "evalsha_ro",
+        scripts::evalsha_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c("script", container, -2, 0, 0, (0, 0, 0)).with(SCRIPT_COMMANDS),
     // slowlog
     c("slowlog", container, -2, 0, 0, (0, 0, 0)).with(SLOWLOG_COMMANDS),
     // admin

@@ -111,7 +111,9 @@ impl<D: Directory> Aof<D> {
         let loaded = load::all(&directory, &manifest, cuts, apply)?;
         let mut other_bytes = 0;
         let last = manifest.last_increment().map(str::to_owned);
-        for file in manifest.files.iter().filter(|file| Some(&file.name) != last.as_ref()) {
+        // What is no longer needed may be gone already.
+        let is_needed = |file: &&Named| file.kind != Kind::History && Some(&file.name) != last.as_ref();
+        for file in manifest.files.iter().filter(is_needed) {
             let opened = directory.open(&file.name).map_err(io_error(format!("open {}", file.name)))?;
             other_bytes += opened.bytes().map_err(io_error(format!("look at {}", file.name)))?;
         }

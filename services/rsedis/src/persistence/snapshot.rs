@@ -84,7 +84,13 @@ impl Snapshot {
         }
         let piece = match format {
             Format::Rdb { is_base } => rdb::header(server, is_base),
-            Format::Commands => Vec::new(),
+            Format::Commands => {
+                let mut piece = Vec::new();
+                for code in crate::scripting::library_codes(server) {
+                    push_command(&mut piece, [b"FUNCTION".as_slice(), b"LOAD", b"REPLACE", code].into_iter());
+                }
+                piece
+            }
         };
         Ok(Self { format, pieces: Some(pieces), outcome, piece, database: None, is_walked: false })
     }

@@ -9,8 +9,8 @@ mod old;
 mod read;
 mod write;
 
-pub use read::{RdbError, is_whole, read, restore};
-pub use write::{dump, dump_body, encode_compressed, encode_plain, header, push_database, write};
+pub use read::{RdbError, is_whole, read, restore, restore_libraries};
+pub use write::{dump, dump_body, dump_libraries, encode_compressed, encode_plain, header, push_database, write};
 
 /// The last piece of a file before its checksum.
 pub const END: u8 = opcode::END;

@@ -350,6 +350,18 @@ pub fn restore(key: &[u8], payload: &[u8], expiry: Option<i64>, packing: Packing
     (reader.at == body.len()).then(|| entry(key, read, expiry))
 }
 
+/// The texts of the libraries of FUNCTION DUMP; nothing if it is none.
+pub fn restore_libraries(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let body = payload.get(..payload.len().checked_sub(10)?)?;
+    let mut reader = Reader { bytes: body, at: 0, packing: Packing::default() };
+    let mut codes = Vec::new();
+    while reader.at < body.len() {
+        (reader.byte()? == opcode::FUNCTION).then_some(())?;
+        codes.push(reader.string()?);
+    }
+    Some(codes)
+}
+
 /// Reads a file's keys into the server; how many bytes it is long. Keys that have expired are left out.
 pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
     let mut reader = Reader { bytes, at: 0, packing: server.packing() };
@@ -387,7 +399,12 @@ pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
             opcode::FREQUENCY => {
                 reader.byte().ok_or_else(cut)?;
             }
-            opcode::FUNCTION => return Err(failed(offset, "a library of functions, which this server cannot run")),
+            opcode::FUNCTION => {
+                let code = reader.string().ok_or_else(cut)?;
+                let loaded =
+                    crate::scripting::engine(server).and_then(|scripts| scripts.load_library(&code, true, None));
+                loaded.map_err(|failure| failed(offset, &format!("a library of functions: {failure}")))?;
+            }
             opcode::MODULE_AUX => return Err(failed(offset, "data of a module")),
             kind => {
                 let key = reader.string().ok_or_else(cut)?;

@@ -228,7 +228,23 @@ pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
         COMPRESSED.push_string(&mut bytes, name.as_bytes());
         COMPRESSED.push_string(&mut bytes, value.as_bytes());
     }
+    for code in crate::scripting::library_codes(server) {
+        bytes.push(opcode::FUNCTION);
+        COMPRESSED.push_string(&mut bytes, code);
+    }
     bytes
+}
+
+/// What FUNCTION DUMP gives.
+pub fn dump_libraries(server: &Server) -> Vec<u8> {
+    let mut out = Vec::new();
+    for code in crate::scripting::library_codes(server) {
+        out.push(opcode::FUNCTION);
+        COMPRESSED.push_string(&mut out, code);
+    }
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&checksum(&out).to_le_bytes());
+    out
 }
 
 /// What comes next is of this database.

@@ -230,7 +230,6 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("cluster-config-file", Kind::Text, "nodes.conf"),
     changeable("cluster-preferred-endpoint-type", Kind::Words(&["ip", "hostname", "unknown-endpoint"]), "ip"),
     changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0"),
-    changeable("lua-time-limit", Kind::Integer(0, i64::MAX), "5000"),
     changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10"),
     changeable("shutdown-on-sigterm", Kind::List, "default"),
     changeable("tls-client-key-file-pass", Kind::Fixed(&[""]), ""),
@@ -310,7 +309,13 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("server_cpulist", Kind::Text, ""),
     changeable("active-defrag-cycle-min", Kind::Integer(0, i64::MAX), "1"),
     changeable("masteruser", Kind::Text, ""),
-    changeable("busy-reply-threshold", Kind::Integer(0, i64::MAX), "5000"),
+    Parameter {
+        name: "busy-reply-threshold",
+        alias: "lua-time-limit",
+        kind: Kind::Integer(0, i64::MAX),
+        default: "5000",
+        can_change: true,
+    },
     changeable("aof-disable-auto-gc", Kind::Boolean, "no"),
     Parameter {
         name: "replica-lazy-flush",
