@@ -87,6 +87,8 @@ pub enum Protocol {
     Redis,
     /// Amazon's S3: objects over HTTP.
     S3,
+    /// `org.hiero.block.api` of block node 0.25 and later, over gRPC.
+    BlockStream,
     /// None: it follows the files of SQLite databases, which its clients write without asking it.
     Sqlite,
 }
@@ -102,6 +104,10 @@ pub enum Dialect {
     Redis,
     /// versitygw's flags and variables.
     Versitygw,
+    /// The flags of our own block-node.
+    BlockNode,
+    /// The variables of the Java block node.
+    HieroBlockNode,
     /// Our own walsync's flags.
     Walsync,
     /// litestream.yml.
@@ -117,6 +123,8 @@ pub enum Source {
     Peer(&'static str),
     /// `peers/fetch` by this name, on request: it takes long, or few need it.
     PeerOnRequest(&'static str),
+    /// Nowhere that it could be fetched from: the user puts it into the peers' folder, as this says.
+    ByHand(&'static str),
 }
 
 /// A port of a store in a pod.
@@ -230,13 +238,14 @@ impl Engine {
         match self.source {
             Source::Crate(name) => format!("cargo build --release -p {name}"),
             Source::Peer(name) | Source::PeerOnRequest(name) => format!("peers/fetch {name}"),
+            Source::ByHand(how) => how.into(),
         }
     }
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 5] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::Sqlite];
+    pub const ALL: [Self; 6] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream, Self::Sqlite];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
@@ -245,6 +254,7 @@ impl Protocol {
             Self::DEngine => "d-engine",
             Self::Redis => "redis",
             Self::S3 => "s3",
+            Self::BlockStream => "block-stream",
             Self::Sqlite => "sqlite",
         }
     }
@@ -349,7 +359,10 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3, sqlite");
+        assert_eq!(
+            error.to_string(),
+            "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream, sqlite"
+        );
     }
 
     #[test]

@@ -200,6 +200,65 @@ engines! {
         shares_directory: false,
     }
 
+    /// block-node: storebench's own Hiero block node, which verifies and syncs before it acknowledges.
+    BlockNode {
+        name: "block-node",
+        protocol: Protocol::BlockStream,
+        dialect: Dialect::BlockNode,
+        source: Source::Crate("block-node"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["block-node"],
+        image: "storebench/block-node",
+        ports: &[Port { name: CLIENT, number: 40_840 }],
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
+        replicas: &[1],
+        durability: &[DurabilityClass {
+            class: Fsync,
+            setting: "blocks synced, a group at a time, before acknowledgement",
+            flags: &[],
+        }],
+        version_probe: VersionProbe { argument: "--version", marker: "block-node " },
+        reserved_flags: &["--files-recent-live-root-path", "--data-dir", "--server-host", "--server-port"],
+        // Its variables are the Java node's, which have no prefix.
+        environment_prefix: Some(""),
+        companions: &[],
+        shares_directory: false,
+    }
+
+    /// hiero-block-node: the Java block node of the Hiero project.
+    HieroBlockNode {
+        name: "hiero-block-node",
+        protocol: Protocol::BlockStream,
+        dialect: Dialect::HieroBlockNode,
+        source: Source::ByHand(
+            "no registry of packages has it: put the jars of it and its plug-ins as lib/ and a JDK 25 or later as jdk/ into \
+             the peers' folder hiero-block-node/0.38.1 (links will do; peers/README.md)",
+        ),
+        // The last that accepts blocks without a signature, which is what a load can make.
+        default_version: "0.38.1",
+        executables: &["jdk/bin/java", "jdk", "lib"],
+        image: "storebench/hiero-block-node",
+        ports: &[Port { name: CLIENT, number: 40_840 }, Port { name: METRICS, number: 16_007 }],
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        // It acknowledges what it has verified and written, and syncs no file (0.38.1 and all before).
+        durability: &[DurabilityClass { class: Unsafe, setting: "files are not synced", flags: &[] }],
+        version_probe: VersionProbe { argument: "--version", marker: "hiero-block-node " },
+        reserved_flags: &[
+            "--server-port",
+            "--prometheus-endpoint-port-number",
+            "--files-recent-live-root-path",
+            "--files-recent-unverified-root-path",
+            "--files-historic-root-path",
+            "--verification-all-blocks-hasher-file-path",
+        ],
+        environment_prefix: Some(""),
+        companions: &[],
+        shares_directory: false,
+    }
+
     /// walsync: storebench's own replicator of SQLite databases into an object store, in Litestream's format.
     Walsync {
         name: "walsync",

@@ -6,8 +6,10 @@
 //! own name and host are Kubernetes' `$(VARIABLE)` references) and sidecars of the load, the embedded run with child
 //! processes on loopback.
 
+mod block_node;
 mod d_engine;
 mod etcd;
+mod hiero_block_node;
 mod litestream;
 mod redis;
 mod versitygw;
@@ -183,9 +185,8 @@ struct Launch {
 pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
     match service.engine.dialect {
         Dialect::Redis => redis::stated_settings(service.durability_class),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::Walsync | Dialect::Litestream => {
-            BTreeMap::new()
-        }
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => BTreeMap::new(),
+        Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => BTreeMap::new(),
     }
 }
 
@@ -194,7 +195,13 @@ pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
 pub(crate) fn flag_of(dialect: Dialect, argument: &str, is_first: bool) -> Result<Option<&str>, String> {
     match dialect {
         Dialect::Redis => redis::directive(argument, is_first),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::Walsync | Dialect::Litestream => {
+        Dialect::Etcd
+        | Dialect::DEngine
+        | Dialect::Versitygw
+        | Dialect::BlockNode
+        | Dialect::HieroBlockNode
+        | Dialect::Walsync
+        | Dialect::Litestream => {
             let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
             Ok(Some(flag.trim_start_matches('-')).filter(|_| flag.starts_with('-')))
         }
@@ -220,6 +227,8 @@ fn process(start: &Start) -> ProcessPlan {
         Dialect::DEngine => d_engine::launch(start),
         Dialect::Redis => redis::launch(start),
         Dialect::Versitygw => versitygw::launch(start),
+        Dialect::BlockNode => block_node::launch(start),
+        Dialect::HieroBlockNode => hiero_block_node::launch(start),
         Dialect::Walsync => walsync::launch(start),
         Dialect::Litestream => litestream::launch(start),
     };

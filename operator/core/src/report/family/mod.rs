@@ -1,5 +1,6 @@
 //! What a workload asks for, in words: one module for each family.
 
+mod block_stream;
 mod etcd;
 mod key_value;
 mod kubernetes;
@@ -17,6 +18,7 @@ pub(super) fn request(workload: &Workload) -> String {
         Parameters::KeyValue(key_value) => key_value::request(key_value),
         Parameters::Redis(redis) => redis::request(redis),
         Parameters::Kubernetes(kubernetes) => kubernetes::request(kubernetes),
+        Parameters::BlockStream(block_stream) => block_stream::request(block_stream),
         Parameters::SqliteReplication(replication) => sqlite_replication::request(replication),
     };
     parts.join(", ")
