@@ -138,11 +138,15 @@ impl Coordinator<'_> {
                 self.report_measured(measured)?;
             }
             let record = self.finished(phase, start)?;
-            if let Some(failure) = &record.first_failure {
-                return Ok(self.store_failed(failure));
-            }
             wrong += record.wrong;
             first_wrong = first_wrong.or_else(|| record.first_wrong.clone());
+            if let Some(failure) = &record.first_failure {
+                // A wrong answer may be why no more could be done, and says more than that.
+                return Ok(match first_wrong {
+                    Some(first) => Ending { summary: None, outcome: self.wrong_answer(wrong, first) },
+                    None => self.store_failed(failure),
+                });
+            }
             if matches!(phase, Phase::Measure | Phase::Verify) {
                 verified += record.verified;
                 measures.merge(record.measures.clone());
@@ -163,15 +167,17 @@ impl Coordinator<'_> {
         let measured = measured.ok_or_else(|| io::Error::other("nothing was measured"))?;
         let summary = self.summary(&measured, verified);
         let outcome = match first_wrong {
-            Some((key, detail)) => {
-                JobOutcome::WrongAnswer { workload: self.context.workload.clone(), count: wrong, key, detail }
-            }
+            Some(first) => self.wrong_answer(wrong, first),
             None => match self.broken_word(&measured, fsyncs) {
                 Some(detail) => JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail },
                 None => self.judge(&measured),
             },
         };
         Ok(Ending { summary: Some(summary), outcome })
+    }
+
+    fn wrong_answer(&self, count: u64, (key, detail): (String, String)) -> JobOutcome {
+        JobOutcome::WrongAnswer { workload: self.context.workload.clone(), count, key, detail }
     }
 
     /// Whether all processes must have finished the phase before, or begin this one at the same time.

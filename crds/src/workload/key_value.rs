@@ -186,8 +186,9 @@ impl KeyValueWorkload {
     /// See [`super::Parameters::writes_percent`].
     pub(super) fn writes_percent(&self) -> u32 {
         match self.operation {
-            KeyValueOperation::Put | KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency => 100,
-            KeyValueOperation::Get | KeyValueOperation::Scan => 0,
+            KeyValueOperation::Put | KeyValueOperation::CompareAndSwap => 100,
+            // What watchers are told is not what writers are.
+            KeyValueOperation::Get | KeyValueOperation::Scan | KeyValueOperation::WatchLatency => 0,
             KeyValueOperation::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
         }
     }

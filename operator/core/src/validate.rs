@@ -82,7 +82,9 @@ impl ValidatedArm {
                 Protocol::Etcd => Some(Api::Etcd),
                 Protocol::DEngine => Some(Api::DEngine),
                 Protocol::Redis => Some(Api::Redis),
+                Protocol::BlockStream => Some(Api::BlockStream),
                 Protocol::S3 => None,
+                Protocol::Sqlite => Some(Api::Sqlite),
             },
         }
     }
