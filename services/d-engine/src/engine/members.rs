@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use d_engine_client::Error;
 use replog::runtime::RequestError;
@@ -12,6 +13,9 @@ use replog::{Change, Rejected};
 
 use super::{Address, Node};
 use crate::state::{Command, Known, Place, known_members};
+
+/// Between looks at what the member shows of itself.
+const SHOWN_PAUSE: Duration = Duration::from_millis(1);
 
 /// A change of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +186,16 @@ impl Node {
 
     async fn change_membership(&self, change: Change) -> Result<(), Error> {
         let changed = self.handle().change_membership(vec![change]).await;
-        changed.map(drop).map_err(|error| self.request_error(error))
+        let index = changed.map_err(|error| self.request_error(error))?;
+        // What the member shows of itself comes a moment later.
+        loop {
+            let status = self.handle().status();
+            match (status.applied >= index, status.has_ended) {
+                (true, _) => return Ok(()),
+                (false, true) => return Err(Error::Stopped),
+                (false, false) => tokio::time::sleep(SHOWN_PAUSE).await,
+            }
+        }
     }
 
     fn request_error(&self, error: RequestError) -> Error {
