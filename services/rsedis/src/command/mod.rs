@@ -319,17 +319,21 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     server.current = 0;
 }
 
+/// Whether a command may change something, here or on a replica: COMMAND does not show all of it as a flag.
+pub fn may_write(command: &Command) -> bool {
+    command.is(WRITE) || matches!(command.name, "publish" | "pfcount" | "eval" | "evalsha" | "fcall")
+}
+
 /// Whether a pause holds a command back.
 #[cold]
 fn is_postponed(server: &mut Server, client: &Session, command: &Command) -> bool {
-    const MAY_WRITE: Flags = WRITE | MAY_REPLICATE;
     let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
         server.pause = None;
         return false;
     };
     let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
     let writes =
-        command.is(MAY_WRITE) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| queued.is(MAY_WRITE)));
+        may_write(command) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| may_write(queued)));
     let may_end_it = command.name.starts_with("client|");
     !may_end_it && !client.is_replica && (is_all || writes)
 }

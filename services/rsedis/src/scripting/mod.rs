@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
 use sha1::{Digest as _, Sha1};
 
-use crate::command::{self, ADMIN, DENYOOM, MAY_REPLICATE, NOSCRIPT, WRITE};
+use crate::command::{self, DENYOOM, NOSCRIPT, WRITE};
 use crate::failure::{Failure, Outcome};
 use crate::log;
 use crate::protocol::Args;
@@ -118,8 +118,11 @@ fn told(error: &mlua::Error) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// Names and values.
+type Pairs = Vec<(String, String)>;
+
 /// `#!lua name=x flags=a,b`: the pairs; and the rest of the text, with the line left in its place.
-fn shebang(body: &[u8]) -> Result<(Vec<(String, String)>, &[u8]), String> {
+fn shebang(body: &[u8]) -> Result<(Pairs, &[u8]), String> {
     if !body.starts_with(b"#!") {
         return Ok((Vec::new(), body));
     }
@@ -158,11 +161,10 @@ impl Running<'_> {
             true => Failure::new("ERR Wrong number of args calling Redis command from script"),
             false => Failure::new("ERR Unknown Redis command called from script"),
         })?;
-        let is_allowed = !command.is(NOSCRIPT) && !(command.is(ADMIN) && command.name == "debug");
-        if !is_allowed && !self.server.allows_all_in_scripts {
+        if command.is(NOSCRIPT) && !self.server.allows_all_in_scripts {
             return Err(Failure::new("ERR This Redis command is not allowed from script"));
         }
-        let writes = command.is(WRITE | MAY_REPLICATE);
+        let writes = command::may_write(command);
         if writes && (self.is_readonly || self.flags.no_writes) {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
@@ -484,12 +486,9 @@ impl Scripts {
             self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
         });
         self.lua.remove_hook();
-        let has_written = running.borrow().has_written;
-        drop(running);
         server.effects.is_silenced = false;
         client.tracking = session.tracking.take();
         client.is_watch_broken |= session.is_watch_broken;
-        let _ = has_written;
         match outcome {
             Ok((true, value)) => {
                 convert::to_reply(&value, &mut client.reply, is_resp3.get(), 0);
@@ -646,10 +645,18 @@ mod tests {
             ("redis.call = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
             ("return io", "-ERR user_script:1: Script attempted to access nonexistent global variable 'io' script: "),
             ("return os.execute", "$-1\r\n"),
-            ("local reply = redis.call('nosuch') return reply", "-ERR Unknown Redis command called from script script: "),
+            (
+                "local reply = redis.call('nosuch') return reply",
+                "-ERR Unknown Redis command called from script script: ",
+            ),
             ("return {err = 'MINE text'}", "-MINE text\r\n"),
-            ("return redis.pcall('incr', 'k')['err']", "$41\r\nERR value is not an integer or out of range\r\n"),
-            ("while true do end", "-ERR user_script:1: the script ran for longer than busy-reply-threshold"),
+            ("return redis.pcall('incr', 'k')['err']", "$43\r\nERR value is not an integer or out of range\r\n"),
+            ("return {unpack({1, 2}, 0, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
+            ("return {unpack({1, 2}, -2147483648, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
+            ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("setmetatable(_G, {})", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("rawset(_G, 'x', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("while true do end", "-ERR the script ran for longer than busy-reply-threshold"),
         ] {
             if script.starts_with("while") {
                 eval(&mut server, &[b"CONFIG", b"SET", b"lua-time-limit", b"50"]);
