@@ -194,6 +194,9 @@ impl Command {
             (PUBSUB, CATEGORY_PUBSUB),
             (BLOCKING, CATEGORY_BLOCKING),
         ];
+        // Scripts are not for those who may only read.
+        let is_script = self.categories & CATEGORY_SCRIPTING != 0;
+        let follows = follows.map(|(flag, category)| (flag, if is_script && flag == READONLY { 0 } else { category }));
         let derived = follows.iter().filter(|(flag, _)| self.is(*flag)).fold(0, |all, (_, category)| all | category);
         self.categories | derived | if self.is(FAST) { CATEGORY_FAST } else { CATEGORY_SLOW }
     }
@@ -291,7 +294,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         }
     };
     client.last_command = command.name;
-    if server.pause.is_some() && is_postponed(server, client, command) {
+    if server.pause.is_some() && is_postponed(server, client, command, args) {
         let until = server.pause.map_or(server.now, |(until, _)| until);
         return waiting::postpone(server, client, args, command, until);
     }
@@ -326,14 +329,14 @@ pub fn may_write(command: &Command) -> bool {
 
 /// Whether a pause holds a command back.
 #[cold]
-fn is_postponed(server: &mut Server, client: &Session, command: &Command) -> bool {
+fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: Args<'_>) -> bool {
     let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
         server.pause = None;
         return false;
     };
     let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
-    let writes =
-        may_write(command) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| may_write(queued)));
+    let writes = may_write(command) && !scripts::writes_nothing(server, command, args)
+        || (command.name == "exec" && queue.into_iter().any(|(queued, _)| may_write(queued)));
     let may_end_it = command.name.starts_with("client|");
     !may_end_it && !client.is_replica && (is_all || writes)
 }

@@ -66,13 +66,15 @@ fn has_holes(stream: &Stream, from: Id) -> bool {
 }
 
 /// Entries that a group has yet to read, if that can be told.
-fn lag(stream: &Stream, group: &Group) -> Option<u64> {
+fn lag(stream: &Stream, group: &Group) -> Option<i64> {
     if stream.added == 0 {
         return Some(0);
     }
+    // XSETID may have set the number of entries below what was read.
+    let left = |read: u64| (stream.added as i64).wrapping_sub(read as i64);
     match group.read {
-        Some(read) if !has_holes(stream, group.last) => Some(stream.added.saturating_sub(read)),
-        _ => distance(stream, group.last).map(|read| stream.added.saturating_sub(read)),
+        Some(read) if !has_holes(stream, group.last) => Some(left(read)),
+        _ => distance(stream, group.last).map(left),
     }
 }
 
@@ -817,9 +819,9 @@ pub(super) fn delconsumer(server: &mut Server, client: &mut Session, args: Args<
     Ok(())
 }
 
-fn reply_optional(reply: &mut Reply, number: Option<u64>) {
+fn reply_optional(reply: &mut Reply, number: Option<i64>) {
     match number {
-        Some(number) => reply.integer(number as i64),
+        Some(number) => reply.integer(number),
         None => reply.null(),
     }
 }
@@ -857,7 +859,7 @@ pub(super) fn info_groups(server: &mut Server, client: &mut Session, args: Args<
         reply.bulk(b"last-delivered-id");
         reply.bulk(group.last.to_string().as_bytes());
         reply.bulk(b"entries-read");
-        reply_optional(reply, group.read);
+        reply_optional(reply, group.read.map(|read| read as i64));
         reply.bulk(b"lag");
         reply_optional(reply, lag(stream, group));
     }
@@ -919,7 +921,7 @@ pub(super) fn info_stream(server: &mut Server, client: &mut Session, args: Args<
         reply.bulk(b"last-delivered-id");
         reply.bulk(group.last.to_string().as_bytes());
         reply.bulk(b"entries-read");
-        reply_optional(reply, group.read);
+        reply_optional(reply, group.read.map(|read| read as i64));
         reply.bulk(b"lag");
         reply_optional(reply, lag(stream, group));
         reply.bulk(b"pel-count");

@@ -156,7 +156,6 @@ pub static COMMANDS: &[Command] = &[
     c("unlink", keys::unlink, -2, WRITE | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("dump", restore::dump, 2, READONLY, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("restore", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
-    c("restore-asking", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
     c("swapdb", keys::swapdb, 3, WRITE | FAST, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c(
         "sort",

@@ -96,6 +96,8 @@ pub struct Scripts {
     pub libraries: BTreeMap<String, Library>,
     /// By name, of all libraries.
     pub functions: HashMap<String, Registered>,
+    /// What runs has run for too long.
+    is_over: Rc<Cell<bool>>,
 }
 
 impl std::fmt::Debug for Scripts {
@@ -216,6 +218,9 @@ impl Scripts {
             Ok(())
         })?;
         host.raw_set("log", log)?;
+        let is_over = Rc::new(Cell::new(false));
+        let asked = Rc::clone(&is_over);
+        host.raw_set("is_over", lua.create_function(move |_, ()| Ok(asked.get()))?)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let parts: Table = prelude.call((host.clone(), ()))?;
         Ok(Self {
@@ -228,6 +233,7 @@ impl Scripts {
             scripts: HashMap::new(),
             libraries: BTreeMap::new(),
             functions: HashMap::new(),
+            is_over,
         })
     }
 
@@ -381,11 +387,16 @@ impl Scripts {
 
     /// Ends what runs for longer than this.
     fn set_limit(&self, limit: Option<Duration>) -> mlua::Result<()> {
+        self.is_over.set(false);
         let Some(limit) = limit else { return Ok(()) };
+        let is_over = Rc::clone(&self.is_over);
         let began = Instant::now();
         let triggers = HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS);
         self.lua.set_hook(triggers, move |_, _| match began.elapsed() > limit {
-            true => Err(mlua::Error::runtime("the script ran for longer than busy-reply-threshold and was ended")),
+            true => {
+                is_over.set(true);
+                Err(mlua::Error::runtime("the script ran for longer than busy-reply-threshold and was ended"))
+            }
             false => Ok(VmState::Continue),
         })
     }
@@ -656,9 +667,10 @@ mod tests {
             ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table"),
             ("setmetatable(_G, {})", "-ERR user_script:1: Attempt to modify a readonly table"),
             ("rawset(_G, 'x', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("while true do pcall(function() while true do end end) end", "-ERR the script ran for longer"),
             ("while true do end", "-ERR the script ran for longer than busy-reply-threshold"),
         ] {
-            if script.starts_with("while") {
+            if script.starts_with("while true do pcall") {
                 eval(&mut server, &[b"CONFIG", b"SET", b"lua-time-limit", b"50"]);
             }
             let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"1", b"k", b"v"]);

@@ -124,12 +124,24 @@ local function unless_locked(change)
     end
 end
 
+-- What ends a script must not be caught by it.
+local function pass_on(is_well, ...)
+    if not is_well and host.is_over() then error((...), 0) end
+    return is_well, ...
+end
+local function checked_pcall(...) return pass_on(pcall(...)) end
+local function checked_xpcall(...) return pass_on(xpcall(...)) end
+local coroutines = {
+    create = coroutine.create, status = coroutine.status, running = coroutine.running, wrap = coroutine.wrap,
+    yield = coroutine.yield, resume = function(...) return pass_on(coroutine.resume(...)) end,
+}
+
 local globals = {
-    xpcall = xpcall, pcall = pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
+    xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
     next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = rawget, rawset = unless_locked(rawset),
     rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collectgarbage,
     loadstring = text_only(loadstring), _VERSION = _VERSION,
-    string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutine),
+    string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),
     os = readonly({clock = os.clock}),
     redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),
     struct = readonly(host.struct),
