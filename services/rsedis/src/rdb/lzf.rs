@@ -40,7 +40,7 @@ pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
             continue;
         };
         // As liblzf does, which leaves the last two bytes alone.
-        let limit = (bytes.len() - at - 2).min(LENGTH_MAX).max(3);
+        let limit = (bytes.len() - at - 2).clamp(3, LENGTH_MAX);
         let length = (3..limit).find(|&length| bytes[before + length] != bytes[at + length]).unwrap_or(limit);
         push_literals(&mut out, &bytes[literals..at]);
         // As liblzf does: there must be room for the longest form and a byte besides.
