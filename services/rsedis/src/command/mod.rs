@@ -336,7 +336,10 @@ fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: 
     };
     let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
     let writes = may_write(command) && !scripts::writes_nothing(server, command, args)
-        || (command.name == "exec" && queue.into_iter().any(|(queued, _)| may_write(queued)));
+        || (command.name == "exec"
+            && queue
+                .into_iter()
+                .any(|(queued, args)| may_write(queued) && !scripts::writes_nothing(server, queued, args.as_args())));
     let may_end_it = command.name.starts_with("client|");
     !may_end_it && !client.is_replica && (is_all || writes)
 }

@@ -427,6 +427,11 @@ impl Scripts {
         let limit = u64::try_from(limit).ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         let settings = &server.settings;
         let is_out_of_memory = settings.memory_max > 0 && server.used_memory > settings.memory_max;
+        if is_out_of_memory && flags.has_shebang && !flags.allow_oom && !flags.no_writes {
+            return Err(Failure::new(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+            ));
+        }
         let mut session = Session {
             id: client.id,
             slot: client.slot,
@@ -499,6 +504,7 @@ impl Scripts {
         self.lua.remove_hook();
         server.effects.is_silenced = false;
         client.tracking = session.tracking.take();
+        client.has_read |= session.has_read;
         client.is_watch_broken |= session.is_watch_broken;
         match outcome {
             Ok((true, value)) => {
