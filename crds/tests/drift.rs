@@ -55,6 +55,7 @@ fn a_peer_is_fetched_in_the_version_that_is_deployed_by_default() {
                 let manifest = manifest.unwrap_or_else(|error| panic!("services/{name}/Cargo.toml: {error}"));
                 assert!(manifest.contains(&format!("name = \"{name}\"")), "{}: no crate {name}", engine.name);
             }
+            Source::ByHand(how) => assert!(how.contains(engine.default_version), "{}: {how}", engine.name),
             Source::Peer(name) | Source::PeerOnRequest(name) => {
                 assert!(
                     project().join("peers/recipes").join(name).is_file(),

@@ -1,12 +1,14 @@
 //! Workload families: what a client of each does, and how its answers are checked. A family is one module here and one line
 //! in [`run`].
 
+pub mod block_stream;
 pub mod check;
 pub mod etcd;
 pub mod key_value;
 pub mod kubernetes;
 pub mod probe;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::io;
 
@@ -22,5 +24,7 @@ pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Su
         Parameters::KeyValue(parameters) => key_value::run(context, parameters, around),
         Parameters::Redis(parameters) => redis::run(context, parameters, around),
         Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
+        Parameters::BlockStream(parameters) => block_stream::run(context, parameters, around),
+        Parameters::SqliteReplication(parameters) => sqlite_replication::run(context, job, parameters, around),
     }
 }

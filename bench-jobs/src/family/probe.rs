@@ -7,7 +7,7 @@ pub use storebench_crds::engine::Protocol;
 
 use crate::failure::Failure;
 use crate::family::check::{ANSWER_TIMEOUT, Check, http};
-use crate::family::{etcd, key_value, redis};
+use crate::family::{block_stream, etcd, key_value, redis};
 use crate::measure::fsyncs;
 use crate::measure::machine;
 use crate::net::http_client::{HttpError, get};
@@ -22,6 +22,8 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
         Protocol::DEngine => key_value::probe::answers(address),
         Protocol::Redis => redis::probe::answers(address),
         Protocol::S3 => refuses_strangers(address).map(drop),
+        Protocol::BlockStream => block_stream::probe::answers(address),
+        Protocol::Sqlite => Err(Failure::new("a store that follows files has no requests")),
     }
 }
 
@@ -71,6 +73,8 @@ pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failur
         Protocol::DEngine => key_value::probe::version(address),
         Protocol::Redis => redis::probe::version(address),
         Protocol::S3 => Err(Failure::new("S3 has no request that tells the server's version")),
+        Protocol::BlockStream => block_stream::probe::version(address),
+        Protocol::Sqlite => Err(Failure::new("a store that follows files has no requests")),
     }
 }
 
@@ -84,6 +88,9 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
         Protocol::Redis => redis::probe::surface(store, &key),
         // What else it serves takes a signature, and with it credentials.
         Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
+        Protocol::BlockStream => block_stream::probe::surface(store),
+        // What it does can only be seen beside a load.
+        Protocol::Sqlite => Vec::new(),
     }
 }
 
@@ -92,7 +99,8 @@ pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd => fsyncs::so_far(&address.to_string()),
         Protocol::DEngine => key_value::probe::fsyncs(address),
-        Protocol::Redis | Protocol::S3 => {
+        Protocol::BlockStream => block_stream::probe::fsyncs(address),
+        Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
             Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
         }
     }

@@ -3,6 +3,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod block_node;
 pub mod etcd;
 pub mod job;
 pub mod meter;

@@ -6,7 +6,10 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use super::text::{one_line, shorten};
+use super::text::{folded, shorten};
+
+/// A list of values in a message is no longer than this, about.
+const LISTED_BYTES_MAX: usize = 300;
 
 /// Finds the first problem of a value, in the order in which the fields were written.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
@@ -106,15 +109,29 @@ fn remedy_of(schema: Option<&Value>) -> String {
         (Some(values), _) => format!("set it to one of {values}"),
         (None, Some(description)) => {
             let first = description.split(". ").next().unwrap_or(description);
-            format!("add it ({})", one_line(first.trim_end_matches('.')))
+            format!("add it ({})", folded(first.trim_end_matches('.')))
         }
         (None, None) => "add it".into(),
     }
 }
 
+/// What may be written, as much of it as fits a line.
 fn enumeration(schema: &Value) -> Option<String> {
     let values: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
-    (!values.is_empty()).then(|| values.join(", "))
+    (!values.is_empty()).then(|| listed(&values))
+}
+
+/// Values, as many as fit a line; how many more there are, and where.
+fn listed(values: &[&str]) -> String {
+    let mut line = String::new();
+    for (index, value) in values.iter().enumerate() {
+        if line.len() + value.len() > LISTED_BYTES_MAX {
+            return format!("{line} or {} others (`storebench crds` has them)", values.len() - index);
+        }
+        line += if index == 0 { "" } else { ", " };
+        line += value;
+    }
+    line
 }
 
 fn check_array(path: &str, schema: &Value, items: &[Value]) -> Result<(), Problem> {
@@ -212,6 +229,14 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_list_of_values_is_cut() {
+        assert_eq!(listed(&["a", "b"]), "a, b");
+        let long = ["ThirtyTwoLettersMakeALongMetrics"; 20];
+        let cut = listed(&long);
+        assert!(cut.ends_with("Metrics or 12 others (`storebench crds` has them)"), "{cut}");
+    }
 
     #[test]
     fn distance_counts_edits() {

@@ -9,7 +9,8 @@ pub fn tsv() -> String {
     let mut text = String::from(
         "# What scripts must know of the engines: the rows of crds/src/engine/table.rs, written by\n\
          # UPDATE_CRDS=1 cargo test -p storebench-crds --test drift\n\
-         # SOURCE is `crate` (built here), `peer` (fetched by every peers/fetch) or `on-request` (only by name); PACKAGE its name there.\n\
+         # SOURCE is `crate` (built here), `peer` (fetched by every peers/fetch), `on-request` (only by name) or\n\
+         # `by-hand` (by nobody: the user puts it there); PACKAGE its name there.\n\
          # ENGINE\tSOURCE\tPACKAGE\tVERSION\tIMAGE\tEXECUTABLES\n",
     );
     for engine in ENGINES {
@@ -17,6 +18,7 @@ pub fn tsv() -> String {
             Source::Crate(name) => ("crate", name),
             Source::Peer(name) => ("peer", name),
             Source::PeerOnRequest(name) => ("on-request", name),
+            Source::ByHand(_) => ("by-hand", engine.name),
         };
         let (name, version, image) = (engine.name, engine.default_version, engine.image);
         let executables = engine.executables.join(",");

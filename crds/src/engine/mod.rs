@@ -3,6 +3,7 @@
 //! ([`listing`]) are fed from it. How a store is started is its plan, in `storebench-core`.
 
 pub mod listing;
+pub mod object_store;
 pub mod rules;
 mod table;
 
@@ -17,6 +18,8 @@ use crate::storage_service::Durability;
 pub const CLIENT: &str = "client";
 /// The role of what is measured.
 pub const STORE: &str = "store";
+/// The port for metrics, of a store that has none for clients.
+pub const METRICS: &str = "metrics";
 /// The port for other members.
 pub const PEER: &str = "peer";
 
@@ -84,6 +87,10 @@ pub enum Protocol {
     Redis,
     /// Amazon's S3: objects over HTTP.
     S3,
+    /// `org.hiero.block.api` of block node 0.25 and later, over gRPC.
+    BlockStream,
+    /// None: it follows the files of SQLite databases, which its clients write without asking it.
+    Sqlite,
 }
 
 /// In whose words a store is configured: flags, files, environment.
@@ -97,6 +104,14 @@ pub enum Dialect {
     Redis,
     /// versitygw's flags and variables.
     Versitygw,
+    /// The flags of our own block-node.
+    BlockNode,
+    /// The variables of the Java block node.
+    HieroBlockNode,
+    /// Our own walsync's flags.
+    Walsync,
+    /// litestream.yml.
+    Litestream,
 }
 
 /// Where executables come from.
@@ -108,6 +123,8 @@ pub enum Source {
     Peer(&'static str),
     /// `peers/fetch` by this name, on request: it takes long, or few need it.
     PeerOnRequest(&'static str),
+    /// Nowhere that it could be fetched from: the user puts it into the peers' folder, as this says.
+    ByHand(&'static str),
 }
 
 /// A port of a store in a pod.
@@ -221,13 +238,14 @@ impl Engine {
         match self.source {
             Source::Crate(name) => format!("cargo build --release -p {name}"),
             Source::Peer(name) | Source::PeerOnRequest(name) => format!("peers/fetch {name}"),
+            Source::ByHand(how) => how.into(),
         }
     }
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 4] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3];
+    pub const ALL: [Self; 6] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream, Self::Sqlite];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
@@ -236,6 +254,8 @@ impl Protocol {
             Self::DEngine => "d-engine",
             Self::Redis => "redis",
             Self::S3 => "s3",
+            Self::BlockStream => "block-stream",
+            Self::Sqlite => "sqlite",
         }
     }
 }
@@ -339,7 +359,10 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3");
+        assert_eq!(
+            error.to_string(),
+            "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream, sqlite"
+        );
     }
 
     #[test]
@@ -347,6 +370,7 @@ mod tests {
         let read = |kind: EngineKind, text| kind.engine().version_probe.read(text);
         assert_eq!(read(EngineKind::Etcd, "etcd Version: 3.7.3\nGit SHA: Not provided\n"), Some("3.7.3"));
         assert_eq!(read(EngineKind::Rusd, "etcd Version: 3.7.3\nrusd Version: 0.1.0\n"), Some("0.1.0"));
+        assert_eq!(read(EngineKind::Litestream, "0.5.17\n"), Some("0.5.17"));
         let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1\n";
         assert_eq!(read(EngineKind::Redis, redis), Some("7.0.15"));
     }

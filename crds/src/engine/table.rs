@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CLIENT, Dialect, DurabilityClass, Engine, Metrics, PEER, Port, Protocol, Readiness, Source, VersionProbe};
+use super::{
+    CLIENT, Companion, Dialect, DurabilityClass, Engine, METRICS, Metrics, PEER, Port, Protocol, Readiness, Source,
+    VersionProbe, object_store,
+};
 use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
 
 /// Makes the enumeration that users write and the table from the same rows.
@@ -196,7 +199,118 @@ engines! {
         companions: &[],
         shares_directory: false,
     }
+
+    /// block-node: storebench's own Hiero block node, which verifies and syncs before it acknowledges.
+    BlockNode {
+        name: "block-node",
+        protocol: Protocol::BlockStream,
+        dialect: Dialect::BlockNode,
+        source: Source::Crate("block-node"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["block-node"],
+        image: "storebench/block-node",
+        ports: &[Port { name: CLIENT, number: 40_840 }],
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
+        replicas: &[1],
+        durability: &[DurabilityClass {
+            class: Fsync,
+            setting: "blocks synced, a group at a time, before acknowledgement",
+            flags: &[],
+        }],
+        version_probe: VersionProbe { argument: "--version", marker: "block-node " },
+        reserved_flags: &["--files-recent-live-root-path", "--data-dir", "--server-host", "--server-port"],
+        // Its variables are the Java node's, which have no prefix.
+        environment_prefix: Some(""),
+        companions: &[],
+        shares_directory: false,
+    }
+
+    /// hiero-block-node: the Java block node of the Hiero project.
+    HieroBlockNode {
+        name: "hiero-block-node",
+        protocol: Protocol::BlockStream,
+        dialect: Dialect::HieroBlockNode,
+        source: Source::ByHand(
+            "no registry of packages has it: put the jars of it and its plug-ins as lib/ and a JDK 25 or later as jdk/ into \
+             the peers' folder hiero-block-node/0.38.1 (links will do; peers/README.md)",
+        ),
+        // The last that accepts blocks without a signature, which is what a load can make.
+        default_version: "0.38.1",
+        executables: &["jdk/bin/java", "jdk", "lib"],
+        image: "storebench/hiero-block-node",
+        ports: &[Port { name: CLIENT, number: 40_840 }, Port { name: METRICS, number: 16_007 }],
+        readiness: Readiness::Protocol,
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        // It acknowledges what it has verified and written, and syncs no file (0.38.1 and all before).
+        durability: &[DurabilityClass { class: Unsafe, setting: "files are not synced", flags: &[] }],
+        version_probe: VersionProbe { argument: "--version", marker: "hiero-block-node " },
+        reserved_flags: &[
+            "--server-port",
+            "--prometheus-endpoint-port-number",
+            "--files-recent-live-root-path",
+            "--files-recent-unverified-root-path",
+            "--files-historic-root-path",
+            "--verification-all-blocks-hasher-file-path",
+        ],
+        environment_prefix: Some(""),
+        companions: &[],
+        shares_directory: false,
+    }
+
+    /// walsync: storebench's own replicator of SQLite databases into an object store, in Litestream's format.
+    Walsync {
+        name: "walsync",
+        protocol: Protocol::Sqlite,
+        dialect: Dialect::Walsync,
+        source: Source::Crate("walsync"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["walsync"],
+        image: "storebench/walsync",
+        ports: &[Port { name: METRICS, number: 9091 }],
+        readiness: Readiness::Http { port: METRICS, path: "/readyz" },
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        durability: REPLICATOR_DURABILITY,
+        version_probe: VersionProbe { argument: "--version", marker: "walsync " },
+        reserved_flags: &["--to", "--endpoint", "--region", "--staging-folder", "--listen", "--config"],
+        environment_prefix: None,
+        companions: REPLICATOR_COMPANIONS,
+        shares_directory: true,
+    }
+
+    /// Litestream: continuous replication of SQLite databases into an object store.
+    Litestream {
+        name: "litestream",
+        protocol: Protocol::Sqlite,
+        dialect: Dialect::Litestream,
+        source: Source::PeerOnRequest("litestream"),
+        default_version: "0.5.17",
+        executables: &["litestream"],
+        image: "storebench/litestream",
+        ports: &[Port { name: METRICS, number: 9090 }],
+        readiness: Readiness::Http { port: METRICS, path: "/metrics" },
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        durability: REPLICATOR_DURABILITY,
+        // It prints nothing but its version.
+        version_probe: VersionProbe { argument: "version", marker: "" },
+        reserved_flags: &["-config", "-no-expand-env", "-exec", "-once"],
+        environment_prefix: Some("LITESTREAM_"),
+        companions: REPLICATOR_COMPANIONS,
+        shares_directory: true,
+    }
 }
+
+/// A replicator acknowledges nothing: SQLite does, and how durably the workload says. What it has copied follows later.
+const REPLICATOR_DURABILITY: &[DurabilityClass] = &[DurabilityClass {
+    class: Unsafe,
+    setting: "replication is asynchronous: SQLite alone acknowledges, and the object store does not sync",
+    flags: &[],
+}];
+
+const REPLICATOR_COMPANIONS: &[Companion] = &[Companion { role: object_store::ROLE, engine: EngineKind::Versitygw }];
 
 const ETCD_PORTS: &[Port] = &[Port { name: CLIENT, number: 2379 }, Port { name: PEER, number: 2380 }];
 

@@ -5,12 +5,14 @@
 //! generated from it. Crates that do something for a family match on [`Parameters`] or [`Family`] without a last arm for
 //! the rest, so that a family that was forgotten somewhere does not compile.
 
+pub mod block_stream;
 pub mod etcd;
 pub mod key_value;
 mod keys;
 pub mod kubernetes;
 mod load;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::borrow::Cow;
 
@@ -118,6 +120,26 @@ families! {
     redis "redis": Redis(redis::RedisWorkload),
     /// Load on a Kubernetes API server.
     kubernetes "kubernetes": Kubernetes(kubernetes::KubernetesWorkload),
+    /// Load on a Hiero block node.
+    block_stream "blockStream": BlockStream(block_stream::BlockStreamWorkload),
+    /// Load on SQLite databases that are replicated into an object store.
+    sqlite_replication "sqliteReplication": SqliteReplication(sqlite_replication::SqliteReplicationWorkload),
+}
+
+impl Parameters {
+    /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.
+    pub fn writes_percent(&self) -> u32 {
+        match self {
+            Self::Etcd(parameters) => parameters.writes_percent(),
+            Self::KeyValue(parameters) => parameters.writes_percent(),
+            Self::Redis(parameters) => parameters.writes_percent(),
+            // Of a publisher many blocks may be on their way, and its acknowledgements are cumulative.
+            Self::BlockStream(_) => 0,
+            // SQLite acknowledges them.
+            Self::SqliteReplication(_) => 0,
+            Self::Kubernetes(_) => 0,
+        }
+    }
 }
 
 /// One kind of load. Exactly one family must be given.
@@ -150,11 +172,16 @@ pub enum Api {
     Redis,
     /// The Kubernetes API.
     Kubernetes,
+    /// The API of Hiero block nodes.
+    BlockStream,
+    /// SQLite databases, of which whoever writes them shares a directory with who replicates them.
+    Sqlite,
 }
 
 impl Api {
     /// Every API.
-    pub const ALL: &'static [Self] = &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes];
+    pub const ALL: &'static [Self] =
+        &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes, Self::BlockStream, Self::Sqlite];
 }
 
 /// What is known of a family besides its parameters. Each module has its own as `FACTS`.

@@ -20,4 +20,5 @@ pub mod simulate;
 pub mod status;
 pub mod store;
 pub mod subscribe;
+pub mod verify;
 pub mod wire;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use block_node::server;
 use block_node::settings::{Command, CommandLine, Flags, Simulate};
 use block_node::simulate;
+use block_node::verify;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use service_kit::{logs, open_files, panics, signals};
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         None => serve(&command_line.flags),
         Some(Command::Simulate(Simulate::Publisher(flags))) => simulate::publisher(&flags),
         Some(Command::Simulate(Simulate::Consumer(flags))) => simulate::consumer(&flags),
+        Some(Command::Verify(flags)) => verify::run(&flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use service_kit::listen::Group;
 use service_kit::operations::{Accompanied, Operations};
 use service_kit::reflection::Reflection;
 use service_kit::server::{Bound, Options, StartError};
+use service_kit::tls::{Tls, TlsError};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
@@ -29,6 +30,9 @@ pub enum ServerError {
     /// What is in it.
     #[error("--files-recent-live-root-path: {0}")]
     Store(#[from] OpenError),
+    /// Certificates.
+    #[error("--tls-certificate: {0}")]
+    Tls(#[from] TlsError),
     /// Sockets.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -48,8 +52,10 @@ pub async fn run(
         Group { urls: std::slice::from_ref(&settings.listen), grpc: true, http: true },
         Group { urls: health.as_slice(), grpc: false, http: true },
     ])?;
+    let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let store = open(&settings)?;
     let options = Options {
+        tls,
         limits: Limits {
             message_bytes_max: settings.message_bytes_max,
             connection_messages_bytes_max: settings.messages_memory_bytes / 2,

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::logs;
+use service_kit::tls::{Protocol, TlsFiles};
 use service_kit::url::Url;
 
 use crate::messages::WireEra;
 use crate::publish;
 use crate::simulate::{ConsumerFlags, PublisherFlags};
+use crate::verify::VerifyFlags;
 
 /// A Hiero block node: verifies blocks, makes them safe on disk before it acknowledges them, serves one copy to everyone.
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ pub enum Command {
     /// Publish crafted blocks that verify, or read and verify blocks
     #[command(subcommand)]
     Simulate(Simulate),
+    /// Read every block of a directory and check it; exits with 1 where one is wrong
+    Verify(VerifyFlags),
 }
 
 /// What is simulated.
@@ -54,6 +58,15 @@ pub struct Flags {
     /// A port of its own for health and metrics besides
     #[arg(long, env = "HEALTH_PORT")]
     pub health_port: Option<u16>,
+    /// Certificate shown to clients, PEM; with it, nothing but TLS is spoken but on --health-port. Read anew when it changes
+    #[arg(long, env = "BLOCK_NODE_TLS_CERTIFICATE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, env = "BLOCK_NODE_TLS_KEY", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Who signs clients' certificates, PEM; with it, clients need one
+    #[arg(long, env = "BLOCK_NODE_TLS_CLIENT_AUTHORITY", requires = "tls_certificate")]
+    pub tls_client_authority: Option<PathBuf>,
     /// The longest message, and so the largest block, bytes
     #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub server_max_message_size_bytes: u32,
@@ -116,6 +129,8 @@ pub struct Settings {
     pub listen: Url,
     /// Where health and metrics are served besides.
     pub listen_health: Option<Url>,
+    /// What is shown to clients; `None`: no TLS.
+    pub tls: Option<TlsFiles>,
     /// The longest message.
     pub message_bytes_max: usize,
     /// Calls of a connection at a time.
@@ -151,11 +166,20 @@ impl Flags {
             true => format!("[{}]", self.server_host),
             false => self.server_host.clone(),
         };
-        let url = |port| Url { is_tls: false, is_unix: false, host: host.clone(), port };
+        let url = |port, is_tls| Url { is_tls, is_unix: false, host: host.clone(), port };
+        let tls = self.tls_certificate.clone().zip(self.tls_key.clone()).map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_authority: self.tls_client_authority.clone(),
+            revocations: None,
+            self_signed: None,
+            protocol: Protocol::default(),
+        });
         Settings {
             directory: self.files_recent_live_root_path.clone(),
-            listen: url(self.server_port),
-            listen_health: self.health_port.map(url),
+            listen: url(self.server_port, tls.is_some()),
+            listen_health: self.health_port.map(|port| url(port, false)),
+            tls,
             message_bytes_max: self.server_max_message_size_bytes as usize,
             streams_max: self.server_http2_max_concurrent_streams,
             window_bytes: self.server_http2_initial_window_size,
@@ -194,8 +218,13 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_refused() {
-        for wrong in [&["--nonsense"][..], &["--wire-era", "v0.13"], &["--producer-duplicate-block-skip-window", "11"]]
-        {
+        for wrong in [
+            &["--nonsense"][..],
+            &["--wire-era", "v0.13"],
+            &["--producer-duplicate-block-skip-window", "11"],
+            &["--tls-certificate", "certificate"],
+            &["--tls-client-authority", "authority"],
+        ] {
             assert!(CommandLine::try_parse_from([&["block-node"], wrong].concat()).is_err(), "{wrong:?}");
         }
     }

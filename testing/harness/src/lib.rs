@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub use address::{free_address, free_port};
 pub use etcd::Etcd;
-pub use peers::peer;
+pub use peers::{own, peer};
 pub use process::{Process, command, output};
 pub use random::Random;
 pub use tempfile::TempDir;

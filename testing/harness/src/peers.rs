@@ -36,6 +36,17 @@ pub fn installed(path: &str) -> PathBuf {
     path
 }
 
+/// A program of this project that another crate builds, such as `own("block-node")`: beside the test, where cargo puts it when it
+/// builds the workspace.
+#[track_caller]
+pub fn own(program: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    // target/release/deps/test
+    let path = test.ancestors().nth(2).unwrap().join(program);
+    assert!(path.is_file(), "{} is missing; run: cargo build --release -p {program}", path.display());
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +61,12 @@ mod tests {
     #[should_panic(expected = "peers/versions does not name etc")]
     fn a_part_of_a_name_is_no_name() {
         version("etc");
+    }
+
+    #[test]
+    #[should_panic(expected = "is missing; run: cargo build --release -p no-such-program")]
+    fn a_program_that_was_not_built_is_named_with_its_remedy() {
+        own("no-such-program");
     }
 
     #[test]

@@ -30,15 +30,19 @@ pub(crate) fn engines(format: Format) -> anyhow::Result<Exit> {
 }
 
 fn table() -> anyhow::Result<String> {
-    let mut table = format!("{:<10} {:<9} {:<10} WHERE, OR HOW TO INSTALL\n", "ENGINE", "PROTOCOL", "VERSION");
+    let longest = |words: &mut dyn Iterator<Item = &str>| words.map(str::len).max().unwrap_or_default();
+    let names = longest(&mut ENGINES.iter().map(|engine| engine.name));
+    let protocols = longest(&mut ENGINES.iter().map(|engine| engine.protocol.name()));
+    let mut table =
+        format!("{:<names$} {:<protocols$} {:<10} WHERE, OR HOW TO INSTALL\n", "ENGINE", "PROTOCOL", "VERSION");
     for engine in ENGINES {
         let Engine { name, protocol, .. } = engine;
         let installed = peers::installed(engine);
         if installed.is_empty() {
-            writeln!(table, "{name:<10} {protocol:<9} {:<10} {}", "-", engine.install())?;
+            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", "-", engine.install())?;
         }
         for binary in installed {
-            writeln!(table, "{name:<10} {protocol:<9} {:<10} {}", binary.version, binary.path.display())?;
+            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", binary.version, binary.path.display())?;
         }
     }
     Ok(table)

@@ -7,7 +7,9 @@ mod raw;
 mod server;
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use block_node::block::Verified;
@@ -17,8 +19,11 @@ use block_node::simulate::{
     ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, connect, publish, read, request,
 };
 use raw::Raw;
+use rustls::pki_types::ServerName;
 use server::{PROGRAM, Server};
-use service_kit::client::{GrpcError, StreamReceiver, StreamSender};
+use service_kit::client::{Channel, GrpcError, Options, StreamReceiver, StreamSender};
+use service_kit::tls::{ClientTls, ClientTlsFiles};
+use tokio_rustls::TlsConnector;
 
 const BLOCK_BYTES: usize = 3_000;
 
@@ -388,4 +393,77 @@ fn a_second_server_on_the_same_blocks_is_refused() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("another process uses this directory"), "{said}");
+}
+
+#[test]
+fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: String| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let key = rcgen::KeyPair::generate().unwrap();
+    let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = file("certificate", parameters.self_signed(&key).unwrap().pem());
+    let key = file("key", key.serialize_pem());
+    let [certificate_path, key_path] = [&certificate, &key].map(|path| path.to_str().unwrap());
+    let flags =
+        ["--tls-certificate", certificate_path, "--tls-key", key_path, "--tls-client-authority", certificate_path];
+    let server = Server::start(&directory.path().join("blocks"), &flags);
+    let address = server.address.trim_start_matches("https://");
+    let status = |own: Option<(PathBuf, PathBuf)>| {
+        run(async {
+            let files = ClientTlsFiles { authority: Some(certificate.clone()), certificate: own, ..Default::default() };
+            let tls = TlsConnector::from(Arc::clone(&ClientTls::open(files).unwrap().config()));
+            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = tls.connect(name, socket).await.map_err(|error| GrpcError::Connect(error.to_string()))?;
+            let options = Options { is_tls: true, ..Options::new(Duration::from_secs(20)) };
+            let mut channel = Channel::over(stream, "localhost", options).await?;
+            let call = channel.call(STATUS);
+            channel.unary::<_, proto::ServerStatusResponse>(&call, &proto::ServerStatusRequest {}).await
+        })
+    };
+    assert_eq!(status(Some((certificate.clone(), key.clone()))).unwrap().last_available_block, NO_BLOCK);
+    assert!(status(None).is_err(), "a stranger was let in");
+    let plain: Result<proto::ServerStatusResponse, _> = run(async {
+        let mut channel = connect(address).await?;
+        let call = channel.call(STATUS);
+        channel.unary(&call, &proto::ServerStatusRequest {}).await
+    });
+    assert!(plain.is_err(), "it answered without TLS");
+}
+
+#[test]
+fn a_directory_is_verified_and_a_byte_that_rots_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("blocks");
+    let verify = |path: &std::path::Path| {
+        let output = Command::new(PROGRAM).args(["verify", "--data-dir"]).arg(path).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let server = Server::start(&data, &[]);
+    run(publish(&publisher(&server, 0, 20))).unwrap();
+    let (code, _, said) = verify(&data);
+    assert_eq!(code, Some(1), "a server has it open");
+    assert!(said.contains("--files-recent-live-root-path"), "{said}");
+    assert!(server.terminate());
+    let (code, said, _) = verify(&data);
+    assert_eq!(code, Some(0));
+    assert!(said.starts_with("blocks 0 to 19: ") && said.ends_with(" 0 blocks wrong\n"), "{said}");
+    // Somewhere in the middle of what was safe.
+    let segment = data.join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = 20 * 1_500 / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&segment, bytes).unwrap();
+    let (code, said, _) = verify(&data);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.lines().next().unwrap().contains("damaged and quarantined"), "{said}");
+    assert!(said.ends_with(" 1 blocks wrong\n"), "{said}");
+    let (code, _, said) = verify(&directory.path().join("nothing"));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("nothing: not a directory"), "{said}");
 }

@@ -1,9 +1,11 @@
 //! What a workload asks for, in words: one module for each family.
 
+mod block_stream;
 mod etcd;
 mod key_value;
 mod kubernetes;
 mod redis;
+mod sqlite_replication;
 
 use storebench_crds::workload::{KeyOrder, Parameters, Workload};
 
@@ -16,6 +18,8 @@ pub(super) fn request(workload: &Workload) -> String {
         Parameters::KeyValue(key_value) => key_value::request(key_value),
         Parameters::Redis(redis) => redis::request(redis),
         Parameters::Kubernetes(kubernetes) => kubernetes::request(kubernetes),
+        Parameters::BlockStream(block_stream) => block_stream::request(block_stream),
+        Parameters::SqliteReplication(replication) => sqlite_replication::request(replication),
     };
     parts.join(", ")
 }

@@ -1,0 +1,153 @@
+//! `block-node verify`: reads every block of a directory and checks what a publisher's block is checked for: checksums, root hash, proof,
+//! and that it continues the blocks before it. For a directory that no server has open.
+
+use std::error::Error;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use wal::files::{Directory, RealDirectory};
+
+use crate::block::{Builder, Chain, HashOnly, Limits, ProofRules, Verified};
+use crate::messages::items;
+use crate::store::{self, Reader, Store, Stored};
+
+/// What is verified.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyFlags {
+    /// Directory of the blocks; a server must not have it open
+    #[arg(long, visible_alias = "data-dir", env = "FILES_RECENT_LIVE_ROOT_PATH", default_value = "block-node-data")]
+    pub files_recent_live_root_path: PathBuf,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The first block and the last; `None`: there is none.
+    pub blocks: Option<RangeInclusive<u64>>,
+    /// Bytes of the blocks that are right.
+    pub bytes: u64,
+    /// Each block that is not, and why.
+    pub wrong: Vec<(u64, String)>,
+}
+
+/// Verifies a directory, and prints what was found.
+pub fn run(flags: &VerifyFlags) -> Result<(), Box<dyn Error>> {
+    let path = &flags.files_recent_live_root_path;
+    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
+    if !path.is_dir() {
+        return Err(named(&format!("{}: {}", path.display(), io::ErrorKind::NotADirectory)).into());
+    }
+    let directory = RealDirectory::open(path).map_err(|error| named(&error))?;
+    // A torn end is mended, as it is by every start.
+    let store = Store::open(directory, store::Options::default()).map_err(|error| named(&error))?;
+    let found = verify(&store.reader());
+    for (number, why) in &found.wrong {
+        println!("block {number}: {why}");
+    }
+    let Some(blocks) = &found.blocks else {
+        println!("no blocks");
+        return Ok(());
+    };
+    println!(
+        "blocks {} to {}: {} bytes verified, {} blocks wrong",
+        blocks.start(),
+        blocks.end(),
+        found.bytes,
+        found.wrong.len()
+    );
+    match found.wrong.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{} blocks are damaged or are no blocks of this chain", found.wrong.len()).into()),
+    }
+}
+
+/// Verifies what a store has.
+pub fn verify<D: Directory>(reader: &Reader<D>) -> Found {
+    let mut found = Found { blocks: reader.last().map(|last| reader.first()..=last), bytes: 0, wrong: Vec::new() };
+    let mut chain = Chain::from(reader.first());
+    for number in found.blocks.clone().into_iter().flatten() {
+        let checked = reader.read(number).map_err(|error| error.to_string()).and_then(|stored| check(&stored, &chain));
+        match checked {
+            Ok(verified) => {
+                found.bytes += verified.bytes.len() as u64;
+                chain.extend(verified.root);
+            }
+            Err(why) => {
+                found.wrong.push((number, why));
+                // What the next one continues is not known.
+                chain = Chain::from(number + 1);
+            }
+        }
+    }
+    found
+}
+
+fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> {
+    // Which proofs were accepted was decided when the block came.
+    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let mut items = items(&stored.bytes);
+    let header = items.next().ok_or("it is empty")?.map_err(|error| said(&error))?;
+    let mut builder = Builder::begin(header, Limits { block_bytes_max: usize::MAX }).map_err(|error| said(&error))?;
+    for item in items {
+        builder.add(item.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
+    }
+    let verified = builder.finish(&rules).map_err(|error| said(&error))?;
+    if (verified.number, verified.root) != (stored.number, stored.root) {
+        return Err("its root hash is not the one that it was stored with".into());
+    }
+    chain.check(verified.number, &verified.footer).map_err(|error| said(&error))?;
+    Ok(verified)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Evidence, Footer};
+    use crate::craft::{Crafted, Crafter, Shape};
+    use crate::store::{Options, Prepared};
+    use wal::files::SimulatedDirectory;
+
+    fn stored(blocks: &[Crafted]) -> Store<SimulatedDirectory> {
+        let mut store = Store::open(SimulatedDirectory::default(), Options::default()).unwrap();
+        for block in blocks {
+            let footer = Footer { previous_root: [0; 48], all_previous_root: [0; 48], state_root: None };
+            let Crafted { number, bytes, root } = block.clone();
+            let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
+            store.append(&[Prepared::of(&verified)]).unwrap();
+        }
+        store
+    }
+
+    fn chain(seed: u64) -> Vec<Crafted> {
+        let mut crafter = Crafter::new(seed, 0);
+        (0..9).map(|_| crafter.next(Shape { items: 3, item_bytes: 100 })).collect()
+    }
+
+    #[test]
+    fn blocks_of_one_chain_are_right() {
+        let blocks = chain(1);
+        let found = verify(&stored(&blocks).reader());
+        let bytes = blocks.iter().map(|block| block.bytes.len() as u64).sum();
+        assert_eq!(found, Found { blocks: Some(0..=8), bytes, wrong: Vec::new() });
+        assert_eq!(verify(&stored(&[]).reader()).blocks, None);
+    }
+
+    /// Both have right checksums, as what a careless writer wrote has.
+    #[test]
+    fn a_block_of_another_chain_and_one_with_another_content_are_told() {
+        let mut blocks = chain(1);
+        blocks[4] = chain(2).swap_remove(4);
+        // Within the content of an item, behind its frame.
+        let middle = blocks[7].bytes.len() / 2 + 20;
+        blocks[7].bytes[middle] ^= 1;
+        let wrong = verify(&stored(&blocks).reader()).wrong;
+        let numbers: Vec<u64> = wrong.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [4, 7], "{wrong:?}");
+        assert!(wrong[0].1.contains("names another root hash of the block before"), "{wrong:?}");
+        assert!(wrong[1].1.contains("signature"), "{wrong:?}");
+    }
+}
