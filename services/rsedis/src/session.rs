@@ -90,6 +90,8 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// It gets all effects, as a replica does.
     pub is_replica: bool,
+    /// Its script has run a command that reads.
+    pub has_read: bool,
     /// It is a script.
     pub is_script: bool,
     /// Nothing it does may wait: it is between MULTI and EXEC.

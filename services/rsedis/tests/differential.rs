@@ -87,8 +87,9 @@ fn compare(ours: &mut Client, theirs: &mut Client, group: &str, templates: &[&st
 fn random_commands_have_the_replies_of_redis() {
     let seeds: u64 = std::env::var("RSEDIS_SEEDS").map_or(2, |text| text.parse().unwrap());
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let ours = start(rsedis_program(), directories[0].path(), &[]);
-    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let options = ["--enable-debug-command", "yes"];
+    let ours = start(rsedis_program(), directories[0].path(), &options);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &options);
     let mut compared = 0;
     let mut failures = Vec::new();
     for (group, templates) in TEMPLATES {
@@ -129,4 +130,69 @@ fn the_command_table_is_that_of_redis() {
         compared += 1;
     }
     assert!(compared > 170, "{compared}");
+}
+
+/// Values of every type go to the other server by DUMP and RESTORE, both ways, and keep their digests; whole files are read by
+/// the other server as well.
+#[test]
+fn values_and_files_are_read_by_both() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let options = ["--enable-debug-command", "yes"];
+    let program = redis_program("redis-server");
+    let ours = start(rsedis_program(), directories[0].path(), &options);
+    let theirs = start(&program, directories[1].path(), &options);
+    let (mut ours, mut theirs) = (ours.client(), theirs.client());
+    let mut random = Random(11);
+    for (group, templates) in TEMPLATES.iter().filter(|(group, _)| *group != "transactions") {
+        ours.call("FLUSHALL");
+        for _ in 0..300 {
+            let template = templates[random.below(templates.len())];
+            let words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(&mut random, word)).collect();
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            ours.try_call(&words).unwrap();
+        }
+        theirs.call("FLUSHALL");
+        // Compressed strings may be the same in several ways.
+        for client in [&mut ours, &mut theirs] {
+            assert_eq!(client.call("CONFIG SET rdbcompression no"), "+OK\r\n");
+        }
+        let keys = ours.try_call(&[b"KEYS", b"*"]).unwrap();
+        let bulk =
+            |reply: &[u8]| reply.splitn(2, |byte| *byte == b'\n').nth(1).map(|rest| rest[..rest.len() - 2].to_vec());
+        for key in elements(&keys) {
+            let key = bulk(key).unwrap();
+            let payload = bulk(&ours.try_call(&[b"DUMP", &key]).unwrap()).unwrap();
+            let digest = ours.try_call(&[b"DEBUG", b"DIGEST-VALUE", &key]).unwrap();
+            // Digests of values tell whether they expire: that does not go along.
+            ours.try_call(&[b"PERSIST", &key]).unwrap();
+            let digest = match ours.try_call(&[b"DEBUG", b"DIGEST-VALUE", &key]).unwrap() {
+                persisted if persisted != digest => persisted,
+                _ => digest,
+            };
+            let restored = theirs.try_call(&[b"RESTORE", &key, b"0", &payload, b"REPLACE"]).unwrap();
+            assert_eq!(restored, b"+OK\r\n", "{group}: {}", key.escape_ascii());
+            assert_eq!(theirs.try_call(&[b"DEBUG", b"DIGEST-VALUE", &key]).unwrap(), digest, "{group}");
+            let back = bulk(&theirs.try_call(&[b"DUMP", &key]).unwrap()).unwrap();
+            // What has an order is the same byte for byte.
+            let encoding = theirs.try_call(&[b"OBJECT", b"ENCODING", &key]).unwrap();
+            if !encoding.ends_with(b"hashtable\r\n") {
+                assert_eq!(back.escape_ascii().to_string(), payload.escape_ascii().to_string(), "{group}");
+            }
+            let restored = ours.try_call(&[b"RESTORE", &key, b"0", &back, b"REPLACE"]).unwrap();
+            assert_eq!(restored, b"+OK\r\n", "{group}: {}", key.escape_ascii());
+            assert_eq!(ours.try_call(&[b"DEBUG", b"DIGEST-VALUE", &key]).unwrap(), digest, "{group}");
+        }
+        assert_eq!(ours.call("CONFIG SET rdbcompression yes"), "+OK\r\n");
+        let digest = ours.call("DEBUG DIGEST");
+        assert_eq!(ours.call("SAVE"), "+OK\r\n");
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::copy(directories[0].path().join("dump.rdb"), elsewhere.path().join("dump.rdb")).unwrap();
+        let reader = start(&program, elsewhere.path(), &options);
+        assert_eq!(reader.client().call("DEBUG DIGEST"), digest, "{group}: our file");
+        assert_eq!(reader.client().call("SAVE"), "+OK\r\n");
+        drop(reader);
+        std::fs::remove_file(elsewhere.path().join("lock")).ok();
+        let reader = start(rsedis_program(), elsewhere.path(), &options);
+        assert_eq!(reader.client().call("DEBUG DIGEST"), digest, "{group}: their file");
+    }
 }

@@ -68,6 +68,15 @@ pub(super) fn role(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome
     Ok(())
 }
 
+/// Only `NO ONE`, which is what this server is: it cannot follow another yet.
+pub(super) fn replicaof(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if !is(args.at(1), "NO") || !is(args.at(2), "ONE") {
+        return Err(Failure::new("ERR this server cannot be a replica: REPLICAOF NO ONE only"));
+    }
+    client.reply.ok();
+    Ok(())
+}
+
 /// There are no replicas: none has what was written.
 pub(super) fn wait(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     integer(args.at(1))?;

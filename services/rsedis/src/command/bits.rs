@@ -140,7 +140,7 @@ fn find(text: &[u8], from: usize, to: usize, wanted: bool) -> Option<usize> {
     let uninteresting = if wanted { 0 } else { 0xFF };
     let mut at = from;
     while at < to {
-        if at % 8 == 0 && to - at >= 8 && text[at / 8] == uninteresting {
+        if at.is_multiple_of(8) && to - at >= 8 && text[at / 8] == uninteresting {
             at += 8;
             continue;
         }

@@ -194,6 +194,9 @@ impl Command {
             (PUBSUB, CATEGORY_PUBSUB),
             (BLOCKING, CATEGORY_BLOCKING),
         ];
+        // Scripts are not for those who may only read.
+        let is_script = self.categories & CATEGORY_SCRIPTING != 0;
+        let follows = follows.map(|(flag, category)| (flag, if is_script && flag == READONLY { 0 } else { category }));
         let derived = follows.iter().filter(|(flag, _)| self.is(*flag)).fold(0, |all, (_, category)| all | category);
         self.categories | derived | if self.is(FAST) { CATEGORY_FAST } else { CATEGORY_SLOW }
     }
@@ -291,7 +294,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         }
     };
     client.last_command = command.name;
-    if server.pause.is_some() && is_postponed(server, client, command) {
+    if server.pause.is_some() && is_postponed(server, client, command, args) {
         let until = server.pause.map_or(server.now, |(until, _)| until);
         return waiting::postpone(server, client, args, command, until);
     }
@@ -319,17 +322,24 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     server.current = 0;
 }
 
+/// Whether a command may change something, here or on a replica: COMMAND does not show all of it as a flag.
+pub fn may_write(command: &Command) -> bool {
+    command.is(WRITE) || matches!(command.name, "publish" | "pfcount" | "eval" | "evalsha" | "fcall")
+}
+
 /// Whether a pause holds a command back.
 #[cold]
-fn is_postponed(server: &mut Server, client: &Session, command: &Command) -> bool {
-    const MAY_WRITE: Flags = WRITE | MAY_REPLICATE;
+fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: Args<'_>) -> bool {
     let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
         server.pause = None;
         return false;
     };
     let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
-    let writes =
-        command.is(MAY_WRITE) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| queued.is(MAY_WRITE)));
+    let writes = may_write(command) && !scripts::writes_nothing(server, command, args)
+        || (command.name == "exec"
+            && queue
+                .into_iter()
+                .any(|(queued, args)| may_write(queued) && !scripts::writes_nothing(server, queued, args.as_args())));
     let may_end_it = command.name.starts_with("client|");
     !may_end_it && !client.is_replica && (is_all || writes)
 }

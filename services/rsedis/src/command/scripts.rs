@@ -23,6 +23,22 @@ pub(super) fn split(args: Args<'_>) -> Outcome<(Args<'_>, Args<'_>)> {
     Ok((args.from(3).to(number), args.from(3 + number)))
 }
 
+/// Whether a script or function has said that it writes nothing.
+pub(super) fn writes_nothing(server: &Server, command: &super::Command, args: Args<'_>) -> bool {
+    let name = || String::from_utf8_lossy(args.at(1)).into_owned();
+    let scripts = server.scripts.as_deref();
+    let flags = match command.name {
+        "eval" => {
+            let line = args.at(1).split(|byte| *byte == b'\n').next().unwrap_or_default();
+            return line.starts_with(b"#!") && line.windows(9).any(|word| word == b"no-writes");
+        }
+        "evalsha" => scripts.and_then(|scripts| scripts.flags(&name().to_ascii_lowercase())),
+        "fcall" => scripts.and_then(|scripts| scripts.functions.get(&name())).map(|function| function.flags),
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags.no_writes)
+}
+
 /// How long a script may run.
 pub(super) fn limit(server: &Server) -> Option<Duration> {
     let millis = server.settings.integer("busy-reply-threshold");

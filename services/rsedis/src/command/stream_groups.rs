@@ -12,7 +12,7 @@ use crate::protocol::request::OwnedArgs;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Consumer, Group, Id, Pending, Stream, parse_id};
+use crate::value::{Group, Id, Pending, Stream, parse_id};
 use crate::waiting::{InVain, wait};
 
 fn text(bytes: &[u8]) -> String {
@@ -66,20 +66,22 @@ fn has_holes(stream: &Stream, from: Id) -> bool {
 }
 
 /// Entries that a group has yet to read, if that can be told.
-fn lag(stream: &Stream, group: &Group) -> Option<u64> {
+fn lag(stream: &Stream, group: &Group) -> Option<i64> {
     if stream.added == 0 {
         return Some(0);
     }
+    // XSETID may have set the number of entries below what was read.
+    let left = |read: u64| (stream.added as i64).wrapping_sub(read as i64);
     match group.read {
-        Some(read) if !has_holes(stream, group.last) => Some(stream.added.saturating_sub(read)),
-        _ => distance(stream, group.last).map(|read| stream.added.saturating_sub(read)),
+        Some(read) if !has_holes(stream, group.last) => Some(left(read)),
+        _ => distance(stream, group.last).map(left),
     }
 }
 
 /// A consumer, made if it is not there; whether it was made. It was heard of just now.
 fn meet(group: &mut Group, name: &[u8], now: i64) -> bool {
     let is_new = !group.consumers.contains_key(name);
-    group.consumers.entry(name.to_vec()).or_insert_with(Consumer::default).seen = now;
+    group.consumers.entry(name.to_vec()).or_default().seen = now;
     is_new
 }
 
@@ -131,13 +133,17 @@ struct Reading<'a> {
     ids_at: usize,
 }
 
-fn reading<'a>(server: &Server, args: Args<'a>, of_group: bool) -> Outcome<Reading<'a>> {
+fn reading<'a>(server: &Server, client: &Session, args: Args<'a>, of_group: bool) -> Outcome<Reading<'a>> {
     let (mut most, mut timeout, mut group, mut no_acknowledge) = (0, None, None, false);
     let mut at = 1;
     loop {
         let word = args.get(at).ok_or(SYNTAX)?;
         let more = args.len() - at - 1;
         if is(word, "BLOCK") && more > 0 {
+            if client.is_script {
+                let name = text(args.at(0));
+                return Err(Failure::text(format!("ERR {name} command is not allowed with BLOCK option from scripts")));
+            }
             timeout = Some(deadline_millis(args.at(at + 1), server.now)?);
             at += 2;
         } else if is(word, "COUNT") && more > 0 {
@@ -223,7 +229,7 @@ fn finish(client: &mut Session, found: usize, body: &Reply) {
 }
 
 pub(super) fn xread(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let (reading, database) = (reading(server, args, false)?, client.database);
+    let (reading, database) = (reading(server, client, args, false)?, client.database);
     let mut ids = Vec::with_capacity(reading.ids.len());
     for (name, id) in reading.keys.iter().zip(reading.ids.iter()) {
         let stream = match server.typed::<Stream>(database, &Key::new(name)) {
@@ -261,7 +267,7 @@ pub(super) fn xread(server: &mut Server, client: &mut Session, args: Args<'_>) -
 }
 
 pub(super) fn xreadgroup(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let (reading, database) = (reading(server, args, true)?, client.database);
+    let (reading, database) = (reading(server, client, args, true)?, client.database);
     let Some((group_name, consumer)) = reading.group else { return Err(SYNTAX) };
     let mut ids = Vec::with_capacity(reading.ids.len());
     for (name, id) in reading.keys.iter().zip(reading.ids.iter()) {
@@ -813,9 +819,9 @@ pub(super) fn delconsumer(server: &mut Server, client: &mut Session, args: Args<
     Ok(())
 }
 
-fn reply_optional(reply: &mut Reply, number: Option<u64>) {
+fn reply_optional(reply: &mut Reply, number: Option<i64>) {
     match number {
-        Some(number) => reply.integer(number as i64),
+        Some(number) => reply.integer(number),
         None => reply.null(),
     }
 }
@@ -853,7 +859,7 @@ pub(super) fn info_groups(server: &mut Server, client: &mut Session, args: Args<
         reply.bulk(b"last-delivered-id");
         reply.bulk(group.last.to_string().as_bytes());
         reply.bulk(b"entries-read");
-        reply_optional(reply, group.read);
+        reply_optional(reply, group.read.map(|read| read as i64));
         reply.bulk(b"lag");
         reply_optional(reply, lag(stream, group));
     }
@@ -915,7 +921,7 @@ pub(super) fn info_stream(server: &mut Server, client: &mut Session, args: Args<
         reply.bulk(b"last-delivered-id");
         reply.bulk(group.last.to_string().as_bytes());
         reply.bulk(b"entries-read");
-        reply_optional(reply, group.read);
+        reply_optional(reply, group.read.map(|read| read as i64));
         reply.bulk(b"lag");
         reply_optional(reply, lag(stream, group));
         reply.bulk(b"pel-count");

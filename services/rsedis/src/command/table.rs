@@ -156,7 +156,6 @@ pub static COMMANDS: &[Command] = &[
     c("unlink", keys::unlink, -2, WRITE | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("dump", restore::dump, 2, READONLY, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("restore", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
-    c("restore-asking", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
     c("swapdb", keys::swapdb, 3, WRITE | FAST, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c(
         "sort",
@@ -442,6 +441,8 @@ pub static COMMANDS: &[Command] = &[
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("flushdb", admin::flushdb, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("memory", container, -2, 0, 0, (0, 0, 0)).with(MEMORY_COMMANDS),
+    c("replicaof", admin::replicaof, 3, ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("slaveof", admin::replicaof, 3, ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING, 0, (0, 0, 0)),
     c("role", admin::role, 1, NOSCRIPT | LOADING | STALE | FAST, CATEGORY_ADMIN | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("shutdown", admin::shutdown, -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, 0, (0, 0, 0)),
     c("time", admin::time, 1, LOADING | STALE | FAST, 0, (0, 0, 0)),

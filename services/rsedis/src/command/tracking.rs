@@ -58,9 +58,17 @@ pub fn end(server: &mut Server, client: &mut Session) {
 }
 
 /// Remembers which keys a client has read.
-pub(super) fn remember(server: &mut Server, client: &Session, command: &Command, args: Args<'_>) {
+pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Command, args: Args<'_>) {
+    if client.is_script {
+        // The script's own keys count, if it reads anything.
+        client.has_read |= command.is(READONLY);
+        return;
+    }
+    let is_script = matches!(command.name, "eval" | "evalsha" | "fcall" | "eval_ro" | "evalsha_ro" | "fcall_ro");
+    let has_read = std::mem::take(&mut client.has_read);
+    let reads = if is_script { has_read } else { command.is(READONLY) };
     let Some(tracking) = &client.tracking else { return };
-    if !command.is(READONLY)
+    if !reads
         || tracking.is_broadcast
         || (tracking.only_if_asked && !tracking.is_asked)
         || (tracking.unless_asked && tracking.is_asked)

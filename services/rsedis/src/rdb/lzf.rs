@@ -39,9 +39,14 @@ pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
             at += 1;
             continue;
         };
-        let limit = (bytes.len() - at).min(LENGTH_MAX);
+        // As liblzf does, which leaves the last two bytes alone.
+        let limit = (bytes.len() - at - 2).clamp(3, LENGTH_MAX);
         let length = (3..limit).find(|&length| bytes[before + length] != bytes[at + length]).unwrap_or(limit);
         push_literals(&mut out, &bytes[literals..at]);
+        // As liblzf does: there must be room for the longest form and a byte besides.
+        if out.len() + 4 >= most {
+            return None;
+        }
         let (offset, code) = (at - before - 1, length - 2);
         if code < 7 {
             out.push((offset >> 8) as u8 | (code as u8) << 5);
@@ -50,9 +55,6 @@ pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
             out.push((code - 7) as u8);
         }
         out.push(offset as u8);
-        if out.len() > most {
-            return None;
-        }
         at += length;
         literals = at;
         for place in at - 2..at {
@@ -60,6 +62,11 @@ pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
                 table[slot(&bytes[place..])] = place as u32 + 1;
             }
         }
+    }
+    let waiting = at.min(bytes.len()) - literals;
+    let head = if waiting.is_multiple_of(LITERALS_MAX) { 1 } else { 0 };
+    if out.len() + waiting + waiting.div_ceil(LITERALS_MAX) + head + 3 > most {
+        return None;
     }
     push_literals(&mut out, &bytes[literals..]);
     (out.len() <= most).then_some(out)

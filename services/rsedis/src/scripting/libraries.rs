@@ -303,13 +303,16 @@ fn word(number: f64) -> u32 {
     number.rem_euclid(4_294_967_296.0) as u32
 }
 
+/// On two words of 32 bits.
+type Operation = fn(u32, u32) -> u32;
+
 fn bit(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let signed = |bits: u32| f64::from(bits as i32);
     table.raw_set("tobit", lua.create_function(move |_, number: f64| Ok(signed(word(number))))?)?;
     table.raw_set("bnot", lua.create_function(move |_, number: f64| Ok(signed(!word(number))))?)?;
     table.raw_set("bswap", lua.create_function(move |_, number: f64| Ok(signed(word(number).swap_bytes())))?)?;
-    let folds: [(&str, fn(u32, u32) -> u32); 3] =
+    let folds: [(&str, Operation); 3] =
         [("band", |one, other| one & other), ("bor", |one, other| one | other), ("bxor", |one, other| one ^ other)];
     for (name, fold) in folds {
         let function = lua.create_function(move |_, numbers: Variadic<f64>| {
@@ -318,7 +321,7 @@ fn bit(lua: &Lua) -> mlua::Result<Table> {
         })?;
         table.raw_set(name, function)?;
     }
-    let shifts: [(&str, fn(u32, u32) -> u32); 5] = [
+    let shifts: [(&str, Operation); 5] = [
         ("lshift", |bits, by| bits << by),
         ("rshift", |bits, by| bits >> by),
         ("arshift", |bits, by| (bits as i32 >> by) as u32),
@@ -402,7 +405,7 @@ fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<
 
 fn pack_integer(out: &mut Vec<u8>, number: i64) {
     match number {
-        0..=127 | -32..=-1 => out.push(number as u8),
+        -32..=127 => out.push(number as u8),
         128..=0xFF => out.extend_from_slice(&[0xCC, number as u8]),
         0x100..=0xFFFF => {
             out.push(0xCD);
@@ -510,7 +513,7 @@ impl Message<'_> {
                 let length = u32::from_be_bytes(self.take()?) as usize;
                 self.string(length)
             }
-            0xDC | 0xDD | 0xDE | 0xDF => {
+            0xDC..=0xDF => {
                 let length = match head {
                     0xDC | 0xDE => usize::from(u16::from_be_bytes(self.take()?)),
                     _ => u32::from_be_bytes(self.take()?) as usize,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
 use sha1::{Digest as _, Sha1};
 
-use crate::command::{self, ADMIN, DENYOOM, MAY_REPLICATE, NOSCRIPT, WRITE};
+use crate::command::{self, DENYOOM, NOSCRIPT, WRITE};
 use crate::failure::{Failure, Outcome};
 use crate::log;
 use crate::protocol::Args;
@@ -96,6 +96,8 @@ pub struct Scripts {
     pub libraries: BTreeMap<String, Library>,
     /// By name, of all libraries.
     pub functions: HashMap<String, Registered>,
+    /// What runs has run for too long.
+    is_over: Rc<Cell<bool>>,
 }
 
 impl std::fmt::Debug for Scripts {
@@ -118,8 +120,11 @@ fn told(error: &mlua::Error) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// Names and values.
+type Pairs = Vec<(String, String)>;
+
 /// `#!lua name=x flags=a,b`: the pairs; and the rest of the text, with the line left in its place.
-fn shebang(body: &[u8]) -> Result<(Vec<(String, String)>, &[u8]), String> {
+fn shebang(body: &[u8]) -> Result<(Pairs, &[u8]), String> {
     if !body.starts_with(b"#!") {
         return Ok((Vec::new(), body));
     }
@@ -158,11 +163,10 @@ impl Running<'_> {
             true => Failure::new("ERR Wrong number of args calling Redis command from script"),
             false => Failure::new("ERR Unknown Redis command called from script"),
         })?;
-        let is_allowed = !command.is(NOSCRIPT) && !(command.is(ADMIN) && command.name == "debug");
-        if !is_allowed && !self.server.allows_all_in_scripts {
+        if command.is(NOSCRIPT) && !self.server.allows_all_in_scripts {
             return Err(Failure::new("ERR This Redis command is not allowed from script"));
         }
-        let writes = command.is(WRITE | MAY_REPLICATE);
+        let writes = command::may_write(command);
         if writes && (self.is_readonly || self.flags.no_writes) {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
@@ -214,6 +218,9 @@ impl Scripts {
             Ok(())
         })?;
         host.raw_set("log", log)?;
+        let is_over = Rc::new(Cell::new(false));
+        let asked = Rc::clone(&is_over);
+        host.raw_set("is_over", lua.create_function(move |_, ()| Ok(asked.get()))?)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let parts: Table = prelude.call((host.clone(), ()))?;
         Ok(Self {
@@ -226,6 +233,7 @@ impl Scripts {
             scripts: HashMap::new(),
             libraries: BTreeMap::new(),
             functions: HashMap::new(),
+            is_over,
         })
     }
 
@@ -379,11 +387,16 @@ impl Scripts {
 
     /// Ends what runs for longer than this.
     fn set_limit(&self, limit: Option<Duration>) -> mlua::Result<()> {
+        self.is_over.set(false);
         let Some(limit) = limit else { return Ok(()) };
+        let is_over = Rc::clone(&self.is_over);
         let began = Instant::now();
         let triggers = HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS);
         self.lua.set_hook(triggers, move |_, _| match began.elapsed() > limit {
-            true => Err(mlua::Error::runtime("the script ran for longer than busy-reply-threshold and was ended")),
+            true => {
+                is_over.set(true);
+                Err(mlua::Error::runtime("the script ran for longer than busy-reply-threshold and was ended"))
+            }
             false => Ok(VmState::Continue),
         })
     }
@@ -414,6 +427,11 @@ impl Scripts {
         let limit = u64::try_from(limit).ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         let settings = &server.settings;
         let is_out_of_memory = settings.memory_max > 0 && server.used_memory > settings.memory_max;
+        if is_out_of_memory && flags.has_shebang && !flags.allow_oom && !flags.no_writes {
+            return Err(Failure::new(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+            ));
+        }
         let mut session = Session {
             id: client.id,
             slot: client.slot,
@@ -484,12 +502,10 @@ impl Scripts {
             self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
         });
         self.lua.remove_hook();
-        let has_written = running.borrow().has_written;
-        drop(running);
         server.effects.is_silenced = false;
         client.tracking = session.tracking.take();
+        client.has_read |= session.has_read;
         client.is_watch_broken |= session.is_watch_broken;
-        let _ = has_written;
         match outcome {
             Ok((true, value)) => {
                 convert::to_reply(&value, &mut client.reply, is_resp3.get(), 0);
@@ -646,12 +662,21 @@ mod tests {
             ("redis.call = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
             ("return io", "-ERR user_script:1: Script attempted to access nonexistent global variable 'io' script: "),
             ("return os.execute", "$-1\r\n"),
-            ("local reply = redis.call('nosuch') return reply", "-ERR Unknown Redis command called from script script: "),
+            (
+                "local reply = redis.call('nosuch') return reply",
+                "-ERR Unknown Redis command called from script script: ",
+            ),
             ("return {err = 'MINE text'}", "-MINE text\r\n"),
-            ("return redis.pcall('incr', 'k')['err']", "$41\r\nERR value is not an integer or out of range\r\n"),
-            ("while true do end", "-ERR user_script:1: the script ran for longer than busy-reply-threshold"),
+            ("return redis.pcall('incr', 'k')['err']", "$43\r\nERR value is not an integer or out of range\r\n"),
+            ("return {unpack({1, 2}, 0, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
+            ("return {unpack({1, 2}, -2147483648, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
+            ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("setmetatable(_G, {})", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("rawset(_G, 'x', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("while true do pcall(function() while true do end end) end", "-ERR the script ran for longer"),
+            ("while true do end", "-ERR the script ran for longer than busy-reply-threshold"),
         ] {
-            if script.starts_with("while") {
+            if script.starts_with("while true do pcall") {
                 eval(&mut server, &[b"CONFIG", b"SET", b"lua-time-limit", b"50"]);
             }
             let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"1", b"k", b"v"]);

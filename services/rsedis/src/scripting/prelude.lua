@@ -1,6 +1,13 @@
 -- What every script sees. `host` is the server's side: `call` while a script runs, `register` while a library is loaded.
 local host, lua = ...
 
+-- What getmetatable says of everything that is not a script's own.
+local locked = {}
+local function refuse() error("Attempt to modify a readonly table", 2) end
+setmetatable(locked, {__newindex = refuse, __metatable = locked})
+getmetatable("").__metatable = locked
+local find, gsub, match = string.find, string.gsub, string.match
+
 local function readonly(table_, missing)
     return setmetatable({}, {
         __index = function(_, key)
@@ -10,8 +17,8 @@ local function readonly(table_, missing)
             end
             return value
         end,
-        __newindex = function() error("Attempt to modify a readonly table", 2) end,
-        __metatable = false,
+        __newindex = refuse,
+        __metatable = locked,
     })
 end
 
@@ -19,7 +26,7 @@ end
 local function place()
     for level = 3, 6 do
         local _, text = pcall(error, "", level)
-        local source, line = tostring(text):match("^(user_%a+):(%d+):")
+        local source, line = match(tostring(text), "^(user_%a+):(%d+):")
         if source then return "@" .. source, line end
     end
 end
@@ -41,8 +48,8 @@ function redis.error_reply(text)
     if type(text) ~= "string" then
         return {err = "ERR wrong number or type of arguments"}
     end
-    text = text:gsub("^%-", "")
-    if not text:find(" ", 1, true) then text = "ERR " .. text end
+    text = gsub(text, "^%-", "")
+    if not find(text, " ", 1, true) then text = "ERR " .. text end
     return {err = text}
 end
 
@@ -103,12 +110,38 @@ local function text_only(load_text)
     end
 end
 
+-- Lua's own overflows where the indices are far apart.
+local function checked_unpack(list, from, to)
+    from, to = tonumber(from) or 1, tonumber(to) or #list
+    if not (to - from < 7900) then error("too many results to unpack", 2) end
+    return unpack(list, from, to)
+end
+
+local function unless_locked(change)
+    return function(table_, ...)
+        if rawequal(getmetatable(table_), locked) then error("Attempt to modify a readonly table", 2) end
+        return change(table_, ...)
+    end
+end
+
+-- What ends a script must not be caught by it.
+local function pass_on(is_well, ...)
+    if not is_well and host.is_over() then error((...), 0) end
+    return is_well, ...
+end
+local function checked_pcall(...) return pass_on(pcall(...)) end
+local function checked_xpcall(...) return pass_on(xpcall(...)) end
+local coroutines = {
+    create = coroutine.create, status = coroutine.status, running = coroutine.running, wrap = coroutine.wrap,
+    yield = coroutine.yield, resume = function(...) return pass_on(coroutine.resume(...)) end,
+}
+
 local globals = {
-    xpcall = xpcall, pcall = pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
-    next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = unpack, rawget = rawget, rawset = rawset,
-    rawequal = rawequal, setmetatable = setmetatable, getmetatable = getmetatable, collectgarbage = collectgarbage,
+    xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
+    next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = rawget, rawset = unless_locked(rawset),
+    rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collectgarbage,
     loadstring = text_only(loadstring), _VERSION = _VERSION,
-    string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutine),
+    string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),
     os = readonly({clock = os.clock}),
     redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),
     struct = readonly(host.struct),
@@ -133,8 +166,8 @@ local library_redis = setmetatable({}, {
         if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
         return value
     end,
-    __newindex = function() error("Attempt to modify a readonly table", 2) end,
-    __metatable = false,
+    __newindex = refuse,
+    __metatable = locked,
 })
 local library_globals = setmetatable({redis = library_redis, server = library_redis}, {
     __index = function(_, key)
@@ -146,8 +179,8 @@ rawset(library_globals, "_G", library_env)
 
 local function failed(problem)
     if type(problem) == "table" then return problem end
-    problem = tostring(problem)
-    local source, line = problem:match("(user_%a+):(%d+):")
+    problem = gsub(tostring(problem), "^runtime error: ", "")
+    local source, line = match(problem, "(user_%a+):(%d+):")
     return {err = "ERR " .. problem, source = source and "@" .. source, line = line}
 end
 

@@ -252,7 +252,7 @@ pub fn forget(bytes: &mut [u8]) {
 
 /// An estimate of how many different elements made these registers (Ertl 2017).
 pub fn estimate(registers: &[u8]) -> u64 {
-    const ALPHA: f64 = 0.721_347_520_444_481_703_680;
+    const ALPHA: f64 = 0.721_347_520_444_481_7;
     let mut histogram = [0u32; 64];
     registers.iter().for_each(|value| histogram[usize::from(value & 63)] += 1);
     let count = REGISTERS as f64;

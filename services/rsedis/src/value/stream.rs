@@ -426,8 +426,7 @@ fn check(pack: &Listpack) -> Option<usize> {
         return None;
     }
     let (mut seen_live, mut seen_deleted) = (0, 0);
-    loop {
-        let Some(flags) = items.next() else { break };
+    while let Some(flags) = items.next() {
         let Item::Integer(flags) = flags else { return None };
         let mut number = || match items.next() {
             Some(Item::Integer(number)) => Some(number),
