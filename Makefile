@@ -19,7 +19,7 @@ demo: ## five minutes: compare real stores on this machine, end with a report
 
 test: ## every test that needs no cluster (fetches the peers it needs)
 	peers/fetch
-	cargo test --release --workspace
+	cargo test --release --workspace --no-fail-fast
 
 lint: ## formatting, clippy, licences and duplicates
 	cargo fmt --all --check

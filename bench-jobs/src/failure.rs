@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use storebench_crds::line;
+
 /// The longest message, bytes: several must fit in a termination message.
 pub const LINE_BYTES_MAX: usize = 300;
 
@@ -15,7 +17,7 @@ pub struct Failure(String);
 impl Failure {
     /// A failure described by `text`.
     pub fn new(text: impl fmt::Display) -> Self {
-        Self(one_line(&text.to_string()))
+        Self(short_line(&text.to_string()))
     }
 
     /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
@@ -32,26 +34,12 @@ impl Failure {
 /// What the system says, without the "(os error 104)" that helps nobody.
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
-    one_line(text.split(" (os error").next().unwrap_or_default())
+    short_line(text.split(" (os error").next().unwrap_or_default())
 }
 
-/// A text made fit for one line: control characters escaped, at most [`LINE_BYTES_MAX`] bytes, cut at a character with
-/// an ellipsis.
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(LINE_BYTES_MAX));
-    for character in text.trim().chars() {
-        let escaped = match character {
-            '\n' | '\r' | '\t' => " ".to_owned(),
-            character if character.is_control() => character.escape_default().to_string(),
-            character => character.to_string(),
-        };
-        if line.len() + escaped.len() > LINE_BYTES_MAX - '…'.len_utf8() {
-            line.push('…');
-            break;
-        }
-        line.push_str(&escaped);
-    }
-    line
+/// A text from elsewhere as one line of at most [`LINE_BYTES_MAX`] bytes.
+pub fn short_line(text: &str) -> String {
+    line::short_line(text, LINE_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -62,7 +50,7 @@ mod tests {
     proptest! {
         #[test]
         fn always_one_short_line(text: String) {
-            let line = one_line(&text);
+            let line = short_line(&text);
             prop_assert!(line.len() <= LINE_BYTES_MAX && !line.chars().any(char::is_control));
         }
     }
@@ -72,6 +60,6 @@ mod tests {
         let error = io::Error::from_raw_os_error(104);
         let failure = Failure::io("read from 127.0.0.1:1", &error);
         assert_eq!(failure.text(), "read from 127.0.0.1:1: Connection reset by peer");
-        assert_eq!(one_line(&"x".repeat(1_000)).len(), LINE_BYTES_MAX);
+        assert_eq!(short_line(&"x".repeat(1_000)).len(), LINE_BYTES_MAX);
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::failure::one_line;
+use crate::failure::short_line;
 
 /// Parses the arguments, the first of which is the program's name as it appears in help, and runs. An error is one line that
 /// starts with `name`.
@@ -26,7 +26,7 @@ pub(crate) fn main_with<A: Parser>(
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "{name}: {}", one_line(&error.to_string()));
+            let _ = writeln!(io::stderr(), "{name}: {}", short_line(&error.to_string()));
             ExitCode::FAILURE
         }
     }

@@ -70,6 +70,23 @@ fn wrong(summary: JobSummary) -> (String, String) {
     }
 }
 
+// --- a broken word -----------------------------------------------------------
+
+/// etcd runs with --unsafe-no-fsync here.
+#[test]
+fn a_store_that_does_not_sync_as_it_was_told_to_does_not_count() {
+    let etcd = Etcd::start();
+    let told = |durability: &str, operation: &str| {
+        let mut job = job(&etcd, json!({ "operation": operation }), json!({ "total": 5000 }));
+        (job["durability"], job["storeMetrics"]) = (json!(durability), json!([etcd.endpoint]));
+        run_with(&job, || {}).outcome
+    };
+    let JobOutcome::StoreFailed { detail, .. } = told("Fsync", "Put") else { panic!("it counts") };
+    assert!(detail.contains("durability Fsync is not kept: 5000 writes of at most 10 clients"), "{detail}");
+    assert!(!matches!(told("None", "Put"), JobOutcome::StoreFailed { .. }));
+    assert!(!matches!(told("Fsync", "Range"), JobOutcome::StoreFailed { .. }));
+}
+
 // --- right answers -----------------------------------------------------------
 
 #[test]

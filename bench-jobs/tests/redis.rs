@@ -112,6 +112,25 @@ fn check_every_command(protocol: &str, pipeline: u32, threads: u32) {
     }
 }
 
+/// It runs with `appendonly no`.
+#[test]
+fn a_store_that_says_another_setting_than_it_was_given_is_not_loaded() {
+    let redis = Redis::start(&[]);
+    let told = |name: &str, value: &str| {
+        let workload = workload(parameters("Set", "Resp2", 1), json!({ "connections": 1, "total": 10 }));
+        let spec = json!({
+            "run": "test", "arm": "redis", "trial": 0, "seed": 42, "endpoints": [redis.endpoint()],
+            "storeSettings": { "appendfsync": "everysec", name: value }, "workloads": [workload],
+        });
+        Job::start(&spec, &[]).end().summary.outcome
+    };
+    let JobOutcome::StoreFailed { detail, .. } = told("appendonly", "yes") else { panic!("it was loaded") };
+    assert!(detail.contains("durability is not kept: appendonly is no at 127.0.0.1:"), "{detail}");
+    let JobOutcome::StoreFailed { detail, .. } = told("append-only", "yes") else { panic!("it was loaded") };
+    assert!(detail.contains("CONFIG GET append-only: there is no such setting"), "{detail}");
+    assert!(!matches!(told("appendonly", "no"), JobOutcome::StoreFailed { .. }));
+}
+
 #[test]
 fn every_command_resp2() {
     check_every_command("Resp2", 1, 1);

@@ -218,7 +218,8 @@ pub struct Trials {
     #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
     pub seed: u64,
     /// Trials that may be repeated because something outside the store disturbed them (a throttled loader, a stepped
-    /// clock). Wrong answers and failures of the store are never repeated.
+    /// clock). Waiting for a busy machine to become quiet uses up none of them. Wrong answers and failures of the
+    /// store are never repeated.
     #[serde(default = "Trials::default_retries")]
     #[schemars(range(min = 0, max = 10))]
     pub retries: u32,

@@ -7,6 +7,16 @@ pub fn one_line(text: &str) -> String {
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// [`one_line`] of at most `bytes_max` bytes, cut between characters, with an ellipsis where something is missing.
+pub fn short_line(text: &str, bytes_max: usize) -> String {
+    let mut line = one_line(text);
+    if line.len() > bytes_max {
+        line.truncate(line.floor_char_boundary(bytes_max.saturating_sub('…'.len_utf8())));
+        line.push('…');
+    }
+    line
+}
+
 /// Whether a character shows as itself: no control character, and none that reorders or hides its neighbours.
 pub(crate) fn is_safe(character: char) -> bool {
     let reorders_or_hides =
@@ -22,5 +32,11 @@ mod tests {
     fn one_line_stays_one_line_whatever_was_said() {
         assert_eq!(one_line("  first\r\n\tsecond\u{1b}[2J \u{202E}third\n"), "first second [2J third");
         assert_eq!(one_line(""), "");
+    }
+
+    #[test]
+    fn a_short_line_is_cut_between_characters() {
+        assert_eq!(short_line("a line", 6), "a line");
+        assert_eq!(short_line("\nöööö", 7), "öö…");
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use storebench_crds::DurationText;
 use storebench_crds::document;
 use storebench_crds::job::JobSpec;
+use storebench_crds::storage_service::Durability;
 
 use crate::content::seeds::{mix, mix_text};
 use crate::load::Context;
@@ -50,6 +51,11 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
         warm_up: load.warm_up.duration(),
         rate: load.rate,
         timeout: load.timeout.duration(),
+        synced_writes_percent: match spec.durability {
+            Some(Durability::Fsync) => workload.parameters.writes_percent(),
+            Some(Durability::Interval | Durability::None) | None => 0,
+        },
+        store_settings: spec.store_settings.clone(),
     })
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use storebench_crds::job::{JobOutcome, JobSpec};
 
 use crate::content::seeds::{mix, mix_text};
-use crate::failure::{one_line, plain};
+use crate::failure::{plain, short_line};
 use crate::load::share::Share;
 use crate::report::with_short_details;
 
@@ -176,7 +176,7 @@ fn gather_arrivals(others: &mut [Line]) -> Result<Passage, BarrierError> {
             Ok(text) if text == "ready" => {}
             Ok(text) => match outcome(&text) {
                 Some(outcome) => over = over.or(Some(outcome)),
-                None => lost = lost.or(Some(format!("load process {number} said {:?}", one_line(&text)))),
+                None => lost = lost.or(Some(format!("load process {number} said {:?}", short_line(&text)))),
             },
             Err(error) => lost = lost.or(Some(format!("load process {number} is gone: {}", gone(&error)))),
         }
@@ -217,7 +217,7 @@ fn arrive(line: &mut Line) -> Result<Passage, BarrierError> {
         return Ok(Passage::Over(outcome));
     }
     let said = text.strip_prefix("lost ").map_or(format!("load process 0 said {text:?}"), str::to_owned);
-    Err(BarrierError::Lost(one_line(&said)))
+    Err(BarrierError::Lost(short_line(&said)))
 }
 
 fn ended(outcome: &JobOutcome) -> String {
@@ -358,6 +358,8 @@ mod tests {
             store_metrics: Vec::new(),
             meters: Vec::new(),
             control_plane_meter: None,
+            durability: None,
+            store_settings: std::collections::BTreeMap::new(),
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
             processes: 3,

@@ -1,5 +1,6 @@
 //! What a workload family and the machinery that runs it agree on.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,10 @@ pub struct Context {
     pub rate: Option<u64>,
     /// No answer for this long is a failure.
     pub timeout: Duration,
+    /// How many of 100 requests are writes that the store syncs before it acknowledges them, as it was told to.
+    pub synced_writes_percent: u32,
+    /// Settings that the store must say it has.
+    pub store_settings: BTreeMap<String, String>,
 }
 
 impl Context {

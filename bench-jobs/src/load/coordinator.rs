@@ -38,6 +38,7 @@ use crate::failure::Failure;
 use crate::load::audit::{self, Auditor, Figures, Snapshot};
 use crate::load::barrier::Passage;
 use crate::load::contract::{Context, Ending, Family, Onlooker, Seat, Surroundings};
+use crate::load::durability;
 use crate::load::pace::Timetable;
 use crate::load::thread::{Answer, Order, thread_main};
 use crate::measure::meters::{Sampler, Samplers};
@@ -107,7 +108,7 @@ impl Coordinator<'_> {
         let mut wrong = 0;
         let mut first_wrong = None;
         let mut measured = None;
-        let mut fsyncs_before = None;
+        let (mut fsyncs_before, mut fsyncs) = (None, None);
         let mut measures = Measures::default();
         for phase in [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify] {
             if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
@@ -127,7 +128,7 @@ impl Coordinator<'_> {
             }
             self.announce(phase)?;
             if phase == Phase::Verify {
-                self.report_growth(fsyncs_before)?;
+                fsyncs = self.report_growth(fsyncs_before)?;
             }
             let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
             let before = auditor.snapshot();
@@ -167,7 +168,10 @@ impl Coordinator<'_> {
         let summary = self.summary(&measured, verified);
         let outcome = match first_wrong {
             Some(first) => self.wrong_answer(wrong, first),
-            None => self.judge(&measured),
+            None => match self.broken_word(&measured, fsyncs) {
+                Some(detail) => JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail },
+                None => self.judge(&measured),
+            },
         };
         Ok(Ending { summary: Some(summary), outcome })
     }
@@ -200,19 +204,24 @@ impl Coordinator<'_> {
     }
 
     /// Tells what grew during the measured phase: syncs of the store's disk since `fsyncs_before`, and what the onlooker saw.
-    /// Nothing where that is not known.
-    fn report_growth(&self, fsyncs_before: Option<u64>) -> io::Result<()> {
+    /// Nothing where that is not known. Returns the syncs.
+    fn report_growth(&self, fsyncs_before: Option<u64>) -> io::Result<Option<u64>> {
         let fsyncs_now = fsyncs_before.and_then(|_| self.around.meters.fsyncs());
         // A store that was restarted meanwhile counts anew.
-        if let (Some(before), Some(now)) = (fsyncs_before, fsyncs_now)
-            && let Some(fsyncs) = now.checked_sub(before)
-        {
+        let fsyncs = fsyncs_before.zip(fsyncs_now).and_then(|(before, now)| now.checked_sub(before));
+        if let Some(fsyncs) = fsyncs {
             self.report_measure(FSYNCS.0, Reading::Total(fsyncs))?;
         }
-        match self.around.onlooker.and_then(Onlooker::after) {
-            Some(line) => self.around.report.line(&line),
-            None => Ok(()),
+        if let Some(line) = self.around.onlooker.and_then(Onlooker::after) {
+            self.around.report.line(&line)?;
         }
+        Ok(fsyncs)
+    }
+
+    /// What is wrong, if the store acknowledged writes that it cannot have synced as it was told to.
+    fn broken_word(&self, measured: &Measured, fsyncs: Option<u64>) -> Option<String> {
+        let writes = measured.record.operations * u64::from(self.context.synced_writes_percent) / 100;
+        durability::broken_word(fsyncs?, writes, self.context.clients)
     }
 
     /// Tells what the family measured.

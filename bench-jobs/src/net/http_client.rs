@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use crate::failure::{one_line, plain};
+use crate::failure::{plain, short_line};
 
 /// A longer answer is refused.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -38,7 +38,7 @@ pub fn get(address: &str, path: &str, limit: Duration) -> Result<String, HttpErr
     let (status, body) = parse(&answer)?;
     match status {
         200 => Ok(body.into_owned()),
-        status => Err(HttpError::Status { status, said: one_line(&body) }),
+        status => Err(HttpError::Status { status, said: short_line(&body) }),
     }
 }
 

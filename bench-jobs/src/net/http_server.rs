@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::failure::one_line;
+use crate::failure::short_line;
 
 /// A longer request is refused.
 pub const REQUEST_BYTES_MAX: usize = 8192;
@@ -65,7 +65,7 @@ impl Answer {
 
     /// 503: why not, which becomes one line.
     pub fn unavailable(reason: &dyn Display) -> Self {
-        Self::line("503 Service Unavailable", &one_line(&reason.to_string()))
+        Self::line("503 Service Unavailable", &short_line(&reason.to_string()))
     }
 
     /// 404: `there_is` says what there is.

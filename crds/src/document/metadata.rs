@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Problem;
 use super::structure::{describe, unknown_field};
-use super::text::{one_line, shorten};
+use super::text::{folded, shorten};
 
 /// What a user writes.
 const WRITTEN: [&str; 6] = ["annotations", "finalizers", "labels", "name", "namespace", "ownerReferences"];
@@ -59,7 +59,7 @@ pub(super) fn check(metadata: Option<&Value>) -> Result<(), Problem> {
     check_texts("metadata.annotations", fields, None)?;
     serde_json::from_value::<ObjectMeta>(Value::Object(fields.clone()))
         .map(|_| ())
-        .map_err(|error| problem("metadata", format!("{}: remove it", one_line(&error.to_string()))))
+        .map_err(|error| problem("metadata", format!("{}: remove it", folded(&error.to_string()))))
 }
 
 fn must_be_text(field: impl Into<String>, found: &Value) -> Problem {

@@ -13,7 +13,7 @@ use kube::core::cel::{CompiledSchema, Validator, compile_schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::text::{one_line, shorten};
+use self::text::{folded, shorten};
 use crate::job::JobSpec;
 use crate::{BenchmarkRun, ControlPlane, GROUP, StorageService, VERSION, schema};
 
@@ -164,9 +164,9 @@ pub fn job(text: &str) -> Result<JobSpec, JobError> {
     static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new("job", schema::of_job()));
     let refused = |Problem { field, text }: Problem| JobError(format!("{}: {text}", field.trim_start_matches('.')));
     let value: Value =
-        serde_json::from_str(text).map_err(|error| JobError(one_line(&format!("the job is not JSON: {error}"))))?;
+        serde_json::from_str(text).map_err(|error| JobError(folded(&format!("the job is not JSON: {error}"))))?;
     structure::check_whole(&RULES.schema, &value).and_then(|()| RULES.check(&value)).map_err(refused)?;
-    serde_json::from_value(value).map_err(|error| JobError(one_line(&format!("the job does not fit: {error}"))))
+    serde_json::from_value(value).map_err(|error| JobError(folded(&format!("the job does not fit: {error}"))))
 }
 
 /// Why a job is refused: one line that begins with the field.
@@ -188,7 +188,7 @@ fn typed<T: DeserializeOwned>(kind: &str, mut value: Value) -> Result<T, Problem
     // What the schema leaves open in the types of Kubernetes itself.
     serde_json::from_value(value).map_err(|error| Problem {
         field: "spec".into(),
-        text: format!("does not fit: {}; correct it", one_line(&error.to_string())),
+        text: format!("does not fit: {}; correct it", folded(&error.to_string())),
     })
 }
 
@@ -212,7 +212,7 @@ impl Rules {
                 || Problem { field: String::new(), text: "a rule is broken, and nobody says which".into() },
                 |error| Problem {
                     field: error.field_path.trim_start_matches('.').into(),
-                    text: one_line(&error.message),
+                    text: folded(&error.message),
                 },
             )),
         }

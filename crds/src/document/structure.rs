@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use super::text::{one_line, shorten};
+use super::text::{folded, shorten};
 
 /// A list of values in a message is no longer than this, about.
 const LISTED_BYTES_MAX: usize = 300;
@@ -109,7 +109,7 @@ fn remedy_of(schema: Option<&Value>) -> String {
         (Some(values), _) => format!("set it to one of {values}"),
         (None, Some(description)) => {
             let first = description.split(". ").next().unwrap_or(description);
-            format!("add it ({})", one_line(first.trim_end_matches('.')))
+            format!("add it ({})", folded(first.trim_end_matches('.')))
         }
         (None, None) => "add it".into(),
     }

@@ -4,14 +4,14 @@ use serde_yaml::Error;
 
 use crate::line;
 
-/// Characters of a message from a library that are kept.
-const MESSAGE_CHARACTERS_MAX: usize = 200;
+/// Bytes of a message from a library that are kept.
+const MESSAGE_BYTES_MAX: usize = 200;
 /// Characters of a user's text that are quoted in a message.
 const QUOTE_CHARACTERS_MAX: usize = 60;
 
 /// Folds a message into one line of bounded length.
-pub(super) fn one_line(text: &str) -> String {
-    cut(&line::one_line(text), MESSAGE_CHARACTERS_MAX)
+pub(super) fn folded(text: &str) -> String {
+    line::short_line(text, MESSAGE_BYTES_MAX)
 }
 
 /// Cuts user text that is quoted in a message to a readable length, without what would move a terminal's cursor or
@@ -38,7 +38,7 @@ pub(super) fn not_yaml(error: &Error) -> String {
     };
     let message = error.to_string();
     // The parser says where in its own words, too; the place is given above.
-    let message = one_line(message.split(" at line ").next().unwrap_or(&message));
+    let message = folded(message.split(" at line ").next().unwrap_or(&message));
     let (problem, remedy) = match error.without_snippet() {
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().map_or("a key".into(), |key| format!("`{}`", shorten(key)));

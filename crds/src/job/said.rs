@@ -317,34 +317,6 @@ mod tests {
     use super::*;
     use crate::latency::{decode_histogram, encode_histogram, latency_histogram};
 
-    fn longest_summary() -> JobSummary {
-        let latency = LatencySummary {
-            mean_nanos: 9_999_999_999,
-            p50_nanos: 9_999_999_999,
-            p90_nanos: 9_999_999_999,
-            p95_nanos: 9_999_999_999,
-            p99_nanos: 9_999_999_999,
-            p999_nanos: 9_999_999_999,
-            max_nanos: 9_999_999_999,
-        };
-        let workload = WorkloadSummary {
-            name: "x".repeat(40),
-            operations: 999_999_999,
-            errors: 999_999_999,
-            elapsed_nanos: 999_999_999_999,
-            verified: 999_999_999,
-            service: latency,
-            intended: Some(latency),
-        };
-        JobSummary { outcome: JobOutcome::Completed, workloads: vec![workload; 8] }
-    }
-
-    #[test]
-    fn eight_workloads_fit_the_termination_message() {
-        let text = serde_json::to_string(&longest_summary()).unwrap();
-        assert!(text.len() <= SUMMARY_BYTES_MAX, "{} bytes", text.len());
-    }
-
     #[test]
     fn histograms_survive_the_log() {
         let mut histogram = latency_histogram();

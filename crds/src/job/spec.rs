@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{Rule, Rules};
+use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
 
 /// What a job must be besides what is said of its workloads.
@@ -52,6 +53,12 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub control_plane_meter: Option<String>,
+    /// What the store was told to do before it acknowledges a write, which is held against what it does. Absent: nobody here told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// Settings that the store must say it has before it is loaded, by their names, such as `appendfsync`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub store_settings: BTreeMap<String, String>,
     /// A directory that the store works on as well: its application's files, which the load writes. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_directory: Option<String>,

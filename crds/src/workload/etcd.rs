@@ -232,6 +232,18 @@ impl EtcdWorkload {
     }
 }
 
+impl EtcdWorkload {
+    /// See [`super::Parameters::writes_percent`]. What watchers are told is not what writers are.
+    pub(super) fn writes_percent(&self) -> u32 {
+        match self.operation {
+            EtcdOperation::Put | EtcdOperation::Delete | EtcdOperation::TxnPut => 100,
+            EtcdOperation::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
+            EtcdOperation::Range | EtcdOperation::LeaseKeepAlive => 0,
+            EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => 0,
+        }
+    }
+}
+
 /// Requests of the etcd v3 API.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EtcdOperation {

@@ -82,6 +82,17 @@ impl KeyValueWorkload {
     }
 }
 
+impl KeyValueWorkload {
+    /// See [`super::Parameters::writes_percent`].
+    pub(super) fn writes_percent(&self) -> u32 {
+        match self.operation {
+            KeyValueOperation::Put => 100,
+            KeyValueOperation::Get => 0,
+            KeyValueOperation::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
+        }
+    }
+}
+
 /// Requests that every such store has.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KeyValueOperation {

@@ -123,6 +123,19 @@ families! {
     block_stream "blockStream": BlockStream(block_stream::BlockStreamWorkload),
 }
 
+impl Parameters {
+    /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.
+    pub fn writes_percent(&self) -> u32 {
+        match self {
+            Self::Etcd(parameters) => parameters.writes_percent(),
+            Self::KeyValue(parameters) => parameters.writes_percent(),
+            Self::Redis(parameters) => parameters.writes_percent(),
+            Self::Kubernetes(_) => 0,
+            Self::BlockStream(parameters) => parameters.writes_percent(),
+        }
+    }
+}
+
 /// One kind of load. Exactly one family must be given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]

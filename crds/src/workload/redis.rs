@@ -78,6 +78,21 @@ impl RedisWorkload {
     }
 }
 
+impl RedisWorkload {
+    /// See [`super::Parameters::writes_percent`].
+    pub(super) fn writes_percent(&self) -> u32 {
+        use RedisCommand as Command;
+        match self.command {
+            Command::PingInline | Command::Ping | Command::Get => 0,
+            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => 0,
+            Command::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
+            Command::Set | Command::Incr | Command::Lpush | Command::Rpush | Command::Lpop | Command::Rpop => 100,
+            Command::Sadd | Command::Hset | Command::Spop | Command::Zadd | Command::Zpopmin => 100,
+            Command::Mset | Command::Xadd => 100,
+        }
+    }
+}
+
 /// Commands of the Redis protocol: the tests of redis-benchmark, and a mix.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RedisCommand {

@@ -6,6 +6,7 @@
 mod commands;
 mod embedded;
 mod exit;
+mod saved;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -101,9 +102,13 @@ struct RunArguments {
     /// What to print when done
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Write report.html, report.md, report.json and run.yaml of each run into DIRECTORY/<run>/
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Keep each run in DIRECTORY/<run>/<time>-<verdict>/: report.html, report.md, report.json and run.yaml. Trials are kept as they
+    /// end; <run>/latest leads to the newest
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "resume")]
     save: Option<PathBuf>,
+    /// As --save, but go on with runs in DIRECTORY that were interrupted, from the trial at which they were
+    #[arg(long, value_name = "DIRECTORY")]
+    resume: Option<PathBuf>,
     /// Where stores keep their data while they run; must be on the disk you want measured
     #[arg(long, value_name = "DIRECTORY", env = "STOREBENCH_DATA_DIR")]
     data_dir: Option<PathBuf>,

@@ -20,9 +20,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rusd", &["service-kit", "wal", "persistent-tree", "replog"]),
     ("d-engine-client", &[]),
     ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
-    ("rsedis", &["wal"]),
+    ("rsedis", &["service-kit", "wal"]),
     ("ltx", &[]),
-    ("walsync", &["ltx"]),
+    ("walsync", &["ltx", "service-kit"]),
     ("block-node", &["service-kit", "wal"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.

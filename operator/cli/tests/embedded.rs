@@ -83,12 +83,85 @@ fn a_saved_report_reads_the_same() {
     );
     assert_eq!(ran.code, Some(3), "one arm without gates compares nothing: {}", ran.stderr);
     for name in ["report.html", "report.md", "report.json", "run.yaml"] {
-        assert!(saved.join("run").join(name).is_file(), "{name}");
+        assert!(saved.join("run/latest").join(name).is_file(), "{name}");
     }
     let rendered = Finished::of(
-        world.storebench().arg("report").arg(saved.join("run/report.json")).args(["-o", "markdown"]).output().unwrap(),
+        world
+            .storebench()
+            .arg("report")
+            .arg(saved.join("run/latest/report.json"))
+            .args(["-o", "markdown"])
+            .output()
+            .unwrap(),
     );
     assert_eq!((rendered.code, rendered.stdout), (ran.code, ran.stdout));
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was_and_measures_nothing_twice() {
+    let world = World::new();
+    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 300ms, connections: 2, warmUp: 0s }");
+    let file = world.write("run.yaml", &text.replace("min: 3, max: 3", "min: 5, max: 5"));
+    let saved = world.data().with_file_name("saved");
+    let unfinished = || {
+        let entries = std::fs::read_dir(saved.join("run")).ok()?.flatten();
+        entries.map(|entry| entry.path()).find(|path| path.to_string_lossy().ends_with("-unfinished"))
+    };
+    let measured = || {
+        let record = std::fs::read(unfinished()?.join("record.json")).ok()?;
+        let record: serde_json::Value = serde_json::from_slice(&record).ok()?;
+        Some(record["trials"].as_array()?.clone())
+    };
+    // Killed twice: in its first trial or its second, and later.
+    let mut before = Vec::new();
+    for (flag, trials) in [("--save", 1), ("--resume", 2)] {
+        let mut command = world.storebench();
+        command.arg("run").arg(&file).arg(flag).arg(&saved).args(["--wait-for-quiet", "0s", "--quiet"]);
+        let mut run = harness::Process::start(&mut command);
+        harness::until("trials", || measured().is_some_and(|measured| measured.len() >= trials));
+        run.kill();
+        world.assert_nothing_is_left();
+        before = measured().unwrap();
+    }
+    let ran = Finished::of(
+        world
+            .storebench()
+            .arg("run")
+            .arg(&file)
+            .arg("--resume")
+            .arg(&saved)
+            .args(["--wait-for-quiet", "0s", "-o", "json"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(unfinished(), None, "{}", ran.stderr);
+    let report = ran.report();
+    let trials = report["record"]["trials"].as_array().unwrap();
+    assert_eq!(trials[..before.len()], before, "what was measured is kept as it was");
+    let mut valid: Vec<_> =
+        trials.iter().filter(|trial| trial["state"] == "Valid").map(|trial| &trial["index"]).collect();
+    valid.dedup();
+    assert!(valid.len() == 5 || report["judgement"]["verdict"] == "Invalid", "{}", ran.stderr);
+    let caveats = report["record"]["caveats"].to_string();
+    assert_eq!(caveats.matches("and resumed at").count(), 2, "{caveats}");
+    // Another run is none that could go on.
+    world.write("run.yaml", &text);
+    std::fs::rename(std::fs::canonicalize(saved.join("run/latest")).unwrap(), saved.join("run/1-unfinished")).unwrap();
+    std::fs::write(saved.join("run/1-unfinished/record.json"), report["record"].to_string()).unwrap();
+    let refused = world.storebench().arg("run").arg(&file).arg("--resume").arg(&saved).output().unwrap();
+    let refused = Finished::of(refused);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--resume: run was begun with another spec"), "{}", refused.stderr);
+}
+
+#[test]
+fn what_cannot_be_saved_is_told_before_anything_is_measured() {
+    let world = World::new();
+    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 5s, connections: 2 }"));
+    let refused = world.storebench().arg("run").arg(&file).arg("--save").arg(&file).output().unwrap();
+    let refused = Finished::of(refused);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("run.yaml/run: cannot be written to: Not a directory"), "{}", refused.stderr);
 }
 
 #[test]
@@ -348,7 +421,7 @@ fn a_neighbour_is_waited_out_and_costs_no_retry() {
     run.until("quiet after ");
     std::thread::sleep(Duration::from_secs(3));
     let busy = Busy::all_cores(&world);
-    let disturbed = run.until("trial 1 of at most 3");
+    let disturbed = run.until("trial 1, ");
     // Waited for after the trial, too.
     std::thread::sleep(Duration::from_millis(1_500));
     drop(busy);

@@ -85,6 +85,13 @@ pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
     count(false) + count(true).saturating_sub(spec.trials.max)
 }
 
+/// Which trial of the run an index is, counted from 1: those that were to be repeated do not count.
+pub fn number(trials: &[TrialRecord], index: u32) -> u32 {
+    let is_repeated =
+        |earlier: u32| trials.iter().any(|trial| trial.index == earlier && trial.state == TrialState::Invalid);
+    1 + (0..index).filter(|earlier| !is_repeated(*earlier)).count() as u32
+}
+
 /// The indexes in which every one of these arms has a valid trial: the pairs that may be compared.
 pub fn complete_indexes(arms: &[&str], trials: &[TrialRecord]) -> Vec<u32> {
     let mut indexes: Vec<u32> = trials.iter().map(|trial| trial.index).collect();

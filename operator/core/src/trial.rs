@@ -14,11 +14,18 @@ use storebench_crds::job::{
 use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
 
+use crate::engine;
 use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
-use crate::validate::ValidatedRun;
+use crate::validate::{Target, ValidatedRun};
 
 /// What a load process of this trial is to do, apart from where it finds meters, companions and other load processes.
 pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) -> JobSpec {
+    // Below Kubernetes others write as well, and its requests are not the store's.
+    let loaded = run.arms.iter().find(|candidate| candidate.name == arm).map(|arm| &arm.target);
+    let service = match loaded {
+        Some(Target::Service(service)) => Some(service),
+        _ => None,
+    };
     JobSpec {
         run: run.name.clone(),
         arm: arm.into(),
@@ -30,6 +37,8 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         meters: Vec::new(),
         store_metrics: Vec::new(),
         control_plane_meter: None,
+        durability: service.map(|service| service.durability),
+        store_settings: service.map(engine::stated_settings).unwrap_or_default(),
         shared_directory: None,
         companions: BTreeMap::new(),
         processes: run.spec.parallelism,

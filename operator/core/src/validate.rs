@@ -13,7 +13,7 @@ use storebench_crds::workload::Api;
 use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::control_plane::ValidatedControlPlane;
-use crate::engine::{Engine, Protocol};
+use crate::engine::{self, Engine, Protocol};
 
 /// A run that can be planned.
 #[derive(Clone, Debug)]
@@ -219,9 +219,10 @@ fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (St
         if argument.contains(['\n', '\r']) {
             return Err((field, "has a line break, after which Redis would read another setting: remove it".into()));
         }
-        let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
-        let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(bare(flag));
-        if let Some(reserved) = engine.reserved_flags.iter().find(same).filter(|_| flag.starts_with('-')) {
+        let flag = engine::flag_of(engine.dialect, argument, index == 0);
+        let Some(flag) = flag.map_err(|text| (field.clone(), text))? else { continue };
+        let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(flag);
+        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
             return Err((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
         }
     }

@@ -1,12 +1,13 @@
 //! What every server of this project shares: sockets, TLS, gRPC, limits, logs, metrics, health, signals, a graceful stop. It knows of no
 //! server in particular. `examples/echo.rs` is a whole server.
 //!
-//! With the feature `client` alone it is a gRPC client, and nothing of the rest.
+//! With the feature `client` alone it is a gRPC client, with `process` alone what any process needs, and nothing of the rest.
 
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "server")]
 pub mod directory;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 #[cfg(feature = "server")]
 pub mod health;
@@ -22,7 +23,7 @@ pub mod metrics;
 pub mod open_files;
 #[cfg(feature = "server")]
 pub mod operations;
-#[cfg(feature = "server")]
+#[cfg(feature = "process")]
 pub mod panics;
 #[cfg(feature = "server")]
 pub mod probes;
@@ -30,6 +31,8 @@ pub mod probes;
 mod proto;
 #[cfg(feature = "server")]
 pub mod reflection;
+#[cfg(feature = "process")]
+pub mod resources;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "server")]

@@ -14,6 +14,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 
+use crate::resources::{open_files, resident_bytes};
+
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -114,18 +116,6 @@ impl Collector for Process {
         }
         Ok(())
     }
-}
-
-/// 0 if the kernel does not tell.
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default();
-    pages * rustix::param::page_size() as u64
-}
-
-/// 0 if the kernel does not tell. The one that looks is counted.
-fn open_files() -> u64 {
-    std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
     for entry in recovered.entries.iter().filter(|entry| entry.index > newest) {
         time_millis = time_millis.max(entry.time_millis);
         if entry.kind == EntryKind::Command {
-            machine.apply(entry);
+            machine.apply_unasked(entry);
         }
         machine.applied(entry.index);
     }

@@ -39,12 +39,14 @@ pub enum Bug {
     EarlierTermCounted,
     /// The only voter sends entries to learners before its disk has the term.
     TermNotDurable,
+    /// A leader goes on leading, by heartbeats alone, while its disk does not answer.
+    LeadsWithoutDisk,
 }
 
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// Every bug that can be planted.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -62,6 +64,7 @@ impl Bug {
         Self::LocalClock,
         Self::EarlierTermCounted,
         Self::TermNotDurable,
+        Self::LeadsWithoutDisk,
     ];
 }
 

@@ -55,6 +55,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    /// When the newest message was sent that another is known to have heard in this term; 0: none.
+    pub(crate) fn heard_at(&self, term: u64, other: u64) -> u64 {
+        if term == self.term { self.heard.get(&other).copied().unwrap_or(0) } else { 0 }
+    }
+
     /// `from` has heard, in this term, what was sent at `sent`.
     pub(crate) fn acknowledged(&mut self, term: u64, from: u64, sent: u64) {
         if term != self.term {

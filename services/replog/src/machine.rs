@@ -27,6 +27,12 @@ pub trait StateMachine {
     /// Applies a command. Only entries of kind [`crate::EntryKind::Command`] come here, each once between restores.
     fn apply(&mut self, entry: &Entry) -> Self::Reply;
 
+    /// As [`StateMachine::apply`], where nobody waits for the reply: on members that did not propose the command, and when the log is
+    /// replayed. The state becomes the same; what only the reply needs may be left out.
+    fn apply_unasked(&mut self, entry: &Entry) {
+        self.apply(entry);
+    }
+
     /// Everything that was at hand has been applied, up to this index: time to show it to readers. Called after each batch of
     /// entries, commands or not, and before anybody is told that they succeeded; and after each [`StateMachine::restore`].
     fn applied(&mut self, index: u64) {

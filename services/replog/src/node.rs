@@ -98,6 +98,8 @@ impl Output {
 #[derive(Debug)]
 struct Unsafe {
     token: Token,
+    /// When it was handed out, by the boot clock.
+    since_micros: u64,
     /// The last piece of work in it.
     number: u64,
     /// The newest term that it makes safe.
@@ -252,7 +254,7 @@ impl Node {
                 break;
             }
         }
-        self.close_batch(batch, waiting, snapshot, &mut output);
+        self.close_batch(batch, waiting, snapshot, now, &mut output);
         output.messages.append(&mut self.released);
         self.stamp(&mut output.messages, now);
         self.reads.ready(self.applied, &mut output.reads);
@@ -339,6 +341,7 @@ impl Node {
         records: Vec<Record>,
         mut messages: Vec<Message>,
         snapshot: Option<(SnapshotMeta, bool)>,
+        now: Now,
         output: &mut Output,
     ) {
         if self.planted.has(Bug::FollowerAcknowledgesBeforeSync) {
@@ -363,8 +366,14 @@ impl Node {
         }
         self.next_token += 1;
         let token = Token(self.next_token);
-        let number = self.last_number;
-        self.batches.push_back(Unsafe { token, number, term: self.written.term, messages, snapshot });
+        self.batches.push_back(Unsafe {
+            token,
+            since_micros: now.boot_micros,
+            number: self.last_number,
+            term: self.written.term,
+            messages,
+            snapshot,
+        });
         output.batch = Some(Batch { token, records });
     }
 

@@ -3,6 +3,7 @@
 //! What [`crate::Node`] asks for is done here as far as it concerns the state machine and snapshot files; the rest is the
 //! caller's: send messages, commit batches, read clocks.
 
+use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
@@ -44,7 +45,7 @@ pub struct Applied<R> {
     pub index: u64,
     /// Its term: see [`Proposed`].
     pub term: u64,
-    /// What the state machine said to a command.
+    /// What the state machine said to a command that was proposed here.
     pub reply: Option<R>,
 }
 
@@ -101,6 +102,8 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     machine: S,
     store: Store<D>,
     receiving: Option<Receiving>,
+    /// What was proposed here and is not applied yet, in the order of indices: somebody waits for the replies.
+    proposed: VecDeque<Proposed>,
     /// Newest time of an entry that was applied.
     time_millis: u64,
     messages: Vec<Message>,
@@ -154,6 +157,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             machine,
             store,
             receiving: None,
+            proposed: VecDeque::new(),
             time_millis,
             messages: Vec::new(),
             is_making_snapshot: false,
@@ -224,7 +228,17 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
 
     /// Appends commands to the log, all or none. They have succeeded when [`Effects::applied`] says so of this term and index.
     pub fn propose(&mut self, commands: Vec<Bytes>, now: Now) -> Result<Proposed, Rejected> {
-        self.node.propose(commands, now)
+        let proposed = self.node.propose(commands, now)?;
+        // What an earlier term left of the log at these indices was cut.
+        while self.proposed.pop_back_if(|before| before.last >= proposed.first).is_some() {}
+        self.proposed.push_back(proposed);
+        Ok(proposed)
+    }
+
+    /// Whether somebody here waits for the reply to this entry. To be asked in the order of indices.
+    fn is_awaited(&mut self, index: u64, term: u64) -> bool {
+        while self.proposed.pop_front_if(|before| before.last < index).is_some() {}
+        self.proposed.front().is_some_and(|next| next.first <= index && next.term == term)
     }
 
     /// Asks to read: see [`Node::read`].
@@ -293,7 +307,14 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             for entry in &entries {
                 self.time_millis = self.time_millis.max(entry.time_millis);
                 self.applied_bytes += entry.data.len() as u64;
-                let reply = (entry.kind == EntryKind::Command).then(|| self.machine.apply(entry));
+                let reply = match entry.kind == EntryKind::Command {
+                    true if self.is_awaited(entry.index, entry.term) => Some(self.machine.apply(entry)),
+                    true => {
+                        self.machine.apply_unasked(entry);
+                        None
+                    }
+                    false => None,
+                };
                 effects.applied.push(Applied { index: entry.index, term: entry.term, reply });
             }
             self.node.applied(last);

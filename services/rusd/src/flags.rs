@@ -77,7 +77,8 @@ impl Flags {
 
     /// Keys of the file are names of flags, but for those of TLS, which stand in two sections.
     fn from_file(text: &str) -> Result<Self, Mistake> {
-        let wrong = |error: &dyn std::fmt::Display| Mistake::new("config-file", values::one_line(&error.to_string()));
+        let wrong =
+            |error: &dyn std::fmt::Display| Mistake::new("config-file", values::with_single_spaces(&error.to_string()));
         let file: BTreeMap<String, Value> = serde_yaml::from_str(text).map_err(|error| wrong(&error))?;
         let mut flags = Self::default();
         for (key, value) in file {

@@ -11,6 +11,8 @@ use service_kit::logs::{self, Format};
 use service_kit::{open_files, panics, signals};
 
 fn main() -> ExitCode {
+    // What is created is for this user alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
     if arguments.first().is_some_and(|first| first == "import") {
         return take_over(&arguments[1..]);

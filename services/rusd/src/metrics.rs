@@ -38,7 +38,7 @@ impl Collector for Metrics {
         let leads = status.leader == Some(node.member_id);
         let alarms = view.cluster.alarms(AlarmType::None as i32);
         // In etcd some are gauges whose names are those of counters.
-        let gauges: [(&str, &str, i64); 16] = [
+        let gauges: [(&str, &str, i64); 17] = [
             (
                 "etcd_server_has_leader",
                 "Whether or not a leader exists. 1 is existence, 0 is not",
@@ -97,6 +97,11 @@ impl Collector for Metrics {
                 "rusd_store_values_files_failing",
                 "Whether values stay in memory because they cannot be written to files. 1 if so, 0 otherwise",
                 spilled.is_failing().into(),
+            ),
+            (
+                "rusd_linearizable_reads_by_lease",
+                "Whether linearizable reads stand on the leader's lease. 1 if so, 0 if each takes a round to a majority",
+                node.settings.reads_by_lease.into(),
             ),
             ("etcd_server_alarms", "Alarms that are raised", alarms.len() as i64),
         ];

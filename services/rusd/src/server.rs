@@ -9,6 +9,7 @@ use prost::Message;
 use replog::Membership;
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, MemberError, Origin, Start};
+use service_kit::directory::make_private;
 use service_kit::listen::Group as Sockets;
 use service_kit::server::{self as kit, Bound, StartError};
 use service_kit::tls::{Tls, TlsError};
@@ -211,6 +212,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         origin,
         transport: Box::new(transport),
     })?;
+    known.identity.clone().has_log(&settings)?;
     let lessor = Arc::new(Lessor::new(settings.election));
     let handle = member.handle();
     // Who joins may have a log of before it was added; who founded is in it from the first entry on.
@@ -229,7 +231,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
 fn values_on_disk(settings: &Settings) -> Result<Spill, ServerError> {
     let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
     let directory = settings.data_directory.join("member");
-    std::fs::create_dir_all(&directory).map_err(ServerError::Data)?;
+    make_private(&directory).map_err(ServerError::Data)?;
     let space = Space::new(&settings.data_directory, wal::Options::default().segment_bytes);
     let create = move || match space.spares(4 * u64::from(limits.file_bytes)) {
         true => tempfile::tempfile_in(&directory),
@@ -268,7 +270,7 @@ fn transport(
 const SNAPSHOT_ENTRIES_MIN: u64 = 100_000;
 
 fn open(path: &Path) -> io::Result<RealDirectory> {
-    std::fs::create_dir_all(path)?;
+    make_private(path)?;
     RealDirectory::open(path)
 }
 

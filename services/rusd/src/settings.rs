@@ -100,6 +100,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
     pub election: Duration,
+    /// Whether linearizable reads may stand on the leader's lease; else each takes a round to a majority.
+    pub reads_by_lease: bool,
     /// A snapshot is made after so many entries.
     pub snapshot_entries: u64,
     /// Entries kept behind a snapshot.
@@ -174,6 +176,14 @@ impl Settings {
             bcrypt_cost: bcrypt_cost(flags)?,
             heartbeat: Duration::from_millis(flags.number("heartbeat-interval", 100)?),
             election: Duration::from_millis(flags.number("election-timeout", 1000)?),
+            reads_by_lease: match flags.given("linearizable-reads") {
+                None | Some("lease") => true,
+                Some("round") => false,
+                Some(other) => {
+                    let what = format!("expected lease or round, found {other:?}");
+                    return Err(Mistake::new("linearizable-reads", what));
+                }
+            },
             snapshot_entries: flags.number("snapshot-count", 10_000)?.max(1),
             snapshot_keep_entries: flags.number("snapshot-catchup-entries", 5000)?,
             values_memory_bytes: flags.number("values-memory-bytes", 64 << 20)?,

@@ -49,7 +49,7 @@ pub use range::Found;
 pub use record::{Fields, Record, Revision};
 pub use reply::{NewestRevision, OtherReply};
 pub use spill::Spill;
-pub use state::{Outcome, Response, State};
+pub use state::{Outcome, Response, Room, State};
 pub use view::{Chunks, Reader, View};
 
 /// How many changes of the log compaction looks at after each batch, and at a time while nothing happens: a millisecond or two.
@@ -156,22 +156,33 @@ impl Store {
     }
 }
 
-impl StateMachine for Store {
-    type Reply = Outcome;
-
-    fn apply(&mut self, entry: &Entry) -> Outcome {
+impl Store {
+    fn apply_within(&mut self, entry: &Entry, room: Room) -> Outcome {
         self.applied += 1;
         let command = Command::decode(&entry.data)?;
         let revision = match (&command.request, &self.on_compaction) {
             (Request::Compaction(compaction), Some(_)) => compaction.revision,
-            _ => return self.state.apply(command, entry.time_millis, &mut self.scratch),
+            _ => return self.state.apply(command, entry.time_millis, &mut self.scratch, room),
         };
         let before = self.state.keyspace.clone();
-        let outcome = self.state.apply(command, entry.time_millis, &mut self.scratch);
+        let outcome = self.state.apply(command, entry.time_millis, &mut self.scratch, room);
         if let (Ok(_), Some(told)) = (&outcome, &self.on_compaction) {
             told(before, revision);
         }
         outcome
+    }
+}
+
+impl StateMachine for Store {
+    type Reply = Outcome;
+
+    fn apply(&mut self, entry: &Entry) -> Outcome {
+        self.apply_within(entry, Room::FULL)
+    }
+
+    fn apply_unasked(&mut self, entry: &Entry) {
+        // What it came to is in the state.
+        let _ = self.apply_within(entry, Room::NONE);
     }
 
     fn applied(&mut self, index: u64) {

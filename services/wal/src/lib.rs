@@ -71,6 +71,7 @@ mod writer;
 
 pub use error::{CommitError, OpenError};
 pub use log::{Log, Options};
+pub use open::is_begun;
 pub use record::{Kind, PAYLOAD_BYTES_MAX, Record};
 pub use sync_times::{BOUNDS_MICROS, SyncRecorder, SyncTimes};
 pub use writer::{Done, Rejected, Writer, WriterOptions};

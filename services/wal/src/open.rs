@@ -10,6 +10,11 @@ use crate::record::{Code, Record};
 use crate::rotation::{Ahead, NEW, SPARE};
 use crate::segment::{self, Damage};
 
+/// Whether a directory holds a log, or the first file of one that was never written to. Looks at names alone.
+pub fn is_begun(directory: &impl Directory) -> io::Result<bool> {
+    Ok(directory.names()?.iter().any(|name| segment::number(name).is_some()))
+}
+
 impl<D: Directory> Log<D> {
     /// Opens a log, or begins one in an empty directory. `visit` is given every record that is still there, in the order in
     /// which they were appended; of entries with equal index the last one counts, and ends those after it.

@@ -16,7 +16,7 @@ use storebench_crds::workload::kubernetes::KubernetesOperation;
 use tokio::runtime::Runtime;
 
 use super::connection;
-use crate::failure::one_line;
+use crate::failure::short_line;
 use crate::load::Onlooker;
 use crate::measure::exposition::{Sample, samples};
 
@@ -99,7 +99,7 @@ impl Onlooker for Requests {
         let grown = before.and_then(|before| self.look()?.since(&before));
         let requests = match grown {
             Ok(kinds) => ApiRequests { kinds, problem: None },
-            Err(problem) => ApiRequests { kinds: Vec::new(), problem: Some(one_line(&problem)) },
+            Err(problem) => ApiRequests { kinds: Vec::new(), problem: Some(short_line(&problem)) },
         };
         Some(JobLine::ApiRequests { workload: self.workload.clone(), requests })
     }

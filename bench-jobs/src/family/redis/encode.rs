@@ -188,6 +188,8 @@ mod tests {
             warm_up: Default::default(),
             rate: None,
             timeout: Default::default(),
+            synced_writes_percent: 0,
+            store_settings: Default::default(),
         };
         let parameters = serde_json::json!({ "command": command, "valueBytes": 10 });
         Plan::new(&context, &serde_json::from_value::<RedisWorkload>(parameters).unwrap())

@@ -13,6 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use storebench_crds::job::JobOutcome;
 use storebench_crds::workload::redis::RedisWorkload;
 
 use crate::content::expect::Ledger;
@@ -35,6 +36,10 @@ pub mod verify;
 
 /// Runs one workload.
 pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
+    if let Some(detail) = probe::differing_setting(&context.endpoints, &context.store_settings) {
+        let outcome = JobOutcome::StoreFailed { workload: context.workload, detail };
+        return Ok(Ending { summary: None, outcome });
+    }
     let plan = Plan::new(&context, parameters);
     load::run::<Redis>(context, plan, around)
 }

@@ -1,6 +1,7 @@
 //! Asks a store that speaks Redis for answers, one command on a connection of its own at a time.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use super::resp::{Token, read, write_command};
 use crate::failure::Failure;
@@ -25,6 +26,60 @@ pub fn version(address: SocketAddr) -> Result<String, Failure> {
         }
         token => Err(described(&token)),
     })
+}
+
+/// The first setting, if any, that a store says is another than it was given: `CONFIG GET`.
+pub fn differing_setting(endpoints: &[String], expected: &BTreeMap<String, String>) -> Option<String> {
+    let all = endpoints.iter().flat_map(|endpoint| expected.iter().map(move |(name, value)| (endpoint, name, value)));
+    all.filter_map(|(endpoint, name, value)| match setting(endpoint, name) {
+        Ok(found) if found == *value => None,
+        Ok(found) => {
+            Some(format!("durability is not kept: {name} is {found} at {endpoint}, and {value} was asked for"))
+        }
+        Err(failure) => Some(format!("whether durability is kept is not known: {failure}")),
+    })
+    .next()
+}
+
+fn setting(endpoint: &str, name: &str) -> Result<String, Failure> {
+    let address = endpoint.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let address = address.ok_or_else(|| Failure::new(format_args!("{endpoint} has no address")))?;
+    let mut request = Vec::new();
+    write_command(&[b"CONFIG", b"GET", name.as_bytes()], &mut request);
+    let complete = |answer: &[u8]| !matches!(texts(answer), Ok(None));
+    let answer = exchange(address, &request, ANSWER_TIMEOUT, complete);
+    let answer = answer.map_err(|error| Failure::io("CONFIG GET", &error))?;
+    match texts(&answer).map_err(Failure::new)? {
+        Some(found) if found.len() == 2 => Ok(found[1].clone()),
+        Some(_) => Err(Failure::new(format_args!("CONFIG GET {name}: there is no such setting"))),
+        None => Err(Failure::new("CONFIG GET: the store closed the connection")),
+    }
+}
+
+/// The texts of an array of texts; `None`: it has not come whole.
+fn texts(mut answer: &[u8]) -> Result<Option<Vec<String>>, String> {
+    let mut next = || match read(answer) {
+        Ok(Some((token, length))) => {
+            answer = &answer[length..];
+            Ok(Some(token))
+        }
+        Ok(None) => Ok(None),
+        Err(malformed) => Err(malformed.to_string()),
+    };
+    let count = match next()? {
+        Some(Token::Array(count)) => count,
+        Some(token) => return Err(described(&token).text().to_owned()),
+        None => return Ok(None),
+    };
+    let mut texts = Vec::new();
+    for _ in 0..count {
+        match next()? {
+            Some(Token::Bulk(text)) => texts.push(String::from_utf8_lossy(text).into_owned()),
+            Some(token) => return Err(described(&token).text().to_owned()),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(texts))
 }
 
 /// Five requests of at most half a second each, on a key that nobody else has.

@@ -29,7 +29,7 @@ use std::thread;
 
 use clap::Parser;
 
-use crate::failure::one_line;
+use crate::failure::short_line;
 use crate::family::probe::{self, Protocol, Readiness};
 use crate::measure::disk;
 use crate::measure::machine;
@@ -108,7 +108,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// A line for people.
 fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "store-meter: {}", one_line(line));
+    let _ = writeln!(io::stderr(), "store-meter: {}", short_line(line));
 }
 
 /// What a store is asked, as it is written on the command line.

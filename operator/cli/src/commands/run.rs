@@ -11,9 +11,10 @@ use storebench_crds::DurationText;
 use storebench_crds::status::Verdict;
 
 use super::report::render;
-use crate::embedded::{self, Options, interrupt, progress::Progress};
+use crate::RunArguments;
+use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
-use crate::{Output, RunArguments};
+use crate::saved::{self, Folder};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let input = super::read_input(&arguments.files)?;
@@ -23,10 +24,6 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     for run in &input.runs {
         for_embedded(run)?;
     }
-    // Found before the first trial, not after the last.
-    if let Some(directory) = &arguments.save {
-        std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-    }
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
     interrupt::listen()?;
@@ -34,15 +31,26 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
     for run in &input.runs {
+        let prepared = Prepared::new(run, &options);
+        // Found before the first trial, not after the last.
+        let (prepared, folder) = keep(arguments, prepared)?;
         let progress = Progress::new(run, arguments.quiet);
-        let record = embedded::run(run, &options, &progress)?;
+        let mut lost = None;
+        let record = embedded::run(prepared, &options, &progress, |record| {
+            let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
+            // A disk that is full is no reason to throw away what can still be printed.
+            lost = lost.take().or(kept.err());
+        })?;
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
-        if let Some(directory) = &arguments.save {
-            save(&report, &directory.join(&run.name))?;
-        }
         super::print(&render(&report, arguments.output)?)?;
+        if let Some(folder) = folder {
+            tell_where(arguments, &folder.finish(&report, interrupted)?, interrupted);
+        }
+        if let Some(error) = lost {
+            return Err(error);
+        }
         worst = worst.max(Exit::of(report.judgement.verdict));
         if interrupted {
             return Ok(Exit::Interrupted);
@@ -76,22 +84,26 @@ fn what_to_do(report: &Report) -> Option<String> {
     Some(format!("{} is Invalid; to do: {remedy}", record.name))
 }
 
-fn save(report: &Report, directory: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-    let forms = [
-        ("report.json", Output::Json),
-        ("report.md", Output::Markdown),
-        ("report.html", Output::Html),
-        ("run.yaml", Output::Yaml),
-    ];
-    for (name, form) in forms {
-        let path = directory.join(name);
-        // Renamed into place, so that a reader never sees half a report.
-        let partial = directory.join(format!(".{name}.partial"));
-        std::fs::write(&partial, render(report, form)?)
-            .and_then(|()| std::fs::rename(&partial, &path))
-            .with_context(|| format!("{}: cannot be written", path.display()))?;
+/// The folder that a run is kept in, if it is to be kept; and what is known of it, if it was begun before.
+fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>) -> anyhow::Result<(Prepared<'a>, Option<Folder>)> {
+    let begun = match &arguments.resume {
+        Some(directory) => Folder::find(directory, &prepared.record.name)?,
+        None => None,
+    };
+    if let Some((folder, record)) = begun {
+        saved::check_same(&record, &prepared.record)?;
+        return Ok((prepared.resumed(record), Some(folder)));
     }
-    eprintln!("saved to {}", directory.join("report.html").display());
-    Ok(())
+    let Some(directory) = arguments.save.as_ref().or(arguments.resume.as_ref()) else { return Ok((prepared, None)) };
+    let folder = Folder::create(directory, &prepared.record.name, &prepared.record.started_at)?;
+    folder.keep(&prepared.record)?;
+    Ok((prepared, Some(folder)))
+}
+
+fn tell_where(arguments: &RunArguments, path: &Path, is_interrupted: bool) {
+    eprintln!("saved to {}", path.join("report.html").display());
+    if let (true, Some(directory)) = (is_interrupted, arguments.save.as_ref().or(arguments.resume.as_ref())) {
+        let files: Vec<_> = arguments.files.iter().map(|file| file.display().to_string()).collect();
+        eprintln!("to go on: storebench run {} --resume {}", files.join(" "), directory.display());
+    }
 }

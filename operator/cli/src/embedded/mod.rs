@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use storebench_core::judgement::{available, stop_half_widths};
-use storebench_core::ledger::{Next, next};
+use storebench_core::ledger::{Next, next, number};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
 
@@ -55,13 +55,46 @@ pub(crate) fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     std::path::absolute(&directory).context("the data directory has no absolute path")
 }
 
-/// Runs the schedule to its end, or until a trial ends it, or until a signal does. Fails only where storebench itself
-/// cannot go on; whatever a store does is in the record.
-pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) -> anyhow::Result<RunRecord> {
-    let clock = Clock::start();
+/// A run that may begin, or go on.
+pub(crate) struct Prepared<'a> {
+    /// What is known of it: the arms and the machine, and of a run that goes on its trials.
+    pub(crate) record: RunRecord,
+    binaries: Vec<Option<Binaries>>,
+    run: &'a ValidatedRun,
+    clock: Clock,
+}
+
+impl<'a> Prepared<'a> {
+    /// Looks for the executable of every arm, and at the machine.
+    pub(crate) fn new(run: &'a ValidatedRun, options: &Options) -> Self {
+        let clock = Clock::start();
+        let (record, binaries) = prepare(run, &clock, &options.data_directory);
+        Self { record, binaries, run, clock }
+    }
+
+    /// The same run, with what it measured before it was interrupted.
+    pub(crate) fn resumed(mut self, kept: RunRecord) -> Self {
+        let now = std::mem::replace(&mut self.record, kept);
+        let trials = self.record.trials.len();
+        let caveat = format!("interrupted after {trials} trials of an arm, and resumed at {}", now.started_at);
+        self.record.caveats.push(caveat);
+        self.clock.go_on_after(Duration::from_millis(self.record.duration_millis));
+        self
+    }
+}
+
+/// Runs the schedule to its end, or until a trial ends it, or until a signal does. `keep` is told what there is after each trial. Fails only
+/// where storebench itself cannot go on; whatever a store does is in the record.
+pub(crate) fn run(
+    prepared: Prepared<'_>,
+    options: &Options,
+    progress: &Progress,
+    mut keep: impl FnMut(&RunRecord),
+) -> anyhow::Result<RunRecord> {
+    let Prepared { mut record, binaries, run, clock } = prepared;
     let scratch = ScratchDirectory::create(&options.data_directory)?;
-    let (mut record, binaries) = prepare(run, &clock, scratch.path());
     let mut stage = trial::Stage::new(run, scratch.path(), clock.started);
+    progress.goes_on_after(record.trials.len());
     let mut room = WaitingRoom::new(options.wait_for_quiet);
     // A run of which nothing is installed has nothing to wait for.
     if !available(&record).is_empty() {
@@ -69,6 +102,8 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
     }
     loop {
         if interrupt::requested() {
+            // What is kept may go on.
+            keep(&record);
             record.aborted = Some(format!("interrupted after {} trials of an arm", record.trials.len()));
             break;
         }
@@ -80,12 +115,13 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
         let (arm, found) = position
             .and_then(|position| Some((&run.arms[position], binaries[position].as_ref()?)))
             .context("the schedule names an arm that the run does not have")?;
-        progress.trial_begins(index, &arm.name);
+        let number = number(&record.trials, index);
+        progress.trial_begins(number, &arm.name);
         let Some((trial, command)) = stage.run(arm, found, index, progress)? else { continue };
         if let Some(arm) = record.arms.iter_mut().find(|candidate| candidate.name == arm.name) {
             arm.command = command;
         }
-        progress.trial_ends(&trial);
+        progress.trial_ends(number, &trial);
         let is_disturbed = trial.failure.as_ref().is_some_and(|failure| failure.cause == FailureCause::Disturbed);
         record.trials.push(trial);
         if is_disturbed
@@ -94,6 +130,8 @@ pub(crate) fn run(run: &ValidatedRun, options: &Options, progress: &Progress) ->
         {
             trial.waited_millis = Some(waited.as_millis() as u64);
         }
+        record.duration_millis = clock.elapsed_millis();
+        keep(&record);
     }
     record.caveats.extend(room.caveat());
     record.duration_millis = clock.elapsed_millis();
@@ -111,6 +149,11 @@ impl Clock {
         let now = jiff::Timestamp::now();
         let now = now.round(jiff::Unit::Second).unwrap_or(now);
         Self { started: Instant::now(), started_at: now.to_string() }
+    }
+
+    /// Begins so long ago; where the machine has not been up for as long, now.
+    fn go_on_after(&mut self, elapsed: Duration) {
+        self.started = self.started.checked_sub(elapsed).unwrap_or(self.started);
     }
 
     fn elapsed_millis(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use storebench_core::record::TrialRecord;
+use storebench_core::record::{FailureCause, TrialRecord};
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::job::Phase;
 
@@ -14,6 +14,7 @@ pub(crate) struct Progress {
     plain: bool,
     name: String,
     trials_max: u32,
+    arms: u64,
 }
 
 impl Progress {
@@ -28,11 +29,22 @@ impl Progress {
         }
         bar.set_prefix(run.name.clone());
         bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar, plain: !terminal && !quiet, name: run.name.clone(), trials_max: run.spec.trials.max }
+        Self {
+            bar,
+            plain: !terminal && !quiet,
+            name: run.name.clone(),
+            trials_max: run.spec.trials.max,
+            arms: run.arms.len() as u64,
+        }
     }
 
-    pub(crate) fn trial_begins(&self, index: u32, arm: &str) {
-        self.bar.set_message(format!("trial {} {arm}: starting", index + 1));
+    /// So many trials of an arm have been measured before.
+    pub(crate) fn goes_on_after(&self, trials: usize) {
+        self.bar.set_position(trials as u64);
+    }
+
+    pub(crate) fn trial_begins(&self, number: u32, arm: &str) {
+        self.bar.set_message(format!("trial {number} {arm}: starting"));
     }
 
     /// What the run waits for, while it does: stays in sight on a terminal.
@@ -62,9 +74,15 @@ impl Progress {
         self.bar.set_message(format!("{workload}: {operations} requests, {per_second}/s"));
     }
 
-    pub(crate) fn trial_ends(&self, trial: &TrialRecord) {
+    /// `number` counts trials from 1, without those that are repeated.
+    pub(crate) fn trial_ends(&self, number: u32, trial: &TrialRecord) {
         self.bar.inc(1);
-        if self.plain {
+        let disturbance = trial.failure.as_ref().filter(|failure| failure.cause == FailureCause::Disturbed);
+        if let Some(failure) = disturbance {
+            // All arms of this trial are measured once more.
+            self.bar.inc_length(self.arms);
+            self.tell(&format!("trial {number}, {}: does not count: {}", trial.arm, failure.detail));
+        } else if self.plain {
             let figures: Vec<String> = trial
                 .workloads
                 .iter()
@@ -76,7 +94,6 @@ impl Progress {
                 })
                 .collect();
             let outcome = trial.failure.as_ref().map_or_else(|| figures.join(", "), |failure| failure.detail.clone());
-            let number = trial.index + 1;
             self.tell(&format!("trial {number} of at most {}, {}: {outcome}", self.trials_max, trial.arm));
         }
     }

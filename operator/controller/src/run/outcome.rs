@@ -13,6 +13,7 @@ use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, Tria
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
+use storebench_core::ledger;
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
@@ -160,7 +161,12 @@ pub fn running(run: &BenchmarkRun, record: &RunRecord, existing: &Existing) -> B
     let entries = entries(record, existing);
     let message = match entries.last() {
         Some(last) if last.state == TrialState::Running => {
-            format!("trial {} of at most {}: {} is being loaded", last.index + 1, run.spec.trials.max, last.arm)
+            format!(
+                "trial {} of at most {}: {} is being loaded",
+                ledger::number(&record.trials, last.index),
+                run.spec.trials.max,
+                last.arm
+            )
         }
         _ => "a store is being started".into(),
     };

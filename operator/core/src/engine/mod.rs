@@ -166,6 +166,29 @@ struct Launch {
     directories: Vec<String>,
 }
 
+/// What a running store must say of its own settings, by name: what its durability class rests on, as far as its protocol has a request
+/// that tells.
+pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
+    match service.engine.dialect {
+        Dialect::Redis => redis::stated_settings(service.durability_class),
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::BlockNode | Dialect::HieroBlockNode => {
+            BTreeMap::new()
+        }
+    }
+}
+
+/// The flag or setting that an argument gives a value, if it gives one, as the program itself takes arguments apart. Errors: what is wrong
+/// with the argument.
+pub(crate) fn flag_of(dialect: Dialect, argument: &str, is_first: bool) -> Result<Option<&str>, String> {
+    match dialect {
+        Dialect::Redis => redis::directive(argument, is_first),
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::BlockNode | Dialect::HieroBlockNode => {
+            let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
+            Ok(Some(flag.trim_start_matches('-')).filter(|_| flag.starts_with('-')))
+        }
+    }
+}
+
 /// How to run a service in a placement.
 pub fn plan<'a>(service: &'a ValidatedService, placement: &Placement) -> ServicePlan<'a> {
     debug_assert_eq!(service.engine.shares_directory, placement.shared_directory.is_some());

@@ -125,6 +125,7 @@ impl Status {
 }
 
 /// The trailers of success.
+#[cfg(feature = "server")]
 pub fn success() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", code_value(Code::Ok));

@@ -46,6 +46,9 @@ pub struct Proposed {
     pub last: u64,
 }
 
+/// After so many election timeouts without an answer from its disk, a leader gives up.
+const DISK_PATIENCE_ELECTIONS: u64 = 2;
+
 impl Node {
     /// Time has passed. Call it at least once in [`crate::Settings::tick_micros`].
     pub fn tick(&mut self, now: Now) {
@@ -63,6 +66,29 @@ impl Node {
         if owed > 0 {
             self.reads.expire(now.boot_micros);
             self.watch_transfers(now);
+            self.watch_disk(now);
+        }
+    }
+
+    /// A leader whose disk hangs commits nothing, and as long as its heartbeats go nobody takes its place: so it hands over to whoever
+    /// has most of the log, of those that were heard lately. It needs no disk for that.
+    fn watch_disk(&mut self, now: Now) {
+        let patience = DISK_PATIENCE_ELECTIONS * self.settings.election_micros();
+        let hangs = self.batches.front().is_some_and(|batch| now.boot_micros >= batch.since_micros + patience);
+        let may_stay = self.consensus.is_transferring() || self.planted.has(Bug::LeadsWithoutDisk);
+        if !hangs || self.role() != Role::Leader || may_stay {
+            return;
+        }
+        let (own, term) = (self.id(), self.consensus.term());
+        let is_here = |id: u64| self.lease.heard_at(term, id) + self.settings.election_micros() >= now.boot_micros;
+        let others = self
+            .consensus
+            .progress()
+            .filter(|(id, ..)| *id != own && self.membership.voters.contains(id) && is_here(*id));
+        let heir = others.max_by_key(|(_, matched, _)| *matched).map(|(id, ..)| id);
+        if let Some(heir) = heir {
+            // Refused only for reasons that were looked at above.
+            let _ = self.transfer_leader(heir);
         }
     }
 

@@ -18,6 +18,8 @@ struct Group {
     permits: BTreeMap<u64, Vec<ReadPermit>>,
     /// Links that are cut.
     cuts: Vec<(u64, u64)>,
+    /// Whose disk does not answer.
+    hangs: Option<u64>,
 }
 
 impl Group {
@@ -30,6 +32,7 @@ impl Group {
             mail: Vec::new(),
             permits: BTreeMap::new(),
             cuts: Vec::new(),
+            hangs: None,
         };
         for id in 1..=count {
             let (recovered, _) = Recovered::found(&group.settings, Membership::of(1..=count), b"");
@@ -64,7 +67,7 @@ impl Group {
             if let Some(last) = output.entries.last() {
                 node.applied(last.index);
             }
-            if let Some(batch) = output.batch {
+            if let Some(batch) = output.batch.filter(|_| self.hangs != Some(id)) {
                 node.persisted(batch.token);
             }
             self.mail.extend(output.messages);
@@ -170,6 +173,27 @@ fn who_waits_for_whose_disk() {
     assert_eq!(group.nodes[&leader].commit_index(), before + 1);
     assert_eq!(group.nodes[&leader].applied_index(), before, "its own disk does not have it yet");
     assert_eq!(others.len(), 2);
+}
+
+/// Its heartbeats went on, so that nobody took its place, and nothing was answered for as long as the disk hung.
+#[test]
+fn a_leader_whose_disk_hangs_hands_over() {
+    let (mut group, leader, others) = Group::led(3);
+    assert_eq!(others.len(), 2);
+    group.hangs = Some(leader);
+    let now = group.clock();
+    let proposed = group.node(leader).propose(vec![Bytes::from_static(b"x")], now).unwrap();
+    group.settle();
+    group.pass(group.settings.election_micros());
+    assert_eq!(group.leader(), leader, "a disk may be slow");
+    group.pass(2 * group.settings.election_micros());
+    let heir = group.leader();
+    assert_ne!(heir, leader);
+    assert!(group.nodes[&heir].applied_index() >= proposed.last, "what the others had is not lost");
+    let now = group.clock();
+    let proposed = group.node(heir).propose(vec![Bytes::from_static(b"y")], now).unwrap();
+    group.settle();
+    assert!(group.nodes[&heir].applied_index() >= proposed.last);
 }
 
 #[test]

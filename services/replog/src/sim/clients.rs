@@ -86,6 +86,21 @@ impl World {
         Ok(())
     }
 
+    /// When everything works: in some seeds the leader's disk stops to answer, for good and without an error. The others must go on
+    /// without it. Whether it does.
+    pub(super) fn hang_a_disk(&mut self) -> bool {
+        let Some(leader) = self.leader().filter(|_| self.hanging.is_none()) else { return false };
+        let process = self.hosts[leader as usize - 1].process.as_ref();
+        let voters = process.map_or(0, |process| process.log.node().membership().voters.len());
+        if voters < 3 || self.random.below(4) > 0 {
+            return false;
+        }
+        self.say(leader, || "ITS DISK HANGS".into());
+        self.hanging = Some(leader);
+        self.ending = Some(Ending { since: self.now, ..Ending::default() });
+        true
+    }
+
     /// After the faults: a write, if none has succeeded yet, and strong reads everywhere.
     pub(super) fn probe(&mut self) {
         self.after(self.settings.election_micros() / 4, Event::Probe);
@@ -121,10 +136,12 @@ impl World {
         if probe > self.checks.last_committed() {
             return false;
         }
-        self.members(leader).iter().all(|id| {
-            let process = self.hosts[*id as usize - 1].process.as_ref();
-            process.is_some_and(|process| process.log.node().applied_index() >= probe) && ending.answered.contains(id)
-        })
+        self.hanging != Some(leader)
+            && self.members(leader).iter().filter(|id| self.hanging != Some(**id)).all(|id| {
+                let process = self.hosts[*id as usize - 1].process.as_ref();
+                process.is_some_and(|process| process.log.node().applied_index() >= probe)
+                    && ending.answered.contains(id)
+            })
     }
 
     pub(super) fn not_alive(&self) -> Checked {

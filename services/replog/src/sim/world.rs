@@ -156,6 +156,8 @@ pub(super) struct World {
     /// Until then clients only read, unless two members lead: a rival whose log is behind wins nothing.
     pub(super) quiet_until: u64,
     pub(super) ending: Option<Ending>,
+    /// The machine whose disk does not answer any more, when all other faults have ended.
+    pub(super) hanging: Option<u64>,
 }
 
 impl World {
@@ -185,6 +187,7 @@ impl World {
             next_number: 0,
             checks: Checks::new(),
             ending: None,
+            hanging: None,
         };
         for _ in 0..nodes {
             world.add_host(true);
@@ -249,7 +252,10 @@ impl World {
             self.happen(event)?;
             if let Some(ending) = &self.ending {
                 if self.has_recovered(ending) {
-                    self.stats.recovery_micros = self.now - ending.since;
+                    self.stats.recovery_micros = self.stats.recovery_micros.max(self.now - ending.since);
+                    if self.hang_a_disk() {
+                        continue;
+                    }
                     self.stats.committed = self.checks.last_committed();
                     return Ok(());
                 }

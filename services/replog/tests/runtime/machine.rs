@@ -10,18 +10,21 @@ use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 pub struct Seen {
     pub index: u64,
     pub commands: Arc<Vec<String>>,
+    /// Replies that were made: somebody waits for each of them.
+    pub replies: usize,
 }
 
 /// A list of everything.
 #[derive(Debug, Default)]
 pub struct List {
     commands: Arc<Vec<String>>,
+    replies: usize,
     pub seen: Arc<Mutex<Seen>>,
 }
 
 impl List {
     pub fn new(seen: &Arc<Mutex<Seen>>) -> Self {
-        Self { commands: Arc::default(), seen: Arc::clone(seen) }
+        Self { commands: Arc::default(), replies: 0, seen: Arc::clone(seen) }
     }
 }
 
@@ -29,13 +32,17 @@ impl StateMachine for List {
     type Reply = usize;
 
     fn apply(&mut self, entry: &Entry) -> usize {
-        let commands = Arc::make_mut(&mut self.commands);
-        commands.push(String::from_utf8(entry.data.to_vec()).unwrap());
-        commands.len()
+        self.apply_unasked(entry);
+        self.replies += 1;
+        self.commands.len()
+    }
+
+    fn apply_unasked(&mut self, entry: &Entry) {
+        Arc::make_mut(&mut self.commands).push(String::from_utf8(entry.data.to_vec()).unwrap());
     }
 
     fn applied(&mut self, index: u64) {
-        *self.seen.lock().unwrap() = Seen { index, commands: Arc::clone(&self.commands) };
+        *self.seen.lock().unwrap() = Seen { index, commands: Arc::clone(&self.commands), replies: self.replies };
     }
 
     fn snapshot(&self) -> SnapshotView {

@@ -47,6 +47,22 @@ fn three_members_apply_the_same() {
 }
 
 #[test]
+fn a_reply_is_made_once_and_where_somebody_waits_for_it() {
+    let mut group = Group::of(3, settings());
+    let mut last = 0;
+    for number in 0..100 {
+        last = group.propose(&format!("command {number}")).1.index;
+    }
+    group.wait_until_all_have(last);
+    let replies = |group: &Group| group.running().map(|running| running.seen.lock().unwrap().replies).sum::<usize>();
+    assert_eq!(replies(&group), 100);
+    (1..=3).for_each(|id| group.stop(id));
+    (1..=3).for_each(|id| group.start(id));
+    group.wait_until_all_have(last);
+    assert_eq!(replies(&group), 0, "the log was replayed for replies");
+}
+
+#[test]
 fn who_follows_says_who_leads() {
     let group = Group::of(3, settings());
     let (leader, _) = group.propose("first");

@@ -1,4 +1,4 @@
-//! All flags of etcd 3.7, and what rusd does with them; and `values-memory-bytes`, which is its own.
+//! All flags of etcd 3.7, and what rusd does with them; and `linearizable-reads` and `values-memory-bytes`, which are its own.
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "initial-cluster-token", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "initial-election-tick-advance", kind: Kind::Bool, effect: Effect::None },
     Flag { name: "key-file", kind: Kind::Text, effect: Effect::Used },
+    Flag { name: "linearizable-reads", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "listen-client-http-urls", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "listen-client-urls", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "listen-metrics-urls", kind: Kind::Text, effect: Effect::Used },

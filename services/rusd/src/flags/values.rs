@@ -87,7 +87,7 @@ fn expected(flag: &str, what: &str, found: &str) -> Mistake {
     Mistake::new(flag, format!("expected {what}, found {found:?}"))
 }
 
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn with_single_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,15 +1,25 @@
 //! Who a member is: founded with numbers that follow from the flags, or learned from the group that it joins. Written down before
 //! anything else, so that flags no longer matter once there are data.
+//!
+//! A member that comes back without what it has acknowledged may not vote: it would help to elect somebody who lacks it too. So
+//! it does not begin anew where its file says that there was a log, and there is none; nor where its directory is empty and another member
+//! says that this one has served already. etcd asks its peers the same at bootstrap (`server/etcdserver/bootstrap.go`,
+//! `isMemberBootstrapped`).
+//!
+//! Not covered: no other member answers when it starts; an old copy of the directory is put in its place.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
-use std::thread::sleep;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use prost::Message;
 use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
+use service_kit::directory::{make_private, write_whole};
+use service_kit::url::Url;
+use wal::files::RealDirectory;
 
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Founder, Settings, cluster_id};
@@ -30,6 +40,25 @@ pub enum IdentityError {
     /// The group that it shall join.
     #[error("--initial-cluster-state=existing: {0}")]
     Join(String),
+    /// Its log is gone.
+    #[error(
+        "{0} had a log, and it is gone: this member would forget what it has acknowledged. Restore the directory, or remove this member \
+         from the group and add a new one; a member that was alone is restored from a snapshot, with etcdutl snapshot restore and rusd import"
+    )]
+    LogLost(PathBuf),
+    /// Its directory is empty, and should not be.
+    #[error(
+        "member {id:x} has already been bootstrapped, says {by}, and {directory} is empty: it would forget what it has acknowledged. Restore \
+         the directory, or remove this member from the group and add a new one (etcdctl member remove, member add)"
+    )]
+    Emptied {
+        /// Its number.
+        id: u64,
+        /// Who says so.
+        by: String,
+        /// Where its data should be.
+        directory: PathBuf,
+    },
 }
 
 /// Who a member is.
@@ -41,6 +70,13 @@ pub struct Identity {
     member_id: String,
     /// It is among those that founded the group.
     pub is_founder: bool,
+    /// There has been a log. Where nothing is said, an earlier release wrote it, and had one.
+    #[serde(default = "yes")]
+    has_log: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// An identity, and where others are as far as flags or the group said.
@@ -49,13 +85,13 @@ pub struct Known {
     pub identity: Identity,
     /// The members, to begin with.
     pub members: Vec<pb::Member>,
-    /// It was written down by an earlier start.
+    /// It has a log, of an earlier start.
     pub was_here: bool,
 }
 
 impl Identity {
     fn new(cluster_id: u64, member_id: u64, is_founder: bool) -> Self {
-        Self { cluster_id: format!("{cluster_id:x}"), member_id: format!("{member_id:x}"), is_founder }
+        Self { cluster_id: format!("{cluster_id:x}"), member_id: format!("{member_id:x}"), is_founder, has_log: false }
     }
 
     /// The group's number and its own; `None`: it was written by somebody else.
@@ -76,25 +112,89 @@ impl Identity {
 
     /// What was written down, or what follows from the flags, which is written down then.
     pub fn find(settings: &Settings, tls: Option<&Tls>) -> Result<Known, IdentityError> {
-        let folder = settings.data_directory.join("member");
+        let folder = folder(settings);
         let path = folder.join(FILE);
         let file = |error| IdentityError::File(path.display().to_string(), error);
+        make_private(&folder).map_err(file)?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
-        match fs::read(&path) {
+        let log = log_folder(settings);
+        let has_log = has_log(&log).map_err(|error| IdentityError::File(log.display().to_string(), error))?;
+        let found = match fs::read(&path) {
             Ok(bytes) => {
                 let content = |error| IdentityError::Content(path.display().to_string(), error);
                 let identity: Self = serde_json::from_slice(&bytes).map_err(content)?;
                 let wrong = || content(serde::de::Error::custom("a number is not hexadecimal"));
                 identity.numbers().ok_or_else(wrong)?;
-                return Ok(Known { identity, members: founders, was_here: true });
+                Some(identity)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(file(error)),
+        };
+        if let Some(identity) = found.filter(|identity| identity.has_log || has_log) {
+            return match has_log {
+                true => Ok(Known { identity, members: founders, was_here: true }),
+                false => Err(IdentityError::LogLost(log)),
+            };
         }
-        let known = if settings.joins { join(settings, tls)? } else { found(settings, founders) };
-        write(&folder, &known.identity).map_err(file)?;
+        // One that was killed before it had a log begins again.
+        let known = if settings.joins { join(settings, tls)? } else { found_group(settings, founders) };
+        if !has_log && let Some(by) = who_knows(settings, known.identity.member_id(), tls) {
+            let id = known.identity.member_id();
+            return Err(IdentityError::Emptied { id, by, directory: settings.data_directory.clone() });
+        }
+        known.identity.write(settings)?;
         Ok(known)
     }
+
+    /// There is a log from now on.
+    pub fn has_log(mut self, settings: &Settings) -> Result<(), IdentityError> {
+        if self.has_log {
+            return Ok(());
+        }
+        self.has_log = true;
+        self.write(settings)
+    }
+
+    fn write(&self, settings: &Settings) -> Result<(), IdentityError> {
+        let path = folder(settings).join(FILE);
+        let written =
+            serde_json::to_vec_pretty(self).map_err(io::Error::other).and_then(|text| write_whole(&path, &text));
+        written.map_err(|error| IdentityError::File(path.display().to_string(), error))
+    }
+}
+
+fn folder(settings: &Settings) -> PathBuf {
+    settings.data_directory.join("member")
+}
+
+/// Where its log is.
+pub fn log_folder(settings: &Settings) -> PathBuf {
+    folder(settings).join("wal")
+}
+
+fn has_log(folder: &Path) -> io::Result<bool> {
+    match folder.exists() {
+        true => wal::is_begun(&RealDirectory::open(folder)?),
+        false => Ok(false),
+    }
+}
+
+/// The member, by its URL, that says that this one has served: that its clients know where it is was in the log. All are asked at the
+/// same time: one that hangs takes seconds.
+fn who_knows(settings: &Settings, id: u64, tls: Option<&Tls>) -> Option<String> {
+    let others = settings.founders.iter().filter(|founder| founder.name != settings.name);
+    let urls: Vec<_> = others.flat_map(|founder| &founder.peer_urls).collect();
+    // Who is not there, or begins as well, knows nothing.
+    let knows = |url: &Url| {
+        let (_, members) = introduction(&format!("{}:{}", url.host, url.port), tls).ok()?;
+        let has_served = |member: &pb::Member| member.id == id && !member.client_ur_ls.is_empty();
+        members.iter().any(has_served).then(|| url.to_string())
+    };
+    let knows = &knows;
+    thread::scope(|scope| {
+        let asked: Vec<_> = urls.into_iter().map(|url| scope.spawn(move || knows(url))).collect();
+        asked.into_iter().find_map(|thread| thread.join().ok().flatten())
+    })
 }
 
 fn member(founder: &Founder, token: &str) -> pb::Member {
@@ -102,7 +202,7 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
     pb::Member { id: founder.id(token), name: founder.name.clone(), peer_ur_ls, ..Default::default() }
 }
 
-fn found(settings: &Settings, members: Vec<pb::Member>) -> Known {
+fn found_group(settings: &Settings, members: Vec<pb::Member>) -> Known {
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
     let identity = Identity::new(cluster_id(&settings.founders, &settings.token), member_id, true);
@@ -147,16 +247,4 @@ fn introduction(address: &str, tls: Option<&Tls>) -> io::Result<(u64, Vec<pb::Me
         Some(header) if header.cluster_id != 0 => Ok((header.cluster_id, list.members)),
         _ => Err(io::Error::other("it does not know its group yet")),
     }
-}
-
-/// All of it or nothing, and safe when this returns.
-fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let (next, path) = (folder.join("identity.next"), folder.join(FILE));
-    let mut file = File::create(&next)?;
-    file.write_all(serde_json::to_string_pretty(identity)?.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(next, path)?;
-    File::open(folder)?.sync_all()?;
-    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }

@@ -90,6 +90,7 @@ errors! {
 
     RequestTooLarge InvalidArgument "etcdserver: request is too large"
     TooManyRequests ResourceExhausted "etcdserver: too many requests"
+    AnswerTooLarge ResourceExhausted "rusd: what the request changes is done, but its answer is larger than 60 MiB: ask for less at a time"
 
     RootUserNotExist FailedPrecondition "etcdserver: root user does not exist"
     RootRoleNotExist FailedPrecondition "etcdserver: root user does not have root role"

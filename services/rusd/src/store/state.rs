@@ -56,19 +56,61 @@ pub enum Response {
     Done(i64),
 }
 
-/// What a command came to, or why it did nothing.
+/// What a command came to, or why it did nothing; after [`Error::AnswerTooLarge`] it has done everything, and says only that.
 pub type Outcome = Result<Response, Error>;
 
+/// How many bytes of records may still be read for the answer to a command. Without a bound, one transaction with 127 ranges over a
+/// million keys would make 18 GB of answers; and what nobody waits for is not read at all, so that it costs neither other members nor a
+/// start anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// `None`: nobody waits for the answer.
+    bytes: Option<usize>,
+    is_exceeded: bool,
+}
+
+impl Room {
+    /// For an answer that somebody waits for. A member sends it to another in a frame of 64 MiB at most.
+    pub const FULL: Self = Self { bytes: Some(60 << 20), is_exceeded: false };
+    /// For an answer that nobody waits for.
+    pub const NONE: Self = Self { bytes: None, is_exceeded: false };
+
+    /// Whether anything may be read for the answer at all.
+    fn is_left(&self) -> bool {
+        self.bytes.is_some() && !self.is_exceeded
+    }
+
+    /// Takes room for so many bytes, if there is.
+    fn take(&mut self, bytes: usize) -> bool {
+        let Some(left) = self.bytes.filter(|_| !self.is_exceeded) else { return false };
+        let left = left.checked_sub(bytes);
+        self.is_exceeded = left.is_none();
+        self.bytes = Some(left.unwrap_or(0));
+        !self.is_exceeded
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.is_exceeded
+    }
+}
+
 impl State {
-    /// Applies a command. `time_millis` is that of its entry.
-    pub fn apply(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>) -> Outcome {
+    /// Applies a command. `time_millis` is that of its entry. What was read for the answer fits into `room`: see [`Room`].
+    pub fn apply(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>, mut room: Room) -> Outcome {
+        let outcome = self.apply_within(command, time_millis, scratch, &mut room)?;
+        if room.is_exceeded() { Err(Error::AnswerTooLarge) } else { Ok(outcome) }
+    }
+
+    fn apply_within(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>, room: &mut Room) -> Outcome {
         let Command { caller, request } = command;
         self.check_alarms(&request)?;
         access(&request).check(&self.auth, &self.leases, &caller)?;
         match request {
-            Request::Put(put) => self.put(&put, scratch).map(Response::Put),
-            Request::DeleteRange(delete) => Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete))),
-            Request::Txn(txn) => txn::apply(self, &txn, scratch).map(Response::Txn),
+            Request::Put(put) => self.put(&put, scratch, room).map(Response::Put),
+            Request::DeleteRange(delete) => {
+                Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete, room)))
+            }
+            Request::Txn(txn) => txn::apply(self, &txn, scratch, room).map(Response::Txn),
             Request::Compaction(compaction) => self.keyspace.compact(compaction.revision).map(|()| self.done()),
             Request::LeaseGrant(grant) => self.grant(&grant).map(Response::LeaseGrant),
             Request::LeaseRevoke(revoke) => self.revoke(revoke.id, scratch).map(|()| self.done()),
@@ -104,9 +146,9 @@ impl State {
         if grows && self.cluster.has_alarm(AlarmType::Nospace) { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    fn put(&mut self, put: &pb::PutRequest, scratch: &mut Vec<u8>) -> Result<pb::PutResponse, Error> {
+    fn put(&mut self, put: &pb::PutRequest, scratch: &mut Vec<u8>, room: &mut Room) -> Result<pb::PutResponse, Error> {
         txn::check_put(self, put)?;
-        Ok(self.changes(scratch).put(put))
+        Ok(self.changes(scratch).put(put, room))
     }
 
     fn grant(&mut self, grant: &pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Error> {
@@ -205,7 +247,7 @@ impl Changes<'_> {
     }
 
     /// [`txn::check_put`] has passed.
-    fn put(&mut self, put: &pb::PutRequest) -> pb::PutResponse {
+    fn put(&mut self, put: &pb::PutRequest, room: &mut Room) -> pb::PutResponse {
         let old = (put.ignore_value || put.ignore_lease).then(|| self.space().get(&put.key).cloned()).flatten();
         let old_value = old.as_ref().filter(|_| put.ignore_value).map(Record::value);
         let value = old_value.as_deref().unwrap_or(&put.value);
@@ -213,18 +255,20 @@ impl Changes<'_> {
         let superseded = self.write.put(&put.key, value, lease);
         let old_lease = superseded.as_ref().map_or(0, Record::lease);
         self.leases.move_key(&put.key, old_lease, lease);
-        let prev_kv = superseded.filter(|_| put.prev_kv).map(|record| record.to_key_value());
+        let prev_kv = superseded.filter(|record| put.prev_kv && room.take(record.encoded_len()));
+        let prev_kv = prev_kv.map(|record| record.to_key_value());
         pb::PutResponse { header: header(self.write.revision()), prev_kv }
     }
 
-    fn delete_range(&mut self, delete: &pb::DeleteRangeRequest) -> pb::DeleteRangeResponse {
+    fn delete_range(&mut self, delete: &pb::DeleteRangeRequest, room: &mut Room) -> pb::DeleteRangeResponse {
         let keys = Keys::new(&delete.key, &delete.range_end);
         let space = self.space();
         let doomed: Vec<Record> = space.range(keys, space.revision()).cloned().collect();
         for record in &doomed {
             self.delete(record.key());
         }
-        let prev_kvs = if delete.prev_kv { doomed.iter().map(Record::to_key_value).collect() } else { Vec::new() };
+        let is_told = |record: &&Record| delete.prev_kv && room.take(record.encoded_len());
+        let prev_kvs = doomed.iter().take_while(is_told).map(Record::to_key_value).collect();
         pb::DeleteRangeResponse { header: header(self.write.revision()), deleted: doomed.len() as i64, prev_kvs }
     }
 

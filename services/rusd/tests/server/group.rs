@@ -90,6 +90,23 @@ fn hash(server: &Rusd) -> u64 {
     json(server, &["endpoint", "hashkv"])[0]["HashKV"]["hash"].as_u64().unwrap()
 }
 
+/// Followers that have just stopped still count as connected, and the leader still has its lease.
+#[test]
+fn a_read_by_rounds_is_not_answered_while_no_majority_is_there() {
+    for (mode, is_answered) in [("round", false), ("lease", true)] {
+        let servers = group(3, "http", &[format!("--linearizable-reads={mode}"), "--election-timeout=5000".into()]);
+        let leader = leader_of(&servers);
+        servers[leader].etcdctl(&["put", "a", "1"]);
+        assert_eq!(servers[leader].etcdctl(&["get", "a", "--print-value-only"]), "1\n");
+        let followers = || servers.iter().enumerate().filter(|(number, _)| *number != leader).map(|(_, server)| server);
+        followers().for_each(|server| server.pause(true));
+        let mut get = servers[leader].command(&["get", "a", "--command-timeout=1s"]);
+        let output = get.output().unwrap();
+        followers().for_each(|server| server.pause(false));
+        assert_eq!(output.status.success(), is_answered, "{mode}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 #[test]
 fn every_member_of_three_does_everything() {
     let servers = group(3, "http", &[]);

@@ -12,6 +12,7 @@ mod group;
 mod hostile;
 mod http2;
 mod import;
+mod lost_data;
 mod process;
 mod tls;
 mod tokens;

@@ -129,6 +129,11 @@ impl Rusd {
         self.process.wait()
     }
 
+    /// Keeps it from running, or lets it go on: nothing of it notices.
+    pub fn pause(&self, is_paused: bool) {
+        self.process.signal(if is_paused { Signal::STOP } else { Signal::CONT });
+    }
+
     /// Asks it to stop.
     pub fn stop(mut self) -> ExitStatus {
         self.process.signal(Signal::TERM);
@@ -157,6 +162,8 @@ impl Rusd {
     }
 }
 
+const READY: &str = "ready to serve client requests";
+
 /// A server that is not ready yet.
 pub struct Starting {
     rusd: Rusd,
@@ -170,7 +177,7 @@ impl Starting {
         let ready = loop {
             let Some(line) = self.lines.next() else { panic!("it ended before it was ready: {said:#?}") };
             let line = line.unwrap();
-            if line.contains("ready to serve client requests") {
+            if line.contains(READY) {
                 break line;
             }
             said.push(line);
@@ -189,6 +196,11 @@ impl Starting {
 impl Starting {
     /// What it says when it ends without having been ready.
     pub fn refusal(self) -> String {
-        self.lines.map(|line| line.unwrap() + "\n").collect()
+        let line = |line: std::io::Result<String>| {
+            let line = line.unwrap();
+            assert!(!line.contains(READY), "it serves: {line}");
+            line + "\n"
+        };
+        self.lines.map(line).collect()
     }
 }

@@ -3,13 +3,13 @@ use proptest::prelude::*;
 use super::super::command::{Caller, Command, Request};
 use super::super::keys::Keys;
 use super::super::spill::{Limits, Spill};
-use super::super::state::arbitrary;
+use super::super::state::{Room, arbitrary};
 use super::*;
 
 fn of(commands: &[Command]) -> State {
     let mut state = State::default();
     for (time, command) in commands.iter().enumerate() {
-        drop(state.apply(command.clone(), time as u64 * 1000, &mut Vec::new()));
+        drop(state.apply(command.clone(), time as u64 * 1000, &mut Vec::new(), Room::FULL));
         state.keyspace.sweep(time % 5, i64::MAX);
     }
     state
@@ -48,8 +48,8 @@ proptest! {
         prop_assert_eq!(bytes(&restored), bytes(&state));
         prop_assert_eq!((&restored.auth, &restored.cluster), (&state.auth, &state.cluster));
         for command in after {
-            let one = state.apply(command.clone(), 1_000_000, &mut Vec::new());
-            prop_assert_eq!(restored.apply(command, 1_000_000, &mut Vec::new()), one);
+            let one = state.apply(command.clone(), 1_000_000, &mut Vec::new(), Room::FULL);
+            prop_assert_eq!(restored.apply(command, 1_000_000, &mut Vec::new(), Room::FULL), one);
         }
         prop_assert_eq!(bytes(&restored), bytes(&state));
         for id in 0..5 {

@@ -10,37 +10,57 @@ use super::super::keys::Keys;
 use super::super::keyspace::Keyspace;
 use super::super::record::Record;
 use super::super::{check, range};
-use super::{Changes, State, header, pb};
+use super::{Changes, Room, State, header, pb};
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 
 /// Applies a transaction.
-pub(super) fn apply(state: &mut State, txn: &pb::TxnRequest, scratch: &mut Vec<u8>) -> Result<pb::TxnResponse, Error> {
+pub(super) fn apply(
+    state: &mut State,
+    txn: &pb::TxnRequest,
+    scratch: &mut Vec<u8>,
+    room: &mut Room,
+) -> Result<pb::TxnResponse, Error> {
     if check::is_read_only(txn) {
-        return read_only(&state.keyspace, txn);
+        return read_only_within(&state.keyspace, txn, room);
     }
     let mut path = Vec::new();
     decide(&state.keyspace, txn, &mut path);
     check_branch(state, txn, &mut path.iter().copied())?;
     let mut changes = state.changes(scratch);
-    let mut response = run(&mut changes, txn, &mut path.iter().copied())?;
+    let mut response = run(&mut changes, txn, &mut path.iter().copied(), room)?;
     response.header = header(changes.write.revision());
     Ok(response)
 }
 
 /// Answers a transaction that only reads.
 pub fn read_only(space: &Keyspace, txn: &pb::TxnRequest) -> Result<pb::TxnResponse, Error> {
+    let mut room = Room::FULL;
+    let response = read_only_within(space, txn, &mut room)?;
+    if room.is_exceeded() { Err(Error::AnswerTooLarge) } else { Ok(response) }
+}
+
+fn read_only_within(space: &Keyspace, txn: &pb::TxnRequest, room: &mut Room) -> Result<pb::TxnResponse, Error> {
     let succeeded = compare_all(space, &txn.compare);
     let operations = if succeeded { &txn.success } else { &txn.failure };
     let mut responses = Vec::with_capacity(operations.len());
     for operation in operations {
         if let Some(Operation::RequestRange(request)) = &operation.request {
-            let response = Some(Answer::ResponseRange(range::range(space, request)?.response()));
+            let response = read(space, request, room)?;
             responses.push(pb::ResponseOp { response });
         }
     }
     Ok(pb::TxnResponse { header: header(space.revision()), succeeded, responses })
+}
+
+/// Nothing where nobody waits for it, or where it would not fit; its revision was checked before.
+fn read(space: &Keyspace, request: &pb::RangeRequest, room: &mut Room) -> Result<Option<Answer>, Error> {
+    if !room.is_left() {
+        return Ok(None);
+    }
+    let found = range::range(space, request)?;
+    Ok(room.take(found.encoded_len_about()).then(|| Answer::ResponseRange(found.response())))
 }
 
 /// Which branches are taken, of this transaction and then of those nested in the branch.
@@ -83,19 +103,18 @@ fn run(
     changes: &mut Changes<'_>,
     txn: &pb::TxnRequest,
     path: &mut impl Iterator<Item = bool>,
+    room: &mut Room,
 ) -> Result<pb::TxnResponse, Error> {
     let succeeded = path.next().unwrap_or(false);
     let mut responses = Vec::new();
     for operation in branch(txn, succeeded) {
         let response = match &operation.request {
-            Some(Operation::RequestRange(request)) => {
-                Some(Answer::ResponseRange(range::range(changes.space(), request)?.response()))
-            }
-            Some(Operation::RequestPut(put)) => Some(Answer::ResponsePut(changes.put(put))),
+            Some(Operation::RequestRange(request)) => read(changes.space(), request, room)?,
+            Some(Operation::RequestPut(put)) => Some(Answer::ResponsePut(changes.put(put, room))),
             Some(Operation::RequestDeleteRange(delete)) => {
-                Some(Answer::ResponseDeleteRange(changes.delete_range(delete)))
+                Some(Answer::ResponseDeleteRange(changes.delete_range(delete, room)))
             }
-            Some(Operation::RequestTxn(nested)) => Some(Answer::ResponseTxn(run(changes, nested, path)?)),
+            Some(Operation::RequestTxn(nested)) => Some(Answer::ResponseTxn(run(changes, nested, path, room)?)),
             None => None,
         };
         responses.push(pb::ResponseOp { response });

@@ -1,0 +1,46 @@
+//! A member that has lost what it acknowledged does not come back as if nothing had been; and data are their user's alone.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::group::flags_of_three;
+use crate::process::{Rusd, Starting};
+
+#[test]
+fn a_member_whose_log_is_gone_does_not_begin_anew() {
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["put", "a", "1"]);
+    let (directory, flags) = server.kill();
+    let log = directory.path().join("data/member/wal");
+    fs::rename(&log, directory.path().join("elsewhere")).unwrap();
+    assert!(Rusd::spawn(directory, flags).refusal().contains("had a log, and it is gone"));
+}
+
+/// Stop C; A and B acknowledge; kill both; B loses its directory: were it to start, B and C would elect without what A alone has.
+#[test]
+fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {
+    let flags = flags_of_three();
+    let started: Vec<_> = flags.iter().map(|flags| Rusd::spawn(harness::folder(), flags.clone())).collect();
+    let mut members: Vec<_> = started.into_iter().map(Starting::ready).collect();
+    members.pop().unwrap().kill();
+    members[0].etcdctl(&["put", "a", "1"]);
+    let (_, flags) = members.pop().unwrap().kill();
+    // Only a member that knows can tell; it has no majority, and needs none.
+    let refusal = Rusd::spawn(harness::folder(), flags).refusal();
+    assert!(refusal.contains("has already been bootstrapped, says http://127.0.0.1:"), "{refusal}");
+}
+
+#[test]
+fn data_are_their_users_alone() {
+    fn look(path: &Path) {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        if path.is_dir() {
+            fs::read_dir(path).unwrap().for_each(|entry| look(&entry.unwrap().path()));
+        }
+    }
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["put", "a", "1"]);
+    look(&server.directory().join("data"));
+}
