@@ -37,7 +37,7 @@ fn counted(text: &str) -> Result<u64, Failure> {
     if found.is_empty() {
         return Err(Failure::new("GET /metrics: the answer does not count syncs"));
     }
-    Ok(found.iter().map(|sample| sample.value as u64 * syncs_each(&sample.name).unwrap_or_default()).sum())
+    Ok(found.iter().map(|sample| sample.value as u64 * syncs_each(sample.name).unwrap_or_default()).sum())
 }
 
 #[cfg(test)]
