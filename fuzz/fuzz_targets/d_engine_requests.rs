@@ -6,7 +6,7 @@ use bytes::Bytes;
 use d_engine::doors::{Method, understand};
 use libfuzzer_sys::fuzz_target;
 
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 10] = [
     "/raft.client.RaftClientService/HandleClientWrite",
     "/raft.client.RaftClientService/HandleClientRead",
     "/raft.cluster.ClusterManagementService/UpdateClusterConf",
@@ -16,6 +16,7 @@ const PATHS: [&str; 9] = [
     "/d_engine.client.RaftClientService/Watch",
     "/d_engine.server.cluster.ClusterManagementService/UpdateClusterConf",
     "/storebench.dengine.v1.Store/Operate",
+    "/storebench.dengine.v1.Store/ChangeMembers",
 ];
 
 fuzz_target!(|data: &[u8]| {

@@ -8,6 +8,7 @@ pub mod key_value;
 pub mod kubernetes;
 pub mod probe;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::io;
 
@@ -24,5 +25,6 @@ pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Su
         Parameters::Redis(parameters) => redis::run(context, parameters, around),
         Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
         Parameters::BlockStream(parameters) => block_stream::run(context, parameters, around),
+        Parameters::SqliteReplication(parameters) => sqlite_replication::run(context, job, parameters, around),
     }
 }

@@ -23,6 +23,7 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
         Protocol::Redis => redis::probe::answers(address),
         Protocol::S3 => refuses_strangers(address).map(drop),
         Protocol::BlockStream => block_stream::probe::answers(address),
+        Protocol::Sqlite => Err(Failure::new("a store that follows files has no requests")),
     }
 }
 
@@ -73,6 +74,7 @@ pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failur
         Protocol::Redis => redis::probe::version(address),
         Protocol::S3 => Err(Failure::new("S3 has no request that tells the server's version")),
         Protocol::BlockStream => block_stream::probe::version(address),
+        Protocol::Sqlite => Err(Failure::new("a store that follows files has no requests")),
     }
 }
 
@@ -87,6 +89,8 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
         // What else it serves takes a signature, and with it credentials.
         Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
         Protocol::BlockStream => block_stream::probe::surface(store),
+        // What it does can only be seen beside a load.
+        Protocol::Sqlite => Vec::new(),
     }
 }
 
@@ -94,7 +98,7 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
 pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd | Protocol::DEngine | Protocol::BlockStream => fsyncs::so_far(&address.to_string()),
-        Protocol::Redis | Protocol::S3 => {
+        Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
             Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
         }
     }

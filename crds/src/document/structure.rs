@@ -115,6 +115,7 @@ fn remedy_of(schema: Option<&Value>) -> String {
     }
 }
 
+/// What may be written, as much of it as fits a line.
 fn enumeration(schema: &Value) -> Option<String> {
     let values: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
     (!values.is_empty()).then(|| listed(&values))

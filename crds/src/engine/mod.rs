@@ -3,6 +3,7 @@
 //! ([`listing`]) are fed from it. How a store is started is its plan, in `storebench-core`.
 
 pub mod listing;
+pub mod object_store;
 pub mod rules;
 mod table;
 
@@ -17,6 +18,8 @@ use crate::storage_service::Durability;
 pub const CLIENT: &str = "client";
 /// The role of what is measured.
 pub const STORE: &str = "store";
+/// The port for metrics, of a store that has none for clients.
+pub const METRICS: &str = "metrics";
 /// The port for other members.
 pub const PEER: &str = "peer";
 
@@ -86,6 +89,8 @@ pub enum Protocol {
     S3,
     /// `org.hiero.block.api` of block node 0.25 and later, over gRPC.
     BlockStream,
+    /// None: it follows the files of SQLite databases, which its clients write without asking it.
+    Sqlite,
 }
 
 /// In whose words a store is configured: flags, files, environment.
@@ -103,6 +108,10 @@ pub enum Dialect {
     BlockNode,
     /// The variables of the Java block node.
     HieroBlockNode,
+    /// Our own walsync's flags.
+    Walsync,
+    /// litestream.yml.
+    Litestream,
 }
 
 /// Where executables come from.
@@ -236,7 +245,7 @@ impl Engine {
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 5] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream];
+    pub const ALL: [Self; 6] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream, Self::Sqlite];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
@@ -246,6 +255,7 @@ impl Protocol {
             Self::Redis => "redis",
             Self::S3 => "s3",
             Self::BlockStream => "block-stream",
+            Self::Sqlite => "sqlite",
         }
     }
 }
@@ -349,7 +359,10 @@ mod tests {
             assert_eq!(protocol.to_string().parse(), Ok(protocol));
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
-        assert_eq!(error.to_string(), "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream");
+        assert_eq!(
+            error.to_string(),
+            "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream, sqlite"
+        );
     }
 
     #[test]
@@ -357,6 +370,7 @@ mod tests {
         let read = |kind: EngineKind, text| kind.engine().version_probe.read(text);
         assert_eq!(read(EngineKind::Etcd, "etcd Version: 3.7.3\nGit SHA: Not provided\n"), Some("3.7.3"));
         assert_eq!(read(EngineKind::Rusd, "etcd Version: 3.7.3\nrusd Version: 0.1.0\n"), Some("0.1.0"));
+        assert_eq!(read(EngineKind::Litestream, "0.5.17\n"), Some("0.5.17"));
         let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1\n";
         assert_eq!(read(EngineKind::Redis, redis), Some("7.0.15"));
     }

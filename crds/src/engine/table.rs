@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CLIENT, Dialect, DurabilityClass, Engine, Metrics, PEER, Port, Protocol, Readiness, Source, VersionProbe};
+use super::{
+    CLIENT, Companion, Dialect, DurabilityClass, Engine, METRICS, Metrics, PEER, Port, Protocol, Readiness, Source,
+    VersionProbe, object_store,
+};
 use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
 
 /// Makes the enumeration that users write and the table from the same rows.
@@ -255,10 +258,59 @@ engines! {
         companions: &[],
         shares_directory: false,
     }
+
+    /// walsync: storebench's own replicator of SQLite databases into an object store, in Litestream's format.
+    Walsync {
+        name: "walsync",
+        protocol: Protocol::Sqlite,
+        dialect: Dialect::Walsync,
+        source: Source::Crate("walsync"),
+        default_version: env!("CARGO_PKG_VERSION"),
+        executables: &["walsync"],
+        image: "storebench/walsync",
+        ports: &[Port { name: METRICS, number: 9091 }],
+        readiness: Readiness::Http { port: METRICS, path: "/readyz" },
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        durability: REPLICATOR_DURABILITY,
+        version_probe: VersionProbe { argument: "--version", marker: "walsync " },
+        reserved_flags: &["--to", "--endpoint", "--region", "--staging-folder", "--listen", "--config"],
+        environment_prefix: None,
+        companions: REPLICATOR_COMPANIONS,
+        shares_directory: true,
+    }
+
+    /// Litestream: continuous replication of SQLite databases into an object store.
+    Litestream {
+        name: "litestream",
+        protocol: Protocol::Sqlite,
+        dialect: Dialect::Litestream,
+        source: Source::PeerOnRequest("litestream"),
+        default_version: "0.5.17",
+        executables: &["litestream"],
+        image: "storebench/litestream",
+        ports: &[Port { name: METRICS, number: 9090 }],
+        readiness: Readiness::Http { port: METRICS, path: "/metrics" },
+        metrics: Some(Metrics { port: METRICS, path: "/metrics" }),
+        replicas: &[1],
+        durability: REPLICATOR_DURABILITY,
+        // It prints nothing but its version.
+        version_probe: VersionProbe { argument: "version", marker: "" },
+        reserved_flags: &["-config", "-no-expand-env", "-exec", "-once"],
+        environment_prefix: Some("LITESTREAM_"),
+        companions: REPLICATOR_COMPANIONS,
+        shares_directory: true,
+    }
 }
 
-/// The port of metrics, where it is not that for clients.
-const METRICS: &str = "metrics";
+/// A replicator acknowledges nothing: SQLite does, and how durably the workload says. What it has copied follows later.
+const REPLICATOR_DURABILITY: &[DurabilityClass] = &[DurabilityClass {
+    class: Unsafe,
+    setting: "replication is asynchronous: SQLite alone acknowledges, and the object store does not sync",
+    flags: &[],
+}];
+
+const REPLICATOR_COMPANIONS: &[Companion] = &[Companion { role: object_store::ROLE, engine: EngineKind::Versitygw }];
 
 const ETCD_PORTS: &[Port] = &[Port { name: CLIENT, number: 2379 }, Port { name: PEER, number: 2380 }];
 

@@ -12,6 +12,7 @@ mod keys;
 pub mod kubernetes;
 mod load;
 pub mod redis;
+pub mod sqlite_replication;
 
 use std::borrow::Cow;
 
@@ -121,6 +122,8 @@ families! {
     kubernetes "kubernetes": Kubernetes(kubernetes::KubernetesWorkload),
     /// Load on a Hiero block node.
     block_stream "blockStream": BlockStream(block_stream::BlockStreamWorkload),
+    /// Load on SQLite databases that are replicated into an object store.
+    sqlite_replication "sqliteReplication": SqliteReplication(sqlite_replication::SqliteReplicationWorkload),
 }
 
 impl Parameters {
@@ -130,6 +133,10 @@ impl Parameters {
             Self::Etcd(parameters) => parameters.writes_percent(),
             Self::KeyValue(parameters) => parameters.writes_percent(),
             Self::Redis(parameters) => parameters.writes_percent(),
+            // Of a publisher many blocks may be on their way, and its acknowledgements are cumulative.
+            Self::BlockStream(_) => 0,
+            // SQLite acknowledges them.
+            Self::SqliteReplication(_) => 0,
             Self::Kubernetes(_) => 0,
             Self::BlockStream(parameters) => parameters.writes_percent(),
         }
@@ -168,11 +175,14 @@ pub enum Api {
     Kubernetes,
     /// The API of Hiero block nodes.
     BlockStream,
+    /// SQLite databases, of which whoever writes them shares a directory with who replicates them.
+    Sqlite,
 }
 
 impl Api {
     /// Every API.
-    pub const ALL: &'static [Self] = &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes, Self::BlockStream];
+    pub const ALL: &'static [Self] =
+        &[Self::Etcd, Self::DEngine, Self::Redis, Self::Kubernetes, Self::BlockStream, Self::Sqlite];
 }
 
 /// What is known of a family besides its parameters. Each module has its own as `FACTS`.

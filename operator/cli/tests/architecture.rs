@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-crds", &[]),
     ("storebench-core", &["storebench-crds"]),
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
-    ("bench-jobs", &["storebench-crds", "service-kit"]),
+    ("bench-jobs", &["storebench-crds", "service-kit", "ltx", "object-store-client"]),
     ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
     ("service-kit", &[]),
     ("wal", &[]),
@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
     ("rsedis", &["service-kit", "wal"]),
     ("ltx", &[]),
-    ("walsync", &["ltx", "service-kit"]),
+    ("object-store-client", &[]),
+    ("walsync", &["ltx", "object-store-client", "service-kit"]),
     ("block-node", &["service-kit", "wal"]),
     ("faulty-store", &[]),
     // For tests of every crate, as a dev-dependency.

@@ -84,6 +84,7 @@ impl ValidatedArm {
                 Protocol::Redis => Some(Api::Redis),
                 Protocol::BlockStream => Some(Api::BlockStream),
                 Protocol::S3 => None,
+                Protocol::Sqlite => Some(Api::Sqlite),
             },
         }
     }

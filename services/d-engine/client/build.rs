@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
-const FILES: [&str; 10] = [
+use prost::Message;
+
+const FILES: [&str; 9] = [
     "d_engine/client.proto",
     "d_engine/cluster.proto",
     "d_engine/common.proto",
     "d_engine/error.proto",
-    "health.proto",
     "raft/client.proto",
     "raft/cluster.proto",
     "raft/common.proto",
@@ -18,6 +19,8 @@ const FILES: [&str; 10] = [
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=../proto");
     let descriptors = protox::compile(FILES, ["../proto"])?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("d-engine.descriptors"), descriptors.encode_to_vec())?;
     prost_build::Config::new()
         // Slices of what was received, or of what is stored.
         .bytes(["."])

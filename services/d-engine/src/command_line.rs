@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use service_kit::{logs, open_files, panics, signals};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::Server;
 use crate::settings::{Flags, Settings};
@@ -50,12 +50,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let Ok(level) = level.parse::<tracing::Level>() else {
                 return usage(&format!("--log-level {level}: expected error, warn, info or debug"));
             };
-            tracing_subscriber::fmt()
-                .json()
-                .flatten_event(true)
-                .with_max_level(level)
-                .with_writer(std::io::stderr)
-                .init();
+            logs::start(flags.log_format, level);
+            panics::end_the_process();
             match Settings::load(*flags) {
                 Ok(settings) => end(serve(settings)),
                 Err(mistake) => usage(&mistake.to_string()),
@@ -95,17 +91,13 @@ fn runtime() -> anyhow::Result<Runtime> {
 }
 
 fn serve(settings: Settings) -> anyhow::Result<()> {
-    service_kit::open_files::raise();
+    open_files::raise();
     runtime()?.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = signals::stop()?;
         let server = Server::start(settings)?;
         let options = server.engine().node().options();
         let addresses = server.addresses().join(" ");
         tracing::info!(addresses, member = options.id, durability = options.durability.name(), "listening");
-        let stop = async {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        };
         Ok(server.run(stop).await?)
     })
 }

@@ -1,4 +1,5 @@
-//! What the server speaks on its port: both dialects of the original, a streaming RPC of our own, health, and HTTP for probes.
+//! What the server speaks on its port: both dialects of the original, and a streaming RPC of our own. What every server has besides
+//! (health, reflection, probes, metrics) goes with it from [`service_kit`].
 //!
 //! | file | serves |
 //! | --- | --- |
@@ -6,30 +7,26 @@
 //! | `second` | packages `d_engine.*`, as clients of release 0.2.4 do |
 //! | `cluster` | who the members are, in both |
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
-//! | `observe` | health, probes, metrics |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
-//! leads; clients that ask the leader notice no difference. Writes are taken by the leader alone, as in the original.
+//! leads; clients that ask the leader notice no difference. Writes that come by our own door are handed to the leader; those of the
+//! original's clients, which look for the leader when they are refused, only where the settings say so.
 
 mod cluster;
 mod errors;
 mod first;
-mod observe;
 mod operate;
 mod second;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request;
 use prost::Message;
-use service_kit::grpc::{self, Caller, Code, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary};
-use service_kit::http::Incoming;
+use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
 
-use crate::engine::Node;
+use crate::engine::{Node, NotLeading};
 
 /// A method of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +37,6 @@ pub enum Method {
     Second(second::Method),
     /// Of our own.
     Own(operate::Method),
-    /// Of gRPC's health protocol.
-    Health(observe::Method),
 }
 
 impl Method {
@@ -58,7 +53,6 @@ impl Method {
                 cluster::Method::of(method).map(second::Method::Cluster).map(Self::Second)
             }
             "storebench.dengine.v1.Store" => operate::Method::of(method).map(Self::Own),
-            "grpc.health.v1.Health" => observe::Method::of(method).map(Self::Health),
             _ => None,
         }
     }
@@ -67,8 +61,7 @@ impl Method {
         match self {
             Self::First(_) => false,
             Self::Second(method) => matches!(method, second::Method::Watch | second::Method::WatchMembership),
-            Self::Own(method) => method != operate::Method::Status,
-            Self::Health(method) => method == observe::Method::Watch,
+            Self::Own(method) => !matches!(method, operate::Method::Status | operate::Method::ChangeMembers),
         }
     }
 }
@@ -85,8 +78,10 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
         Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
         Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
         Method::Second(_) => decode::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Own(operate::Method::ChangeMembers) => {
+            decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
+        }
         Method::Own(_) => decode(message).map(operate::understand),
-        Method::Health(_) => Ok(()),
     }
 }
 
@@ -96,12 +91,14 @@ pub struct Doors {
     node: Node,
     /// How long an answer may take.
     patience: Duration,
+    /// What becomes of the dialects' writes where this member does not lead.
+    not_leading: NotLeading,
 }
 
 impl Doors {
     /// Of a member.
-    pub fn new(node: Node, patience: Duration) -> Self {
-        Self { node, patience }
+    pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
+        Self { node, patience, not_leading }
     }
 }
 
@@ -146,8 +143,11 @@ impl Service for Doors {
         let answer = match method {
             Method::First(method) => first::unary(self, method, message),
             Method::Second(method) => second::unary(self, method, message),
+            Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
+                let node = self.node.clone();
+                later(self.patience, async move { Ok(operate::change_members(node, request).await) })
+            }),
             Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
-            Method::Health(_) => Ok(now(Ok(observe::health(&self.node)))),
         };
         answer.unwrap_or_else(|status| Unary::Now(Err(status)))
     }
@@ -159,12 +159,7 @@ impl Service for Doors {
             Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
             Method::Own(_) => Box::pin(operate::operate(node, requests, responses)),
-            Method::Health(_) => Box::pin(observe::watch(node, requests, responses)),
-            Method::First(_) => Box::pin(async { Err(Status::new(Code::Internal, "it is no stream")) }),
+            Method::First(_) => Box::pin(async { Err(Status::is_no_stream()) }),
         }
-    }
-
-    fn http(&self, head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
-        Some(Box::pin(observe::http(self.node.clone(), head)))
     }
 }

@@ -14,38 +14,44 @@
 
 mod counters;
 mod door;
+mod forward;
 mod housekeeping;
 mod identity;
+mod members;
 mod options;
 
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use arc_swap::ArcSwap;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
-use replog::runtime::tcp::{Host, Tcp, TcpOptions};
-use replog::runtime::{Handle, Leadership, Limits, Member, MemberError, Origin, Start};
+use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
+use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
 use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{Memory, Storage, StorageError, seen_members};
+use crate::state::{Memory, Storage, StorageError};
 
+use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
-use identity::Introduction;
 
 pub use counters::{Counted, Counters};
-pub use door::Watching;
+pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
+pub use members::{MemberChange, Members};
 pub use options::{Address, Durability, Options};
 
 /// The grain of elections and heartbeats.
 const TICK_MICROS: u64 = 20_000;
+
+/// How long a member that joins waits for others to know it.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an engine cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +80,9 @@ pub enum EngineError {
     /// Its state, later.
     #[error("{0}")]
     State(String),
+    /// The group has no use for it any more.
+    #[error("member {0} was removed from its group for good: its directory can be deleted")]
+    Removed(u64),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -90,6 +99,13 @@ struct Inner {
     handle: Handle<Reply>,
     shown: Shown,
     options: Options,
+    forwarder: Forwarder<Leading>,
+    peers: Peers,
+    /// As the state says.
+    members: ArcSwap<Members>,
+    following: Mutex<()>,
+    /// Others can reach this member.
+    serves_members: bool,
     leadership: watch::Receiver<Leadership>,
     counters: Counters,
 }
@@ -120,10 +136,21 @@ impl Node {
         self.0.leadership.clone()
     }
 
+    /// Whether this member leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.0.leadership.borrow().leader == Some(self.0.options.id)
+    }
+
+    /// Who leads, if that is another member and known.
+    pub fn leader_elsewhere(&self) -> Option<Leader> {
+        let leader = self.0.leadership.borrow().leader;
+        self.leader(leader.filter(|leader| *leader != self.0.options.id))
+    }
+
     /// A member, and where clients find it.
     pub fn leader(&self, id: Option<u64>) -> Option<Leader> {
         let id = id?;
-        let address = self.0.options.members.get(&id).map(|member| member.client.clone()).unwrap_or_default();
+        let address = self.members().get(&id).map(|member| member.client.clone()).unwrap_or_default();
         Some(Leader { id, address })
     }
 
@@ -148,21 +175,24 @@ impl Engine {
     }
 
     /// Starts with the state in a storage of one's own.
-    pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+    pub fn start_with(mut options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+        let tls = options.peer_tls.clone();
+        identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
         let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
+        let serves_members = !listeners.is_empty();
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();
-        let introducer = Arc::new(Introducer::default());
-        tcp.host = Some(Arc::clone(&introducer) as _);
-        // A shown state that is asked before it is there says that nobody was seen, as is true.
-        introducer.0.get_or_init(|| shown.clone());
+        let neighbour = Arc::new(Neighbour::new(shown.clone()));
+        tcp.host = Some(Arc::clone(&neighbour) as _);
+        let tcp = Tcp::new(tcp);
+        let peers = tcp.peers();
         let open = |name| open(&options.directory.join(name));
         let member = Member::start(Start {
             id: options.id,
@@ -172,18 +202,28 @@ impl Engine {
             machine,
             wal: open("wal")?,
             snapshots: open("snapshots")?,
-            origin: Origin::Found(Membership::of(options.members.keys().copied())),
-            transport: Box::new(Tcp::new(tcp)),
+            origin: match options.joined {
+                Some(_) => Origin::Join,
+                None => Origin::Found(Membership::of(options.members.keys().copied())),
+            },
+            transport: Box::new(tcp),
         })?;
         checked.has_log()?;
         let handle = member.handle();
-        let nobody = Leadership { leader: None, term: 0, is_ready_leader: false };
-        let (changed, leadership) = watch::channel(nobody);
-        // An error: it has ended, which shows in everything that is asked.
-        let _ = handle.watch_leader(move |leadership| {
-            changed.send_replace(leadership);
-        });
-        let node = Node(Arc::new(Inner { handle, shown, options, leadership, counters: Counters::default() }));
+        let forwarder = Forwarder::new(options.id, handle.clone(), peers.clone(), Leading);
+        let node = Node(Arc::new(Inner {
+            handle,
+            shown,
+            leadership: forwarder.leadership(),
+            forwarder,
+            peers,
+            members: ArcSwap::from_pointee(options.members.clone()),
+            following: Mutex::default(),
+            serves_members,
+            options,
+            counters: Counters::default(),
+        }));
+        neighbour.hears(&node);
         let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
         Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })
     }
@@ -193,8 +233,8 @@ impl Engine {
         &self.node
     }
 
-    /// Reads, writes and watches within this process, with the words of the remote client. A write is taken by the leader alone:
-    /// others say who leads.
+    /// Reads, writes and watches within this process, with the words of the remote client. A member that does not lead hands writes
+    /// to the leader. On a tokio runtime.
     pub fn client(&self) -> Client {
         Client::through(Arc::new(self.node.clone()) as Arc<dyn Door>)
     }
@@ -220,7 +260,7 @@ impl Engine {
 
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
-        self.node.handle().status().has_ended || self.node.shown().broken().is_some()
+        self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
     }
 
     /// Hands leadership over if it leads and is not alone.
@@ -241,7 +281,11 @@ impl Engine {
         }
         let Some(member) = self.member.take() else { return Ok(()) };
         member.resign(self.node.options().election);
+        let is_removed = self.node.is_removed();
         member.stop().map_err(EngineError::Ended)?;
+        if is_removed {
+            return Err(EngineError::Removed(self.node.options().id));
+        }
         match self.node.shown().broken() {
             Some(error) => Err(EngineError::State(error.to_string())),
             None => Ok(()),
@@ -256,23 +300,6 @@ impl Drop for Engine {
     }
 }
 
-/// Tells newcomers who has been seen.
-#[derive(Default)]
-struct Introducer(OnceLock<Shown>);
-
-impl Host for Introducer {
-    fn note(&self, _: u64, _: Bytes) {}
-
-    fn introduction(&self) -> Vec<u8> {
-        let seen = self.0.get().and_then(|shown| seen_members(&*shown.view().rows).ok()).unwrap_or_default();
-        serde_json::to_vec(&Introduction { seen }).unwrap_or_default()
-    }
-
-    fn is_removed(&self, _: u64) -> bool {
-        false
-    }
-}
-
 fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
     options.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
 }
@@ -280,7 +307,7 @@ fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
 /// Where other members reach this one; nowhere if it is alone.
 fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
     match options.members.get(&options.id) {
-        Some(own) if options.members.len() > 1 => {
+        Some(own) if options.members.len() > 1 || options.listen_peer.is_some() => {
             let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
             let listener = TcpListener::bind(address);
             Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])

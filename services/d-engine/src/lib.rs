@@ -14,8 +14,9 @@ pub mod doors;
 pub mod engine;
 pub mod history;
 pub mod machine;
+pub mod metrics;
 pub mod server;
 pub mod settings;
 pub mod state;
 
-pub use engine::{Address, Durability, Engine, EngineError, Options};
+pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options};

@@ -3,15 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use d_engine_client::proto;
+use replog::runtime::Leadership;
 use service_kit::grpc::Limits;
 use service_kit::listen::Group;
+use service_kit::operations::{Accompanied, Operations};
+use service_kit::probes::{Finding, Readiness};
+use service_kit::reflection::Reflection;
 use service_kit::server::{self, Bound, StartError};
 use service_kit::tls::{ClientTls, Tls, TlsError};
 use service_kit::url::Url;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::doors::Doors;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Node};
+use crate::metrics::registry;
 use crate::settings::{PeerTls, Settings};
 
 /// The largest request, bytes: more than the largest transaction.
@@ -22,6 +29,10 @@ const STREAMS_MAX: u32 = 10_000;
 const WINDOW_BYTES: u32 = 1 << 20;
 /// How often a server looks whether its engine has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long `/readyz` waits for a majority.
+const MAJORITY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The check of who leads, by its name in `/readyz`.
+const LEADER: &str = "leader";
 
 /// Why a server cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +52,13 @@ pub enum ServerError {
 pub struct Server {
     engine: Engine,
     server: server::Server,
+    readiness: Readiness,
 }
 
 impl Server {
     /// Binds sockets, opens the data, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let Settings { mut engine, listen, patience, tls, peer_tls, warnings } = settings;
+        let Settings { mut engine, listen, patience, not_leading, tls, peer_tls, warnings } = settings;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -63,8 +75,15 @@ impl Server {
         };
         let node = engine.node().clone();
         let options = server::Options { tls, limits, ..server::Options::default() };
-        let server = bound.start(options, move |_| Doors::new(node.clone(), patience))?;
-        Ok(Self { engine, server })
+        let of_check = node.clone();
+        let readiness = Readiness::asking("majority", move || majority(of_check.clone()));
+        readiness.wait_for(LEADER, "nobody is known to lead");
+        let operations = Operations { registry: Arc::new(registry(&node)), readiness: readiness.clone() };
+        let server = bound.start(options, move |_| {
+            let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
+            Accompanied::new(Doors::new(node.clone(), patience, not_leading), operations.clone(), reflection)
+        })?;
+        Ok(Self { engine, server, readiness })
     }
 
     /// The engine.
@@ -82,6 +101,7 @@ impl Server {
         let accepted = tokio::select! {
             () = stop => Ok(()),
             () = ended(&self.engine) => Ok(()),
+            () = follow(self.engine.leadership(), &self.readiness) => Ok(()),
             accepted = self.server.accept() => accepted,
         };
         // Others need not wait until they notice.
@@ -109,5 +129,28 @@ fn open_peer(files: PeerTls) -> Result<replog::runtime::tcp::Tls, TlsError> {
 async fn ended(engine: &Engine) {
     while !engine.has_ended() {
         sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether strong reads succeed here.
+fn majority(node: Node) -> Finding {
+    Box::pin(async move {
+        match timeout(MAJORITY_TIMEOUT, node.is_ready()).await {
+            Ok(ready) => ready.map_err(|error| error.to_string()),
+            Err(_) => Err("waiting for a leader with a majority".into()),
+        }
+    })
+}
+
+/// Says who leads for as long as the member lives: a member serves when somebody does.
+async fn follow(mut leadership: watch::Receiver<Leadership>, readiness: &Readiness) {
+    loop {
+        match leadership.borrow_and_update().leader {
+            Some(_) => readiness.is_there(LEADER),
+            None => readiness.wait_for(LEADER, "nobody is known to lead"),
+        }
+        if leadership.changed().await.is_err() {
+            return;
+        }
     }
 }

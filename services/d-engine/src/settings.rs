@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 
-use crate::engine::{Address, Durability, Options};
+use crate::engine::{Address, Durability, NotLeading, Options};
 
 /// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
 const PEER_PORT_ABOVE: u16 = 1000;
@@ -64,6 +65,8 @@ struct Node {
 #[serde(deny_unknown_fields, default)]
 struct Raft {
     general_raft_timeout_duration_in_ms: Option<u64>,
+    /// Our own.
+    forward_dialect_writes: Option<bool>,
     election: Election,
     replication: Replication,
     persistence: Persistence,
@@ -139,7 +142,10 @@ pub struct Flags {
     /// Where clients are served; by default where they find this member.
     #[arg(long, env = "D_ENGINE_LISTEN_ADDRESS", value_name = "HOST:PORT")]
     pub listen_address: Option<String>,
-    /// Where other members are served; by default where they find this one.
+    /// Where members of a group that exists serve other members: this member was added to it (ctl member add), and joins it.
+    #[arg(long, env = "D_ENGINE_JOIN", value_delimiter = ',', value_name = "HOST:PORT")]
+    pub join: Vec<String>,
+    /// Where other members are served; by default where they find this one. A member that says neither serves none.
     #[arg(long, env = "D_ENGINE_LISTEN_PEER_ADDRESS", value_name = "HOST:PORT")]
     pub listen_peer_address: Option<String>,
     /// Data of this member alone; made if it is not there.
@@ -163,6 +169,10 @@ pub struct Flags {
     /// How long an answer may take, in milliseconds.
     #[arg(long, env = "D_ENGINE_REQUEST_TIMEOUT_MS", value_name = "MILLISECONDS")]
     pub request_timeout_ms: Option<u64>,
+    /// Hand writes of the original's clients to the leader, too. Else a member that does not lead refuses them with its name, as the
+    /// original does and its clients expect.
+    #[arg(long, env = "D_ENGINE_FORWARD_DIALECT_WRITES")]
+    pub forward_dialect_writes: bool,
     /// Certificate shown to clients, PEM; with it, nothing but TLS is served.
     #[arg(long, env = "D_ENGINE_TLS_CERTIFICATE", value_name = "FILE")]
     pub tls_certificate: Option<PathBuf>,
@@ -184,6 +194,9 @@ pub struct Flags {
     /// What is logged: error, warn, info, debug.
     #[arg(long, env = "D_ENGINE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,
+    /// How it is logged: text or json.
+    #[arg(long, env = "D_ENGINE_LOG_FORMAT", default_value = "json", value_name = "FORMAT")]
+    pub log_format: logs::Format,
 }
 
 /// Certificates of members, shown to each other and asked of each other.
@@ -204,6 +217,8 @@ pub struct Settings {
     pub listen: String,
     /// How long an answer may take.
     pub patience: Duration,
+    /// What becomes of writes of the original's clients where this member does not lead.
+    pub not_leading: NotLeading,
     /// Certificates for clients.
     pub tls: Option<TlsFiles>,
     /// Certificates for other members.
@@ -225,7 +240,14 @@ impl Settings {
         let Some(id) = flags.node_id.or(file.cluster.node_id) else {
             return mistake("--node-id, or node_id of [cluster]: say which member this is");
         };
+        let are_given = !members.is_empty();
+        if !flags.join.is_empty() && !are_given {
+            return mistake("--join: say with --member ID=HOST:PORT where this member itself is, as it was added");
+        }
         let address = format!("127.0.0.1:{}", 9080_u64.saturating_add(id));
+        for address in &flags.join {
+            split(address)?;
+        }
         let members = match members.is_empty() {
             true => BTreeMap::from([(id, address_of(&address, None)?)]),
             false => members,
@@ -269,22 +291,28 @@ impl Settings {
             flags.peer_tls_key.or(file.tls.peer_key),
             flags.peer_tls_authority.or(file.tls.peer_authority),
         )?;
+        let own_client = own.client;
+        let forwards = flags.forward_dialect_writes || raft.forward_dialect_writes == Some(true);
+        let not_leading = if forwards { NotLeading::Forward } else { NotLeading::Refuse };
         let engine = Options {
             id,
             members,
-            listen_peer: flags.listen_peer_address,
+            // Who says where it is can be joined, also while it is alone.
+            listen_peer: flags.listen_peer_address.or(are_given.then_some(own.peer)),
+            join: flags.join,
             group: flags.group.or(file.cluster.group).unwrap_or_else(|| "d-engine".into()),
             durability,
             heartbeat,
             election,
             clock_drift_ppm,
+            forward_timeout: patience,
             ..Options::alone(directory)
         };
-        let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own.client);
+        let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own_client);
         for address in [Some(&listen), engine.listen_peer.as_ref()].into_iter().flatten() {
             split(address)?;
         }
-        Ok(Self { engine, listen, patience, tls, peer_tls, warnings })
+        Ok(Self { engine, listen, patience, not_leading, tls, peer_tls, warnings })
     }
 
     /// Of flags, and the file and the environment that they name.
@@ -340,7 +368,13 @@ fn split(address: &str) -> Result<(&str, u16), Mistake> {
     }
 }
 
-fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> {
+/// Whether this is `host:port`.
+pub fn is_address(text: &str) -> bool {
+    split(text).is_ok()
+}
+
+/// Where a member is found whose clients find it there: other members 1000 ports above, where nothing else is said.
+pub fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> {
     let (host, port) = split(client)?;
     let peer = match peer {
         Some(peer) => split(peer).map(|_| peer.to_owned())?,

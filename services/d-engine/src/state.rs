@@ -31,8 +31,9 @@ mod tests;
 
 pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
 pub use codec::Malformed;
-pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, check};
+pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
 pub use memory::Memory;
-pub use query::{QueryError, answer, next_expiry, seen_members};
+pub use query::{QueryError, answer, known_members, next_expiry};
+pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{EachRow, Rows, Storage, StorageError, Table};

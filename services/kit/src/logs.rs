@@ -6,9 +6,10 @@ use std::str::FromStr;
 use tracing::Level;
 
 /// How a line is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people; with colours on a terminal.
+    #[default]
     Text,
     /// An object on each line, with `timestamp`, `level`, `target` and the event's fields, `message` among them.
     Json,

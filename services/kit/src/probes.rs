@@ -4,6 +4,8 @@
 //! fails is always named, with the reason. In the words of etcd and of Kubernetes' own servers.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
@@ -64,54 +66,80 @@ pub async fn answer(
 }
 
 /// What a server waits for before it is ready. Clones are the same.
-#[derive(Clone, Debug)]
-pub struct Readiness(Arc<watch::Sender<Awaited>>);
+#[derive(Clone)]
+pub struct Readiness {
+    awaited: Arc<watch::Sender<Awaited>>,
+    asked: Arc<[(&'static str, Question)]>,
+}
 
 /// By name of the check: why it fails; `None`: it does not.
 type Awaited = BTreeMap<&'static str, Option<String>>;
 
+/// What a check finds out when it is made.
+pub type Finding = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Question = Box<dyn Fn() -> Finding + Send + Sync>;
+
 impl Default for Readiness {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(Awaited::new())))
+        Self { awaited: Arc::new(watch::Sender::new(Awaited::new())), asked: Arc::default() }
     }
 }
 
 impl Readiness {
+    /// With a check that each `/readyz` makes anew. It must end within the prober's patience. Who is told of changes, as by
+    /// `grpc.health.v1`, hears only of what is waited for.
+    pub fn asking(check: &'static str, question: impl Fn() -> Finding + Send + Sync + 'static) -> Self {
+        Self { asked: [(check, Box::new(question) as Question)].into(), ..Self::default() }
+    }
+
     /// From now on the server is not ready, because of this check and for this reason.
     pub fn wait_for(&self, check: &'static str, reason: impl Into<String>) {
         let reason = Some(reason.into());
-        self.0.send_if_modified(|awaited| awaited.insert(check, reason.clone()) != Some(reason));
+        self.awaited.send_if_modified(|awaited| awaited.insert(check, reason.clone()) != Some(reason));
     }
 
     /// What was waited for is there.
     pub fn is_there(&self, check: &'static str) {
-        self.0.send_if_modified(|awaited| awaited.insert(check, None) != Some(None));
+        self.awaited.send_if_modified(|awaited| awaited.insert(check, None) != Some(None));
     }
 
     /// Whether nothing is waited for.
     pub fn is_ready(&self) -> bool {
-        self.0.borrow().values().all(Option::is_none)
+        self.awaited.borrow().values().all(Option::is_none)
     }
 
     /// Tells of changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Awaited> {
-        self.0.subscribe()
+        self.awaited.subscribe()
     }
 
     /// Answers `/readyz`.
     pub async fn answer(&self, name: &str, query: &str) -> Response<Body> {
-        let awaited = self.0.borrow().clone();
-        let checks = awaited.keys().copied().collect::<Vec<_>>();
-        answer(&checks, name, query, async |check| match awaited.get(check) {
-            Some(Some(reason)) => Err(reason.clone()),
-            Some(None) | None => Ok(()),
+        let awaited = self.awaited.borrow().clone();
+        let asked = self.asked.iter().map(|(check, _)| *check);
+        let checks = awaited.keys().copied().chain(asked).collect::<Vec<_>>();
+        answer(&checks, name, query, async |check| {
+            match (awaited.get(check), self.asked.iter().find(|(asked, _)| *asked == check)) {
+                (Some(Some(reason)), _) => Err(reason.clone()),
+                (_, Some((_, question))) => question().await,
+                (_, None) => Ok(()),
+            }
         })
         .await
     }
 }
 
+impl fmt::Debug for Readiness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.asked.iter().map(|(check, _)| check).collect::<Vec<_>>();
+        formatter.debug_struct("Readiness").field("awaited", &self.awaited.borrow()).field("asked", &asked).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use futures::executor::block_on;
 
     use super::*;
@@ -141,6 +169,22 @@ mod tests {
         readiness.is_there("log");
         assert!(readiness.is_ready());
         assert_eq!(asked(&readiness, "/readyz?verbose"), (200, "[+]disk ok\n[+]log ok\nok\n".into()));
+    }
+
+    #[test]
+    fn a_check_that_is_asked_is_made_each_time() {
+        let is_there = Arc::new(AtomicBool::new(false));
+        let of_check = Arc::clone(&is_there);
+        let readiness = Readiness::asking("majority", move || {
+            let is_there = of_check.load(Ordering::Relaxed);
+            Box::pin(async move { if is_there { Ok(()) } else { Err("nobody answers".into()) } })
+        });
+        readiness.is_there("disk");
+        assert_eq!(asked(&readiness, "/readyz"), (503, "[+]disk ok\n[-]majority failed: nobody answers\n".into()));
+        assert!(readiness.is_ready(), "nothing is waited for");
+        is_there.store(true, Ordering::Relaxed);
+        assert_eq!(asked(&readiness, "/readyz/majority"), (200, "ok\n".into()));
+        assert_eq!(asked(&readiness, "/readyz?exclude=majority&verbose"), (200, "[+]disk ok\nok\n".into()));
     }
 
     #[test]

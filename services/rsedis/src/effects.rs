@@ -16,6 +16,12 @@ pub struct Effects {
     selected: Option<usize>,
     in_transaction: bool,
     has_begun: bool,
+    /// Where MULTI stands, and where the first effect behind it begins.
+    multi: (usize, usize),
+    /// Effects since MULTI.
+    count: usize,
+    /// A script has asked that its effects are not kept.
+    pub is_silenced: bool,
     /// The command at hand has said what its effects are.
     is_said: bool,
 }
@@ -40,7 +46,7 @@ impl Effects {
 
     /// An effect beside those of the command at hand.
     pub fn add(&mut self, database: usize, arguments: &[&[u8]]) {
-        if self.is_enabled {
+        if self.is_enabled && !self.is_silenced {
             self.prepare(database);
             push_command(&mut self.bytes, arguments.iter().copied());
         }
@@ -49,7 +55,7 @@ impl Effects {
     /// The command has changed something: it is its own effect, unless it said otherwise.
     #[inline]
     pub fn end(&mut self, database: usize, args: Args<'_>) {
-        if self.is_enabled && !self.is_said {
+        if self.is_enabled && !self.is_said && !self.is_silenced {
             self.prepare(database);
             push_command(&mut self.bytes, args.iter());
         }
@@ -59,11 +65,23 @@ impl Effects {
     pub fn begin_transaction(&mut self) {
         self.in_transaction = true;
         self.has_begun = false;
+        self.count = 0;
     }
 
-    /// EXEC ends.
+    /// A script begins; false: it is part of a transaction, whose effects it shares.
+    pub fn begin_group(&mut self) -> bool {
+        let is_outermost = !self.in_transaction;
+        if is_outermost {
+            self.begin_transaction();
+        }
+        is_outermost
+    }
+
+    /// EXEC ends. A single effect needs no MULTI.
     pub fn end_transaction(&mut self) {
-        if self.has_begun {
+        if self.has_begun && self.count == 1 {
+            self.bytes.drain(self.multi.0..self.multi.1);
+        } else if self.has_begun {
             push_command(&mut self.bytes, [b"EXEC".as_slice()].into_iter());
         }
         self.in_transaction = false;
@@ -83,7 +101,10 @@ impl Effects {
         }
         if self.in_transaction && !self.has_begun {
             self.has_begun = true;
+            let at = self.bytes.len();
             push_command(&mut self.bytes, [b"MULTI".as_slice()].into_iter());
+            self.multi = (at, self.bytes.len());
         }
+        self.count += 1;
     }
 }

@@ -12,7 +12,9 @@
 //! ```
 
 pub mod command;
+pub mod digest;
 pub mod effects;
+pub mod events;
 pub mod failure;
 pub mod glob;
 pub mod hash;
@@ -23,9 +25,12 @@ pub mod number;
 pub mod persistence;
 pub mod protocol;
 pub mod random;
+pub mod rdb;
 pub mod reactor;
+pub mod scripting;
 pub mod server;
 pub mod session;
 pub mod settings;
 pub mod structure;
 pub mod value;
+pub mod waiting;

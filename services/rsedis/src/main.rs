@@ -6,19 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-use rsedis::persistence::Aof;
+use rsedis::persistence::{Aof, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::{Reactor, now_millis};
 use rsedis::server::Server;
-use rsedis::session::Session;
 use rsedis::settings::{Settings, Start, read_command_line};
-use rsedis::{command, hash, log};
+use rsedis::{hash, log};
 use wal::files::RealDirectory;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    service_kit::panics::end_the_process();
     // Data are for their owner alone.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -83,7 +83,10 @@ fn serve(settings: Settings) -> Result<(), String> {
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     let aof = match server.settings.is_yes("appendonly") {
         true => Some(open(&mut server, is_quiet)?),
-        false => None,
+        false => {
+            load(&mut server)?;
+            None
+        }
     };
     let keepalive = server.settings.integer("tcp-keepalive").max(0) as u32;
     let sockets = EpollSockets::new(listeners, stop, keepalive).map_err(|error| format!("epoll: {error}"))?;
@@ -91,7 +94,7 @@ fn serve(settings: Settings) -> Result<(), String> {
         let (port, pid) = (server.settings.text("port"), std::process::id());
         log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
     }
-    Reactor::new(sockets, server, aof, allocated).run()
+    Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocated).run()
 }
 
 /// As many files as clients may be, and some for the server itself, as far as the system lets us.
@@ -113,16 +116,7 @@ fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, Strin
     let settings = &server.settings;
     let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
     let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let (name, cuts) = (settings.text("appendfilename").to_owned(), settings.is_yes("aof-load-truncated"));
-    server.is_loading = true;
-    let mut loader = Session { is_authenticated: true, ..Session::default() };
-    let opened = Aof::open(directory, &name, cuts, |args| {
-        let command = command::resolve(args).map_err(|failure| failure.to_string())?;
-        command::run(server, &mut loader, command, args);
-        loader.reply.bytes.clear();
-        Ok(())
-    });
-    server.is_loading = false;
+    let opened = recover::replay(server, directory);
     server.dirty = 0;
     server.stats = Default::default();
     let (aof, loaded) = opened.map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -137,6 +131,17 @@ fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, Strin
         log::notice(format_args!("rsedis: replayed {} commands", loaded.commands));
     }
     Ok(aof)
+}
+
+/// Reads the RDB file, if there is one.
+fn load(server: &mut Server) -> Result<(), String> {
+    let folder = Path::new(server.settings.text("dir")).to_path_buf();
+    let name = server.settings.text("dbfilename").to_owned();
+    if !folder.join(&name).exists() {
+        return Ok(());
+    }
+    let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    recover::load_rdb(server, &directory, &name).map(drop)
 }
 
 /// One listener for each address of `bind`; one that begins with `-` may be missing.

@@ -1,14 +1,18 @@
 //! The state that commands work on: databases, sessions, subscriptions, counters. No sockets, no files, no clock: the reactor
 //! sets the time, takes effects to the file and replies to the sockets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::command::Command;
 use crate::effects::Effects;
+use crate::events::{self, Classes};
 use crate::failure::{Outcome, WRONG_TYPE};
+use crate::glob;
 use crate::keyspace::{Database, Entry, Key, Place};
 use crate::number::integer_text;
-use crate::protocol::Args;
+use crate::protocol::{Args, Reply};
 use crate::random::Random;
+use crate::scripting::Scripts;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::structure::listpack::Item;
@@ -57,6 +61,16 @@ pub struct CommandStats {
 pub enum Request {
     /// Stop.
     Shutdown,
+    /// Read the append-only file anew (`DEBUG LOADAOF`), and answer the client at a slot.
+    ReloadAof(usize),
+    /// Write the RDB file while everybody waits, and answer the client at a slot.
+    Save(usize),
+    /// Write the RDB file.
+    BackgroundSave,
+    /// Write the append-only file's base anew.
+    RewriteAof,
+    /// Begin or end the append-only file: the setting has changed.
+    SwitchAof,
 }
 
 /// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.
@@ -66,8 +80,39 @@ pub struct AofStatus {
     pub failure: Option<String>,
     /// Bytes of all its files.
     pub current_bytes: u64,
+    /// Bytes of its base.
+    pub base_bytes: u64,
     /// Syncs that were made.
     pub syncs: u64,
+}
+
+/// How snapshots go.
+#[derive(Clone, Debug)]
+pub struct SaveStatus {
+    /// An RDB file is being written.
+    pub saves: bool,
+    /// A base of the append-only file is being written.
+    pub rewrites: bool,
+    /// A rewrite is to follow what goes on now.
+    pub is_rewrite_due: bool,
+    /// A save is to follow what goes on now.
+    pub is_save_due: bool,
+    /// Of the last RDB file that was written, milliseconds since 1970.
+    pub last: i64,
+    /// Changes when it was written.
+    pub dirty: u64,
+    /// What [`SaveStatus::last`] will be when the file that is being written is whole.
+    pub last_begun: i64,
+    /// The same for [`SaveStatus::dirty`].
+    pub dirty_begun: u64,
+    /// Whether the last one went well.
+    pub is_saved_well: bool,
+    /// The same for bases.
+    pub is_rewritten_well: bool,
+    /// Bases that were written.
+    pub rewritten: u64,
+    /// RDB files that were written.
+    pub saved: u64,
 }
 
 /// A slow command.
@@ -122,6 +167,10 @@ pub struct Server {
     pub requests: Vec<Request>,
     /// The append-only file.
     pub aof: AofStatus,
+    /// Snapshots.
+    pub save: SaveStatus,
+    /// Databases that were flushed, and are being written as they were.
+    pub flushed: Vec<Database>,
     /// Bytes of memory allocated, as of the last look.
     pub used_memory: u64,
     /// The most that were seen.
@@ -140,6 +189,72 @@ pub struct Server {
     pub next_session: u64,
     /// `DEBUG SET-ACTIVE-EXPIRE`.
     pub expires_actively: bool,
+    /// `DEBUG SET-SKIP-CHECKSUM-VALIDATION`.
+    pub skips_checksums: bool,
+    /// `DEBUG PAUSE-CRON`.
+    pub is_tick_paused: bool,
+    /// The command that runs.
+    pub running: Option<&'static Command>,
+    /// Who waits for what: by database and key, the clients' slots, the longest waiting first.
+    pub waiters: HashMap<(usize, Vec<u8>), Vec<usize>>,
+    /// Keys that were changed and that somebody waits for.
+    pub ready: Vec<(usize, Vec<u8>)>,
+    /// Until when clients wait: milliseconds since 1970, and their slots.
+    pub deadlines: BTreeSet<(i64, usize)>,
+    /// Slots of clients that have waited and may go on.
+    pub resumed: Vec<usize>,
+    /// Scripts and functions, once there are any.
+    pub scripts: Option<Box<Scripts>>,
+    /// `DEBUG SET-DISABLE-DENY-SCRIPTS`.
+    pub allows_all_in_scripts: bool,
+    /// Clients that are told when keys change.
+    pub trackers: usize,
+    /// Who has read which key: slots and identifiers.
+    pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
+    /// Keys that have changed, and the identifier of who changed them, before those who track were told.
+    pub invalidated: Vec<(Vec<u8>, u64)>,
+    /// The same for broadcasts.
+    pub broadcast: Vec<(Vec<u8>, u64)>,
+    /// All keys have changed.
+    pub is_flushed: bool,
+    /// The identifier of the client whose command runs.
+    pub current: u64,
+    /// Until when commands are postponed, milliseconds since 1970, and whether all are or only those that may write.
+    pub pause: Option<(i64, bool)>,
+    /// Clients that get all effects.
+    pub replicas: usize,
+    /// Messages for the client whose command runs, which is not among the sessions.
+    pub own_messages: Vec<(usize, Message)>,
+}
+
+/// What a client gets that listens to channels.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The pattern that matches its channel, if it came by one.
+    pub pattern: Option<Vec<u8>>,
+    /// Where it was sent to.
+    pub channel: Vec<u8>,
+    /// What was sent.
+    pub text: Vec<u8>,
+}
+
+impl Message {
+    /// Writes it to its receiver.
+    pub fn push_to(&self, reply: &mut Reply) {
+        match &self.pattern {
+            None => {
+                reply.push(3);
+                reply.bulk(b"message");
+            }
+            Some(pattern) => {
+                reply.push(4);
+                reply.bulk(b"pmessage");
+                reply.bulk(pattern);
+            }
+        }
+        reply.bulk(&self.channel);
+        reply.bulk(&self.text);
+    }
 }
 
 /// A value of a certain type.
@@ -191,6 +306,21 @@ impl Server {
             woken: Vec::new(),
             requests: Vec::new(),
             aof: AofStatus::default(),
+            save: SaveStatus {
+                saves: false,
+                rewrites: false,
+                is_rewrite_due: false,
+                is_save_due: false,
+                last: now,
+                dirty: 0,
+                last_begun: now,
+                dirty_begun: 0,
+                is_saved_well: true,
+                is_rewritten_well: true,
+                rewritten: 0,
+                saved: 0,
+            },
+            flushed: Vec::new(),
             used_memory: 0,
             peak_memory: 0,
             is_loading: false,
@@ -200,6 +330,24 @@ impl Server {
             executable: String::new(),
             next_session: 1,
             expires_actively: true,
+            skips_checksums: false,
+            is_tick_paused: false,
+            running: None,
+            waiters: HashMap::new(),
+            ready: Vec::new(),
+            deadlines: BTreeSet::new(),
+            resumed: Vec::new(),
+            scripts: None,
+            allows_all_in_scripts: false,
+            trackers: 0,
+            tracked: HashMap::new(),
+            invalidated: Vec::new(),
+            broadcast: Vec::new(),
+            is_flushed: false,
+            current: 0,
+            pause: None,
+            replicas: 0,
+            own_messages: Vec::new(),
         }
     }
 
@@ -216,7 +364,10 @@ impl Server {
         let place = keys.find(key)?;
         match keys.entry(place).expiry() {
             Some(expiry) if expiry <= self.now && !self.is_loading => {
-                self.expire(database, key);
+                // While writes are postponed nothing changes.
+                if !self.is_paused() {
+                    self.expire(database, key);
+                }
                 None
             }
             _ => Some(place),
@@ -296,14 +447,20 @@ impl Server {
     /// A key was changed so many times: watchers learn of it, the command has an effect. A value with nothing left goes.
     pub fn changed(&mut self, database: usize, key: &Key<'_>, times: usize) {
         if times > 0 {
-            self.dirty += times as u64;
-            self.touch(database, key.bytes);
+            self.changed_string(database, key.bytes);
+            self.dirty += times as u64 - 1;
         }
+        self.drop_empty(database, key);
+    }
+
+    /// A value with nothing left goes.
+    pub fn drop_empty(&mut self, database: usize, key: &Key<'_>) {
         let keys = &mut self.databases[database];
         if let Some(place) = keys.find(key)
             && keys.entry(place).value().is_some_and(Value::is_empty)
         {
             keys.remove(key);
+            self.notify(events::GENERIC, "del", database, key.bytes);
         }
     }
 
@@ -312,14 +469,73 @@ impl Server {
     pub fn changed_string(&mut self, database: usize, key: &[u8]) {
         self.dirty += 1;
         self.touch(database, key);
+        if self.settings.events != 0
+            && let Some((class, event)) = self.running.and_then(|command| events::of(command.name))
+        {
+            self.notify(class, event, database, key);
+        }
     }
 
-    /// Breaks the watches of a key.
+    /// A key was changed: watches of it break, and who waits for it may go on.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
         if !self.watchers.is_empty() {
             self.break_watches(database, key);
         }
+        if !self.waiters.is_empty() {
+            self.make_ready(database, key);
+        }
+        if self.trackers > 0 {
+            self.invalidated.push((key.to_vec(), self.current));
+        }
+    }
+
+    fn make_ready(&mut self, database: usize, key: &[u8]) {
+        let place = (database, key.to_vec());
+        if self.waiters.contains_key(&place) && !self.ready.contains(&place) {
+            self.ready.push(place);
+        }
+    }
+
+    /// Tells of a keyspace event.
+    #[inline]
+    pub fn notify(&mut self, class: Classes, event: &str, database: usize, key: &[u8]) {
+        if self.settings.events & class != 0 {
+            self.tell_event(event, database, key);
+        }
+    }
+
+    fn tell_event(&mut self, event: &str, database: usize, key: &[u8]) {
+        if self.settings.events & events::KEYSPACE != 0 {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            self.publish(&channel, event.as_bytes());
+        }
+        if self.settings.events & events::KEYEVENT != 0 {
+            self.publish(format!("__keyevent@{database}__:{event}").as_bytes(), key);
+        }
+    }
+
+    /// Sends a message to all who listen to a channel; how many.
+    pub fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
+        let mut receivers: Vec<(usize, Option<Vec<u8>>)> = Vec::new();
+        if let Some(slots) = self.channels.get(channel) {
+            receivers.extend(slots.iter().map(|slot| (*slot, None)));
+        }
+        for (pattern, slots) in self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel)) {
+            receivers.extend(slots.iter().map(|slot| (*slot, Some(pattern.clone()))));
+        }
+        let count = receivers.len();
+        for (slot, pattern) in receivers {
+            let message = Message { pattern, channel: channel.to_vec(), text: text.to_vec() };
+            match self.sessions.get_mut(slot) {
+                Some(Some(session)) => {
+                    message.push_to(&mut session.reply);
+                    self.woken.push(slot);
+                }
+                _ => self.own_messages.push((slot, message)),
+            }
+        }
+        count
     }
 
     fn break_watches(&mut self, database: usize, key: &[u8]) {
@@ -329,6 +545,16 @@ impl Server {
                 session.is_watch_broken = true;
             }
         }
+    }
+
+    /// Removes all keys of a database; what it held.
+    pub fn take_database(&mut self, database: usize) -> usize {
+        let keys = std::mem::take(&mut self.databases[database]);
+        let count = keys.len();
+        if keys.walked_number().is_some() {
+            self.flushed.push(keys);
+        }
+        count
     }
 
     /// Removes a key for good; whether it was there.
@@ -345,12 +571,21 @@ impl Server {
         if self.databases[database].remove(key).is_some() {
             self.stats.expired += 1;
             self.touch(database, key.bytes);
+            self.notify(events::EXPIRED, "expired", database, key.bytes);
             self.effects.add(database, &[b"DEL", key.bytes]);
         }
     }
 
+    /// Whether commands are postponed.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(until, _)| until > self.now)
+    }
+
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
+        if self.is_paused() {
+            return;
+        }
         let mut left = most;
         for database in 0..self.databases.len() {
             while left > 0
@@ -386,6 +621,12 @@ impl Server {
     /// Forgets a client that has gone.
     pub fn forget(&mut self, session: &mut Session) {
         self.unwatch(session);
+        crate::waiting::forget(self, session);
+        crate::command::tracking::end(self, session);
+        if std::mem::take(&mut session.is_replica) {
+            self.replicas -= 1;
+            self.effects.is_enabled = self.replicas > 0 || self.settings.is_yes("appendonly");
+        }
         crate::command::pubsub::unsubscribe_all(self, session);
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::command::Command;
+use crate::command::tracking::Tracking;
 use crate::protocol::request::OwnedArgs;
 use crate::protocol::{Args, Reply};
+use crate::waiting::Waiting;
 
 /// Which replies a client wants (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +78,22 @@ pub struct Session {
     pub last_command: &'static str,
     /// Bytes received and not understood yet; kept by the reactor.
     pub query_bytes: usize,
+    /// It waits for keys, or for the end of a pause.
+    pub waiting: Option<Box<Waiting>>,
+    /// Its command runs again, after it has waited.
+    pub is_retrying: bool,
+    /// Its command cannot be done yet this time either.
+    pub still_waits: bool,
+    /// Its command has got to where a key of another type is an error, though it has waited.
+    pub answers_wrong_type: bool,
+    /// It is told when keys change that it has read.
+    pub tracking: Option<Box<Tracking>>,
+    /// It gets all effects, as a replica does.
+    pub is_replica: bool,
+    /// It is a script.
+    pub is_script: bool,
+    /// Nothing it does may wait: it is between MULTI and EXEC.
+    pub may_not_wait: bool,
 }
 
 impl Session {

@@ -468,3 +468,14 @@ fn memory_has_a_limit() {
     assert_eq!(client.call("CONFIG SET maxmemory 0"), "+OK\r\n");
     assert_eq!(client.call("SET k v"), "+OK\r\n");
 }
+
+#[test]
+fn a_panic_on_any_thread_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = start(rsedis_program(), directory.path(), &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    // A server that lives on answers.
+    assert!(client.try_call(&[b"DEBUG", b"PANIC"]).is_err());
+    assert_eq!(server.child.wait().unwrap().signal(), Some(6), "SIGABRT");
+}

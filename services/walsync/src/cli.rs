@@ -1,6 +1,7 @@
 //! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
 
 mod inspect;
+mod operations;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
@@ -24,7 +25,7 @@ pub struct Walsync {
 #[derive(Subcommand)]
 enum Verb {
     /// Replicate until SIGTERM or SIGINT; then send what is committed and stop within 10 seconds
-    Watch(WatchArgs),
+    Watch(ServeArgs),
     /// Send what is committed now, with a snapshot, and stop
     Snapshot(WatchArgs),
     /// Make a database of a replica; never over one that is there
@@ -73,8 +74,21 @@ struct WatchArgs {
     /// Between uploads of one database, in milliseconds
     #[arg(long, value_name = "MILLIS", conflicts_with = "config")]
     interval_millis: Option<u64>,
+    /// For staged files that do not fit into memory [default: the system's temporary folder]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "config")]
+    staging_folder: Option<PathBuf>,
     #[command(flatten)]
     s3: S3Args,
+}
+
+/// Of the verbs that go on until they are told to stop.
+#[derive(Args)]
+struct ServeArgs {
+    /// Where to serve /metrics, /livez and /readyz: http://HOST:PORT [default: nowhere]
+    #[arg(long, value_name = "URL")]
+    listen: Option<service_kit::url::Url>,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 impl WatchArgs {
@@ -93,7 +107,7 @@ impl WatchArgs {
             interval_millis: self.interval_millis,
             snapshot_interval_seconds: None,
             uploads: None,
-            staging_folder: None,
+            staging_folder: self.staging_folder.clone(),
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
         })
     }
@@ -175,7 +189,7 @@ impl Walsync {
     /// Does what the words say.
     pub fn run(self) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Watch(arguments) => watch::watch(&arguments.config()?),
+            Verb::Watch(arguments) => watch::watch(&arguments.watch.config()?, arguments.listen.as_ref()),
             Verb::Snapshot(arguments) => watch::snapshot(&arguments.config()?),
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
             Verb::Restore(arguments) => run_restore(&arguments),

@@ -18,6 +18,7 @@ pub mod replica;
 pub mod replicator;
 pub mod restore;
 pub mod source;
-pub mod store;
 pub mod wal_index;
 pub mod wal_reader;
+
+pub use object_store_client as store;

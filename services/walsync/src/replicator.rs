@@ -135,6 +135,22 @@ pub struct Replicator {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Looks at a replicator; does not keep it at work.
+#[derive(Clone)]
+pub struct Observer(Arc<Shared>);
+
+impl Observer {
+    /// How every database stands.
+    pub fn status(&self) -> Vec<Status> {
+        self.0.databases().iter().map(|tracked| tracked.status()).collect()
+    }
+
+    /// What all databases did together.
+    pub fn totals(&self) -> &Totals {
+        &self.0.totals
+    }
+}
+
 impl Replicator {
     /// Starts the threads. Databases come by [`Replicator::add`].
     pub fn start(settings: Settings, clock: Arc<dyn Clock>) -> std::io::Result<Replicator> {
@@ -185,9 +201,14 @@ impl Replicator {
         }
     }
 
+    /// Who looks at it from elsewhere.
+    pub fn observer(&self) -> Observer {
+        Observer(self.shared.clone())
+    }
+
     /// How every database stands.
     pub fn status(&self) -> Vec<Status> {
-        self.shared.databases().iter().map(|tracked| tracked.status()).collect()
+        self.observer().status()
     }
 
     /// What all databases did together.

@@ -193,7 +193,7 @@ pub struct Compare {
     #[prost(bytes = "vec", tag = "3")]
     pub key: Vec<u8>,
     /// What it is compared with.
-    #[prost(oneof = "compare::TargetUnion", tags = "4")]
+    #[prost(oneof = "compare::TargetUnion", tags = "4, 7")]
     pub target_union: Option<compare::TargetUnion>,
 }
 
@@ -203,6 +203,8 @@ pub mod compare {
     pub const EQUAL: i32 = 0;
     /// `etcdserverpb.Compare.CompareTarget.VERSION`.
     pub const VERSION: i32 = 0;
+    /// `etcdserverpb.Compare.CompareTarget.VALUE`.
+    pub const VALUE: i32 = 3;
 
     /// `etcdserverpb.Compare.target_union`.
     #[derive(Clone, PartialEq, Eq, super::Oneof)]
@@ -210,6 +212,9 @@ pub mod compare {
         /// Puts since the key's creation.
         #[prost(int64, tag = "4")]
         Version(i64),
+        /// The value.
+        #[prost(bytes, tag = "7")]
+        Value(Vec<u8>),
     }
 }
 

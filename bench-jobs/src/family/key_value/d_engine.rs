@@ -6,13 +6,17 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
-use service_kit::client::{Call, Channel};
+use service_kit::client::{Call, Channel, StreamReceiver};
 use storebench_crds::workload::key_value::ReadLevel;
 
 use crate::failure::Failure;
 
 const WRITE: &str = "/d_engine.client.RaftClientService/HandleClientWrite";
 const READ: &str = "/d_engine.client.RaftClientService/HandleClientRead";
+const SCAN: &str = "/d_engine.client.RaftClientService/HandleClientScan";
+const WATCH: &str = "/d_engine.client.RaftClientService/Watch";
+/// The kind of an event that is a put.
+pub(super) const PUT_EVENT: i32 = 0;
 /// Names this client; a server makes no use of it.
 const CLIENT_ID: u32 = 1;
 
@@ -30,17 +34,29 @@ struct Delete {
     key: Vec<u8>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct CompareAndSwap {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    expected_value: Option<Vec<u8>>,
+    #[prost(bytes = "vec", tag = "3")]
+    new_value: Vec<u8>,
+}
+
 #[derive(Clone, PartialEq, Oneof)]
 enum Operation {
     #[prost(message, tag = "1")]
     Insert(KeyAndValue),
     #[prost(message, tag = "2")]
     Delete(Delete),
+    #[prost(message, tag = "3")]
+    CompareAndSwap(CompareAndSwap),
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct WriteCommand {
-    #[prost(oneof = "Operation", tags = "1, 2")]
+    #[prost(oneof = "Operation", tags = "1, 2, 3")]
     operation: Option<Operation>,
 }
 
@@ -100,6 +116,45 @@ struct Response {
     success: Option<Success>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct ScanRequest {
+    #[prost(uint32, tag = "1")]
+    client_id: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    prefix: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ScanResponse {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<Found>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WatchRequest {
+    #[prost(uint32, tag = "1")]
+    client_id: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+}
+
+/// Something that happened to a watched key.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Event {
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) value: Bytes,
+    /// PUT 0, DELETE 1, CANCELED 2, PROGRESS 3.
+    #[prost(int32, tag = "3")]
+    pub(super) kind: i32,
+}
+
+impl Event {
+    /// Whether it only says how far the state is.
+    pub(super) fn is_progress(&self) -> bool {
+        self.kind == 3
+    }
+}
+
 /// One client on one connection.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -107,6 +162,7 @@ pub(super) struct Client {
     endpoint: Rc<str>,
     write: Call,
     read: Call,
+    scan: Call,
 }
 
 impl Client {
@@ -117,6 +173,7 @@ impl Client {
             endpoint: endpoint.into(),
             write: channel.call(WRITE),
             read: channel.call(READ),
+            scan: channel.call(SCAN),
         }
     }
 
@@ -127,12 +184,36 @@ impl Client {
 
     /// Writes a key.
     pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.write(Operation::Insert(KeyAndValue { key: key.into(), value: value.into() })).await
+        self.write_surely(Operation::Insert(KeyAndValue { key: key.into(), value: value.into() })).await
+    }
+
+    /// Gives a key another value if it has the expected one; whether it had.
+    pub(super) async fn swap(&mut self, key: &[u8], expected: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        let (expected_value, new_value) = (Some(expected.into()), value.into());
+        self.write(Operation::CompareAndSwap(CompareAndSwap { key: key.into(), expected_value, new_value })).await
+    }
+
+    /// Reads all keys with a prefix, with their values.
+    pub(super) async fn scan(&mut self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Failure> {
+        let request = ScanRequest { client_id: CLIENT_ID, prefix: prefix.into() };
+        let answer: Result<ScanResponse, _> = self.channel.unary(&self.scan, &request).await;
+        let answer = answer.map_err(|error| self.failure("HandleClientScan", &error))?;
+        Ok(answer.entries.into_iter().map(|found| (found.key, found.value)).collect())
+    }
+
+    /// Watches a key from some moment on.
+    pub(super) async fn watch(&mut self, key: &[u8]) -> Result<StreamReceiver<Event>, Failure> {
+        let call = self.channel.call(WATCH);
+        let request = WatchRequest { client_id: CLIENT_ID, key: key.into() };
+        let stream = self.channel.stream(&call, &request).await;
+        let (mut sender, receiver) = stream.map_err(|error| self.failure("Watch", &error))?;
+        sender.finish().map_err(|error| self.failure("Watch", &error))?;
+        Ok(receiver)
     }
 
     /// Deletes a key, which need not be there.
     pub(super) async fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
-        self.write(Operation::Delete(Delete { key: key.into() })).await
+        self.write_surely(Operation::Delete(Delete { key: key.into() })).await
     }
 
     /// Reads a key; `None`: there is none.
@@ -162,13 +243,21 @@ impl Client {
         }
     }
 
-    async fn write(&mut self, operation: Operation) -> Result<(), Failure> {
+    /// A write that depends on nothing.
+    async fn write_surely(&mut self, operation: Operation) -> Result<(), Failure> {
+        match self.write(operation).await? {
+            true => Ok(()),
+            false => Err(self.failure("HandleClientWrite", &"it did not succeed, and depends on nothing")),
+        }
+    }
+
+    async fn write(&mut self, operation: Operation) -> Result<bool, Failure> {
         let command = Some(WriteCommand { operation: Some(operation) });
         let request = WriteRequest { client_id: CLIENT_ID, command };
         let answer = self.channel.unary(&self.write, &request).await;
         let answer: Response = answer.map_err(|error| self.failure("HandleClientWrite", &error))?;
         match answer {
-            Response { error: 0, success: Some(Success::Written(WriteResult { succeeded: true })) } => Ok(()),
+            Response { error: 0, success: Some(Success::Written(WriteResult { succeeded })) } => Ok(succeeded),
             other => Err(self.unexpected("HandleClientWrite", &other)),
         }
     }
@@ -182,7 +271,7 @@ impl Client {
         self.failure(request, &said)
     }
 
-    fn failure(&self, request: &str, error: &dyn std::fmt::Display) -> Failure {
+    pub(super) fn failure(&self, request: &str, error: &dyn std::fmt::Display) -> Failure {
         Failure::new(format_args!("{request} at {}: {error}", self.endpoint))
     }
 }

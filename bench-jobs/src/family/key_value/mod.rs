@@ -4,19 +4,23 @@
 //! versions that its keys must have ([`crate::content::expect`]); a client sends through a `store::Store`, which knows what each protocol calls
 //! a put and the levels of reads. `d_engine` has the messages of d-engine; those of etcd's API are the etcd family's.
 //!
-//! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Only
-//! eventual reads without writes go to all members.
+//! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Eventual
+//! reads without writes, and watches, go to all members; eventual reads beside writes to other members than these.
 
 mod d_engine;
 pub(crate) mod probe;
+mod scan;
+mod staleness;
 mod store;
+mod swap;
+mod watch;
 
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel};
+use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel, STALE_READS, STALENESS};
 use tokio::sync::OnceCell;
 
 use crate::content::expect::{Ledger, SharedVersions};
@@ -27,6 +31,7 @@ use crate::failure::Failure;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
+use staleness::{Acknowledged, staleness};
 use store::{Connection, Store};
 
 /// What every key begins with: one byte, so that keys may be as short as those of published reports, 8 bytes.
@@ -55,16 +60,49 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn reads(&self) -> bool {
-        matches!(self.parameters.operation, KeyValueOperation::Get | KeyValueOperation::Mixed)
+    /// Whether keys must be there before the load.
+    fn needs_keys(&self) -> bool {
+        match self.parameters.operation {
+            KeyValueOperation::Put | KeyValueOperation::WatchLatency => false,
+            KeyValueOperation::Get
+            | KeyValueOperation::Mixed
+            | KeyValueOperation::Scan
+            | KeyValueOperation::CompareAndSwap => true,
+        }
     }
 
-    /// How many of 100 requests read.
+    /// How many of 100 requests read, of those that read or put single keys.
     fn read_percent(&self) -> u32 {
         match self.parameters.operation {
-            KeyValueOperation::Put => 0,
             KeyValueOperation::Get => 100,
             KeyValueOperation::Mixed => self.parameters.read_percent.unwrap_or_default(),
+            KeyValueOperation::Put
+            | KeyValueOperation::Scan
+            | KeyValueOperation::CompareAndSwap
+            | KeyValueOperation::WatchLatency => 0,
+        }
+    }
+
+    /// Whether single keys are read, and the answers may be stale.
+    fn reads_eventually(&self) -> bool {
+        self.read_percent() > 0 && self.parameters.read_level == ReadLevel::Eventual
+    }
+
+    /// Which of a store's members a connection reads from, or watches, whose writes go to `writer`.
+    fn reader<'a>(&self, number: u32, own: &'a str, writer: &'a str, endpoints: &'a [String]) -> &'a str {
+        match self.parameters.operation {
+            KeyValueOperation::WatchLatency => own,
+            KeyValueOperation::Get if self.reads_eventually() => own,
+            KeyValueOperation::Mixed if self.reads_eventually() => {
+                // Who has acknowledged a write is not stale.
+                let others = || endpoints.iter().filter(|endpoint| *endpoint != writer);
+                others().nth(number as usize % others().count().max(1)).map_or(writer, String::as_str)
+            }
+            KeyValueOperation::Get
+            | KeyValueOperation::Mixed
+            | KeyValueOperation::Put
+            | KeyValueOperation::Scan
+            | KeyValueOperation::CompareAndSwap => writer,
         }
     }
 }
@@ -82,6 +120,8 @@ pub struct KeyValue {
     values: Values,
     keys: Rc<ThreadKeys>,
     ledger: Ledger,
+    /// Of no keys where staleness is not measured.
+    acknowledged: Acknowledged,
 }
 
 impl KeyValue {
@@ -158,22 +198,30 @@ impl Family for KeyValue {
 
     async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
         let context = &seat.context;
+        let owns_keys =
+            matches!(plan.parameters.operation, KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency);
+        if owns_keys && plan.space.is_shared() {
+            return Err(Failure::new("keySpace must be at least the number of clients: each needs a key of its own"));
+        }
         let writers = store::writers(&context.endpoints, context.timeout).await?;
-        let only_reads = plan.read_percent() == 100 && plan.parameters.read_level == ReadLevel::Eventual;
         let mut connections = Vec::with_capacity(seat.connections.len());
         for &number in &seat.connections {
             let (protocol, endpoints) = &writers;
             let to_write = &endpoints[number as usize % endpoints.len()];
             let writer = Connection::open(*protocol, to_write, context.timeout).await?;
-            let reader = match only_reads && seat.endpoint(number) != to_write {
-                true => Connection::open(*protocol, seat.endpoint(number), context.timeout).await?,
-                false => writer.clone(),
+            let to_read = plan.reader(number, seat.endpoint(number), to_write, &context.endpoints);
+            let reader = match to_read == to_write {
+                true => writer.clone(),
+                false => Connection::open(*protocol, to_read, context.timeout).await?,
             };
             connections.push((reader, writer));
         }
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
         let parameters = &plan.parameters;
+        // Where several clients write a key, nobody knows which version is newer.
+        let is_measured = plan.reads_eventually() && plan.read_percent() < 100 && !plan.space.is_shared();
         Ok(Self {
+            acknowledged: Acknowledged::new(if is_measured { keys.slots() } else { 0 }),
             caught_up: connections.iter().map(|_| OnceCell::new()).collect(),
             connections,
             names: KeyNames::with_digits(KEY_PREFIX, parameters.key_bytes as usize, KEY_DIGITS),
@@ -186,7 +234,7 @@ impl Family for KeyValue {
     }
 
     async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
-        if !self.plan.reads() {
+        if !self.plan.needs_keys() {
             return Ok(());
         }
         let mut store = self.writer(&session);
@@ -202,32 +250,14 @@ impl Family for KeyValue {
     }
 
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
-        let level = self.plan.parameters.read_level;
-        if self.plan.reads() && level == ReadLevel::Eventual {
-            self.caught_up[session.connection() as usize].get_or_try_init(|| self.catch_up(&session)).await?;
-        }
-        let read_percent = self.plan.read_percent();
-        let mut store = self.store(&session);
-        let mut picker = self.picker(&session);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        while let Some(mut batch) = session.next().await {
-            if read_percent == 100 || (read_percent > 0 && picker.is_read(read_percent)) {
-                let slot = picker.slot_to_read();
-                self.name(slot, &mut key);
-                // A stale answer may be any version that was ever acknowledged; the first was before the load.
-                let floor = if level == ReadLevel::Eventual { 1 } else { self.ledger.floor(slot) };
-                let found = store.get(&key, level).await?;
-                session.answered(&mut batch, 1, Instant::now());
-                self.check(&session, slot, floor, found.as_deref());
-            } else {
-                let slot = picker.slot_to_write();
-                let version = self.next_version(slot, &mut key, &mut value);
-                store.put(&key, &value).await?;
-                session.answered(&mut batch, 1, Instant::now());
-                self.ledger.acknowledge(slot, version);
+        match self.plan.parameters.operation {
+            KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => {
+                self.read_and_put(&session).await
             }
+            KeyValueOperation::Scan => scan::load(&self, &session).await,
+            KeyValueOperation::CompareAndSwap => swap::load(&self, &session).await,
+            KeyValueOperation::WatchLatency => watch::load(&self, &session).await,
         }
-        Ok(())
     }
 
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
@@ -245,5 +275,58 @@ impl Family for KeyValue {
             self.check(&session, slot, floor, found.as_deref());
         }
         Ok(())
+    }
+}
+
+impl KeyValue {
+    /// Reads and puts single keys.
+    async fn read_and_put(&self, session: &Session) -> Result<(), Failure> {
+        let level = self.plan.parameters.read_level;
+        if self.plan.reads_eventually() {
+            self.caught_up[session.connection() as usize].get_or_try_init(|| self.catch_up(session)).await?;
+        }
+        let read_percent = self.plan.read_percent();
+        let (mut store, mut writer) = (self.store(session), self.writer(session));
+        let mut picker = self.picker(session);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while let Some(mut batch) = session.next().await {
+            if read_percent == 100 || (read_percent > 0 && picker.is_read(read_percent)) {
+                let slot = picker.slot_to_read();
+                self.name(slot, &mut key);
+                // A stale answer may be any version that was ever acknowledged; the first was before the load.
+                let (newest, newest_at) = (self.ledger.floor(slot), self.acknowledged.newest(slot));
+                let floor = if level == ReadLevel::Eventual { 1 } else { newest };
+                let found = store.get(&key, level).await?;
+                session.answered(&mut batch, 1, Instant::now());
+                self.check(session, slot, floor, found.as_deref());
+                if newest_at.is_some() {
+                    self.measure_staleness(session, found.as_deref(), newest, newest_at, batch.sent());
+                }
+            } else {
+                let slot = picker.slot_to_write();
+                let version = self.next_version(slot, &mut key, &mut value);
+                writer.put(&key, &value).await?;
+                let now = Instant::now();
+                session.answered(&mut batch, 1, now);
+                self.ledger.acknowledge(slot, version);
+                self.acknowledged.note(slot, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how old a read's answer was; one that is wrong is told of elsewhere.
+    fn measure_staleness(
+        &self,
+        session: &Session,
+        found: Option<&[u8]>,
+        newest: u32,
+        newest_at: Option<Instant>,
+        sent: Instant,
+    ) {
+        let Some((_, version)) = found.and_then(|found| self.values.read_back(found)) else { return };
+        let stale = staleness(version, newest, newest_at, sent);
+        session.count(STALE_READS, u64::from(stale.is_some()));
+        session.took(STALENESS, stale.unwrap_or_default());
     }
 }

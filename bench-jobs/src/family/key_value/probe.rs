@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use crate::failure::Failure;
 use crate::family::check::{Check, http};
+use crate::measure::exposition::samples;
 
-/// What its release is called in its metrics.
-const VERSION: &str = "dengine_info{version=\"";
+/// The metric that has its release as a label.
+const INFO: &str = "dengine_info";
 
 /// `GET /readyz`, which includes a linearizable read.
 pub(crate) fn answers(address: SocketAddr) -> Result<(), Failure> {
@@ -15,15 +16,37 @@ pub(crate) fn answers(address: SocketAddr) -> Result<(), Failure> {
 
 /// The version in its metrics.
 pub(crate) fn version(address: SocketAddr) -> Result<String, Failure> {
-    let text = http(address, "/metrics")?;
-    let version = text.split_once(VERSION).and_then(|(_, rest)| rest.split_once('"'));
-    version
-        .map(|(version, _)| version.to_owned())
-        .ok_or_else(|| Failure::new("GET /metrics: the answer has no dengine_info"))
+    version_in(&http(address, "/metrics")?)
+}
+
+fn version_in(text: &str) -> Result<String, Failure> {
+    match found(text, INFO)? {
+        Some((version, _)) if !version.is_empty() => Ok(version),
+        _ => Err(Failure::new("GET /metrics: the answer has no dengine_info with a version")),
+    }
+}
+
+/// The label `version` and the value of the first sample with this name.
+fn found(text: &str, name: &str) -> Result<Option<(String, f64)>, Failure> {
+    let samples =
+        samples(text, |found| found == name).map_err(|error| Failure::new(format!("GET /metrics: {error}")))?;
+    Ok(samples.first().map(|sample| (sample.label("version").to_owned(), sample.value)))
 }
 
 /// What is asked over HTTP; its requests are tried out by the first workload.
 pub(crate) fn surface(store: SocketAddr) -> Vec<Check> {
     let bytes = |path: &str| http(store, path).map(|text| format!("{} bytes", text.len()));
     ["/livez", "/readyz", "/metrics"].map(|path| Check::new(path, bytes(path))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_a_label() {
+        let text = "# TYPE dengine info\ndengine_info{version=\"0.1.0\"} 1\n";
+        assert_eq!(version_in(text).unwrap(), "0.1.0");
+        assert!(version_in("dengine_info 1\n").unwrap_err().text().contains("version"));
+    }
 }

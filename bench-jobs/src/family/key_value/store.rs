@@ -1,16 +1,20 @@
 //! One client's way to a store, whichever protocol it speaks.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use service_kit::client::Channel;
+use service_kit::client::{Channel, GrpcError, StreamReceiver, StreamSender};
 use storebench_crds::workload::key_value::ReadLevel;
 
-use super::d_engine::Client;
+use super::d_engine::{self, Client};
 use crate::failure::Failure;
 use crate::family::etcd::connect::connect;
-use crate::family::etcd::messages::{PutRequest, RangeRequest, RangeResponse, path};
+use crate::family::etcd::messages::{
+    Compare, EVENT_PUT, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, WatchCreateRequest,
+    WatchRequest, WatchResponse, compare, path, request_op, watch_request,
+};
 use crate::family::etcd::store as etcd;
 
 /// How long a group may take to elect a leader before the load.
@@ -74,6 +78,56 @@ impl Store {
         }
     }
 
+    /// Gives a key another value if it has the expected one; whether it had.
+    pub(super) async fn swap(&mut self, key: &[u8], expected: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        match self {
+            Self::Etcd(store) => {
+                let compare = Compare {
+                    result: compare::EQUAL,
+                    target: compare::VALUE,
+                    key: key.into(),
+                    target_union: Some(compare::TargetUnion::Value(expected.into())),
+                };
+                let put = request_op::Request::Put(PutRequest { key: key.into(), value: value.into() });
+                let success = vec![RequestOp { request: Some(put) }];
+                let answer = store.transact(&TxnRequest { compare: vec![compare], success }).await?;
+                Ok(answer.succeeded)
+            }
+            Self::DEngine(client) => client.swap(key, expected, value).await,
+        }
+    }
+
+    /// Reads all keys with a prefix, with their values, at level Linearizable. The prefix ends in a byte that is not the last of all.
+    pub(super) async fn scan(&mut self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Failure> {
+        match self {
+            Self::Etcd(store) => {
+                let mut range_end = prefix.to_vec();
+                if let Some(last) = range_end.last_mut() {
+                    *last += 1;
+                }
+                let request = RangeRequest { key: prefix.into(), range_end, ..RangeRequest::default() };
+                let found = store.range(&request).await?.kvs;
+                Ok(found.into_iter().map(|found| (found.key, found.value)).collect())
+            }
+            Self::DEngine(client) => client.scan(prefix).await,
+        }
+    }
+
+    /// Watches a key, from some moment on which is not long after.
+    pub(super) async fn watch(&mut self, key: &[u8]) -> Result<Watch, Failure> {
+        let endpoint = self.endpoint().into();
+        let from = match self {
+            Self::Etcd(store) => {
+                let create = WatchCreateRequest { key: key.into(), ..WatchCreateRequest::default() };
+                let request = WatchRequest { request: Some(watch_request::Request::Create(create)) };
+                let (keeps_open, events) = store.stream(path::WATCH, &request).await?;
+                Watched::Etcd { _keeps_open: keeps_open, events, told: VecDeque::new() }
+            }
+            Self::DEngine(client) => Watched::DEngine(client.watch(key).await?),
+        };
+        Ok(Watch { from, endpoint })
+    }
+
     /// Reads a key; `None`: there is none.
     pub(super) async fn get(&mut self, key: &[u8], level: ReadLevel) -> Result<Option<Bytes>, Failure> {
         match self {
@@ -91,6 +145,58 @@ impl Store {
                 }
             }
             Self::DEngine(client) => client.get(key, level).await,
+        }
+    }
+}
+
+/// A watch on a key.
+#[derive(Debug)]
+pub(super) struct Watch {
+    from: Watched,
+    endpoint: Rc<str>,
+}
+
+#[derive(Debug)]
+enum Watched {
+    Etcd { _keeps_open: StreamSender<WatchRequest>, events: StreamReceiver<WatchResponse>, told: VecDeque<Bytes> },
+    DEngine(StreamReceiver<d_engine::Event>),
+}
+
+impl Watch {
+    /// The value of the next put. Nothing is lost when the future is dropped.
+    pub(super) async fn next(&mut self) -> Result<Bytes, Failure> {
+        loop {
+            let endpoint = &self.endpoint;
+            let broken = |error: GrpcError| Failure::new(format_args!("watch at {endpoint}: {error}"));
+            let over = || Failure::new(format_args!("watch at {endpoint}: the store has ended it"));
+            let other = || {
+                Failure::new(format_args!("watch at {endpoint}: an event that is no put, of a key that is only put"))
+            };
+            match &mut self.from {
+                Watched::Etcd { events, told, .. } => {
+                    if let Some(value) = told.pop_front() {
+                        return Ok(value);
+                    }
+                    let response = events.next().await.map_err(broken)?.ok_or_else(over)?;
+                    if response.canceled {
+                        return Err(over());
+                    }
+                    for event in response.events {
+                        match event.kv {
+                            Some(found) if event.kind == EVENT_PUT => told.push_back(found.value),
+                            _ => return Err(other()),
+                        }
+                    }
+                }
+                Watched::DEngine(events) => {
+                    let event = events.next().await.map_err(broken)?.ok_or_else(over)?;
+                    match event.kind {
+                        d_engine::PUT_EVENT => return Ok(event.value),
+                        _ if event.is_progress() => {}
+                        _ => return Err(other()),
+                    }
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use storebench_core::engine::Protocol;
 use storebench_core::validate;
 use storebench_crds::EngineKind;
 use storebench_crds::StorageService;
-use storebench_crds::engine::Companion;
+use storebench_crds::engine::{Companion, object_store};
 
 use super::super::peers::find_store;
 use super::*;
@@ -116,6 +116,6 @@ fn versitygw_is_ready_when_it_says_so_and_has_its_bucket() {
     let address = running.addresses()[0];
     let checks = probe::surface(Protocol::S3, address);
     assert!(checks.iter().all(|check| check.ok), "{checks:?}");
-    assert!(running.data().join("store-0").join(engine::versitygw::BUCKET).is_dir());
+    assert!(running.data().join("store-0").join(object_store::BUCKET).is_dir());
     assert_eq!(running.metrics(), Vec::<String>::new());
 }

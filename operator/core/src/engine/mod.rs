@@ -10,12 +10,15 @@ mod block_node;
 mod d_engine;
 mod etcd;
 mod hiero_block_node;
+mod litestream;
 mod redis;
-pub mod versitygw;
+mod versitygw;
+mod walsync;
 
 use std::collections::BTreeMap;
 
-pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, PEER, Protocol, Readiness, STORE};
+use storebench_crds::engine::object_store;
+pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, METRICS, PEER, Protocol, Readiness, STORE};
 
 use crate::validate::ValidatedService;
 
@@ -155,6 +158,17 @@ impl Start<'_> {
     fn members(&self) -> &[Member] {
         self.placement.members(self.role)
     }
+
+    /// Where the object store beside it is reached. Empty where there is none, which no engine that asks has.
+    fn object_store(&self) -> String {
+        let stores = self.placement.members(object_store::ROLE);
+        stores.first().map(|store| format!("http://{}:{}", store.host, store.port(CLIENT))).unwrap_or_default()
+    }
+
+    /// The directory that it shares with the load. Empty where there is none, which no engine that asks has.
+    fn shared_directory(&self) -> &str {
+        self.placement.shared_directory.as_deref().unwrap_or_default()
+    }
 }
 
 /// What a dialect decides of a process.
@@ -171,9 +185,8 @@ struct Launch {
 pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
     match service.engine.dialect {
         Dialect::Redis => redis::stated_settings(service.durability_class),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::BlockNode | Dialect::HieroBlockNode => {
-            BTreeMap::new()
-        }
+        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => BTreeMap::new(),
+        Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => BTreeMap::new(),
     }
 }
 
@@ -182,7 +195,13 @@ pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
 pub(crate) fn flag_of(dialect: Dialect, argument: &str, is_first: bool) -> Result<Option<&str>, String> {
     match dialect {
         Dialect::Redis => redis::directive(argument, is_first),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw | Dialect::BlockNode | Dialect::HieroBlockNode => {
+        Dialect::Etcd
+        | Dialect::DEngine
+        | Dialect::Versitygw
+        | Dialect::BlockNode
+        | Dialect::HieroBlockNode
+        | Dialect::Walsync
+        | Dialect::Litestream => {
             let flag = argument.split(['=', ' ', '\t']).next().unwrap_or(argument);
             Ok(Some(flag.trim_start_matches('-')).filter(|_| flag.starts_with('-')))
         }
@@ -210,6 +229,8 @@ fn process(start: &Start) -> ProcessPlan {
         Dialect::Versitygw => versitygw::launch(start),
         Dialect::BlockNode => block_node::launch(start),
         Dialect::HieroBlockNode => hiero_block_node::launch(start),
+        Dialect::Walsync => walsync::launch(start),
+        Dialect::Litestream => litestream::launch(start),
     };
     let Launch { arguments, environment, files, directories } = launch;
     ProcessPlan {

@@ -1,15 +1,9 @@
 //! versitygw: an S3 server on a directory, in which each directory is a bucket. Flags: `versitygw --help` of 1.8.
-//!
-//! Its credentials are no secret: who may connect is decided by loopback and by network policies, as for every store here.
+
+use storebench_crds::engine::object_store::{ACCESS_KEY, BUCKET, SECRET_KEY};
 
 use super::{CLIENT, Launch, Start};
 
-/// The bucket that is there from the start.
-pub const BUCKET: &str = "storebench";
-/// The access key.
-pub const ACCESS_KEY: &str = "storebench";
-/// The secret key.
-pub const SECRET_KEY: &str = "storebench-secret";
 /// The path of readiness, as the engine's row has it.
 const HEALTH: &str = "/healthz";
 

@@ -171,9 +171,15 @@ impl wire::Reply {
             Ok(Written { revision, term, applied: Applied { succeeded, results } }) => {
                 let results = results.into_iter().map(wire::OperationResult::of).collect();
                 let body = wire::reply::Body::Written(wire::Written { succeeded, results });
-                Self { id, index: revision, term, body: Some(body) }
+                Self { id, index: revision, term, body: Some(body), leader_address: String::new() }
             }
         }
+    }
+
+    /// Of a write that was handed to the leader, whom clients find at this address; empty: it was not.
+    #[must_use]
+    pub fn forwarded_to(self, leader_address: String) -> Self {
+        Self { leader_address, ..self }
     }
 
     /// Of a read.
@@ -189,7 +195,8 @@ impl wire::Reply {
                 };
                 let items = value.items.into_iter().map(wire::KeyValue::of).collect();
                 let found = wire::Found { items, more: value.has_more, path: path.into(), age_micros };
-                Self { id, index, term, body: Some(wire::reply::Body::Found(found)) }
+                let body = Some(wire::reply::Body::Found(found));
+                Self { id, index, term, body, leader_address: String::new() }
             }
         }
     }
@@ -198,13 +205,17 @@ impl wire::Reply {
     pub fn of_session(id: u64, outcome: Result<u64, Error>) -> Self {
         match outcome {
             Err(error) => Self::of_error(id, error),
-            Ok(session) => Self { id, index: session, term: 0, body: Some(wire::reply::Body::Session(session)) },
+            Ok(session) => {
+                let body = Some(wire::reply::Body::Session(session));
+                Self { id, index: session, term: 0, body, leader_address: String::new() }
+            }
         }
     }
 
     /// Of anything that failed.
     pub fn of_error(id: u64, error: Error) -> Self {
-        Self { id, index: 0, term: 0, body: Some(wire::reply::Body::Error(wire::Error::of(error))) }
+        let body = Some(wire::reply::Body::Error(wire::Error::of(error)));
+        Self { id, index: 0, term: 0, body, leader_address: String::new() }
     }
 
     /// What a write came to.

@@ -24,6 +24,9 @@ mod write;
 #[allow(missing_docs, clippy::all)]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+
+    /// What describes them, for servers that are asked for it.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/d-engine.descriptors"));
 }
 
 pub use client::Client;

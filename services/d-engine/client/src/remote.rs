@@ -35,11 +35,14 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// For an answer, with all that is tried for it.
     pub request_timeout: Duration,
+    /// Whether nobody is talked to but the members at the addresses that were given, which hand writes to the leader: for clients that
+    /// cannot reach where members say that they are. Else writes and strong reads go to the leader, as soon as it is known.
+    pub only_given: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(1), request_timeout: Duration::from_secs(3) }
+        Self { connect_timeout: Duration::from_secs(1), request_timeout: Duration::from_secs(3), only_given: false }
     }
 }
 
@@ -107,7 +110,10 @@ impl Remote {
                 Err(_) if may_repeat => return Err(Error::Unreachable("no answer came in time".into())),
                 Err(_) => return Err(Error::UnknownOutcome("no answer came in time".into())),
                 Ok(Ok(reply)) => match refusal(&reply) {
-                    None => return Ok(reply),
+                    None => {
+                        self.learn(&reply.leader_address);
+                        return Ok(reply);
+                    }
                     Some(error) => error,
                 },
                 Ok(Err(error)) => error,
@@ -119,7 +125,7 @@ impl Remote {
                 Error::UnknownOutcome(_) if may_repeat => None,
                 _ => return Err(error),
             };
-            let next = next.filter(|address| !address.is_empty());
+            let next = next.filter(|address| !address.is_empty() && self.may_ask(address));
             let is_named = matches!(&error, Error::NotLeader(_)) && next.is_some();
             if wants_leader {
                 *self.leader() = next.clone();
@@ -131,6 +137,17 @@ impl Remote {
             if !is_named {
                 sleep(RETRY).await;
             }
+        }
+    }
+
+    fn may_ask(&self, address: &str) -> bool {
+        !self.options.only_given || self.endpoints.iter().any(|endpoint| endpoint == address)
+    }
+
+    /// A member has said who leads.
+    fn learn(&self, leader: &str) {
+        if !leader.is_empty() && !self.options.only_given {
+            *self.leader() = Some(leader.to_owned());
         }
     }
 

@@ -1,8 +1,14 @@
-//! `d-engine ctl`: looks at a group, and changes a key.
+//! `d-engine ctl`: looks at a group, changes who belongs to it, and changes a key.
+
+use std::collections::VecDeque;
 
 use anyhow::Context as _;
 use d_engine_client::grpc::Channel;
-use d_engine_client::{Client, Options, ReadLevel, wire};
+use d_engine_client::wire::change_members_request::Change;
+use d_engine_client::{Client, Error, Options, ReadLevel, wire};
+
+use crate::engine::Address;
+use crate::settings::address_of;
 
 /// Its arguments.
 #[derive(Debug, clap::Args)]
@@ -14,8 +20,39 @@ pub struct Arguments {
     verb: Verb,
 }
 
+/// Who belongs to the group.
+#[derive(Debug, clap::Subcommand)]
+enum Member {
+    /// Adds a member that gets the log and does not vote. Start it after that, with --join and this number.
+    Add {
+        /// Its number, which no member ever had.
+        id: u64,
+        /// Where clients find it, and where other members do; by default 1000 ports above.
+        #[arg(value_name = "HOST:PORT[,HOST:PORT]")]
+        address: String,
+    },
+    /// Lets a member vote that has caught up.
+    Promote {
+        /// Its number.
+        id: u64,
+    },
+    /// Removes a member for good; its number is never used again.
+    Remove {
+        /// Its number.
+        id: u64,
+    },
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
+    /// Changes who belongs to the group.
+    #[command(subcommand)]
+    Member(Member),
+    /// Hands leadership over to a member.
+    Transfer {
+        /// Its number.
+        id: u64,
+    },
     /// Says what each member is.
     Status,
     /// Gives a key a value; its revision.
@@ -51,6 +88,35 @@ pub(super) async fn status(endpoint: &str) -> anyhow::Result<wire::StatusReply> 
     Ok(channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await?)
 }
 
+/// Asks members one after the other, and whom they name, until the leader has done it.
+async fn change_members(endpoints: &[String], change: Change) -> anyhow::Result<()> {
+    let request = wire::ChangeMembersRequest { change: Some(change) };
+    let mut waiting: VecDeque<String> = endpoints.to_vec().into();
+    let mut problem = anyhow::anyhow!("no address was given");
+    let mut asked = 0;
+    while let Some(endpoint) = waiting.pop_front() {
+        asked += 1;
+        let answer = async {
+            let channel = Channel::connect(&endpoint).await?;
+            channel.unary::<wire::ChangeMembersReply>("/storebench.dengine.v1.Store/ChangeMembers", &request).await
+        };
+        match answer.await {
+            Ok(wire::ChangeMembersReply { error: None }) => return Ok(()),
+            Ok(wire::ChangeMembersReply { error: Some(error) }) => match error.parse() {
+                Error::NotLeader(leader) => {
+                    let leader = leader.map(|leader| leader.address).filter(|address| !address.is_empty());
+                    // Leaders may change while they are looked for, but not for ever.
+                    waiting.extend(leader.filter(|_| asked < 2 * endpoints.len() + 2));
+                    problem = anyhow::anyhow!("{endpoint}: it does not lead");
+                }
+                error => return Err(error.into()),
+            },
+            Err(error) => problem = anyhow::anyhow!("{endpoint}: {error}"),
+        }
+    }
+    Err(problem)
+}
+
 pub(super) async fn run(Arguments { endpoints, verb }: Arguments) -> anyhow::Result<()> {
     match verb {
         Verb::Status => {
@@ -78,6 +144,20 @@ pub(super) async fn run(Arguments { endpoints, verb }: Arguments) -> anyhow::Res
             }
             anyhow::ensure!(answered > 0, "no member answers");
         }
+        Verb::Member(member) => {
+            let change = match member {
+                Member::Add { id, address } => {
+                    let (client, peer) =
+                        address.split_once(',').map_or((&*address, None), |(client, peer)| (client, Some(peer)));
+                    let Address { client, peer } = address_of(client, peer)?;
+                    Change::Add(wire::AddMember { id, client_address: client, peer_address: peer })
+                }
+                Member::Promote { id } => Change::Promote(id),
+                Member::Remove { id } => Change::Remove(id),
+            };
+            change_members(&endpoints, change).await?;
+        }
+        Verb::Transfer { id } => change_members(&endpoints, Change::Transfer(id)).await?,
         Verb::Put { key, value } => {
             let client = Client::connect(&endpoints, Options::default()).await?;
             println!("{}", client.put(key, value).await?);

@@ -1,6 +1,10 @@
-//! Who the members are, in both dialects. Members are those that the group was founded with: changes are refused.
+//! Who the members are, in both dialects, and how that changes. A dialect has one address of a member: other members find it 1000 ports
+//! above, as everywhere else where nothing else is said.
+
+use std::time::Duration;
 
 use bytes::Bytes;
+use d_engine_client::Error;
 use d_engine_client::proto::d_engine::client::{MembershipSnapshot, WatchMembershipRequest};
 use d_engine_client::proto::d_engine::common as new_words;
 use d_engine_client::proto::d_engine::server::cluster as new;
@@ -8,10 +12,14 @@ use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::proto::raft::common as old_words;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
-use super::{Doors, decode, gone, now, only};
-use crate::engine::Node;
+use super::{Doors, decode, gone, later, now, only};
+use crate::engine::{Address, MemberChange, Node};
+use crate::settings::address_of;
 
-const FIXED: &str = "members are fixed: those that the group was founded with";
+/// Of the list of members: they are changed by the log, which has an order of its own, and a request's version is not looked at.
+const VERSION: u64 = 1;
+/// How often the members are looked at for those who watch them.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Its methods, named alike in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +50,8 @@ impl Method {
 struct Known {
     leader: Option<u64>,
     term: u64,
-    members: Vec<(u64, String)>,
+    /// With whether it votes.
+    members: Vec<(u64, String, bool)>,
 }
 
 fn known(node: &Node) -> Known {
@@ -50,8 +59,9 @@ fn known(node: &Node) -> Known {
     // A leader that has not applied an entry of its own term yet is not shown: it may not know all that was acknowledged.
     let is_hidden = leadership.leader == Some(node.options().id) && !leadership.is_ready_leader;
     let leader = leadership.leader.filter(|_| !is_hidden);
-    let members = node.options().members.iter().map(|(id, address)| (*id, address.client.clone())).collect();
-    Known { leader, term: leadership.term, members }
+    let learners = node.handle().status().membership.learners.clone();
+    let member = |(id, address): (&u64, &Address)| (*id, address.client.clone(), !learners.contains(id));
+    Known { leader, term: leadership.term, members: node.members().iter().map(member).collect() }
 }
 
 /// Member numbers have 32 bits in these dialects; the server starts with no other.
@@ -61,8 +71,8 @@ fn small(id: u64) -> u32 {
 
 fn leader(node: &Node) -> Result<(u32, String, u64), Status> {
     let Known { leader, term, members } = known(node);
-    let found = leader.and_then(|leader| members.into_iter().find(|(id, _)| *id == leader));
-    let (id, address) = found.ok_or_else(|| Status::new(Code::Unavailable, "there is no leader"))?;
+    let found = leader.and_then(|leader| members.into_iter().find(|(id, ..)| *id == leader));
+    let (id, address, _) = found.ok_or_else(|| Status::new(Code::Unavailable, "there is no leader"))?;
     Ok((small(id), address, term))
 }
 
@@ -71,14 +81,7 @@ pub(super) fn first(doors: &Doors, method: Method, message: Bytes) -> Result<Una
     Ok(match method {
         Method::GetClusterMetadata => {
             let old::MetadataRequest {} = decode(message)?;
-            let Known { leader, members, .. } = known(node);
-            let meta = |(id, address): (u64, String)| {
-                let leads = leader == Some(id);
-                let role = if leads { old_words::NodeRole::Leader } else { old_words::NodeRole::Follower };
-                let status = old_words::NodeStatus::Active.into();
-                old::NodeMeta { id: small(id), address, role: role.into(), status }
-            };
-            now(Ok(old::ClusterMembership { version: 1, nodes: members.into_iter().map(meta).collect() }))
+            now(Ok(first_membership(node)))
         }
         Method::DiscoverLeader => {
             let old::LeaderDiscoveryRequest { .. } = decode(message)?;
@@ -90,18 +93,55 @@ pub(super) fn first(doors: &Doors, method: Method, message: Bytes) -> Result<Una
             }))
         }
         Method::JoinCluster => {
-            let old::JoinRequest { .. } = decode(message)?;
-            let leader_id = known(node).leader.map_or(0, small);
-            now(Ok(old::JoinResponse { error: FIXED.into(), leader_id, ..old::JoinResponse::default() }))
+            let old::JoinRequest { node_id, address, .. } = decode(message)?;
+            let node = node.clone();
+            later(doors.patience, async move {
+                let joined = join(&node, node_id, &address).await;
+                let leader_id = known(&node).leader.map_or(0, small);
+                Ok(match joined {
+                    Err(error) => old::JoinResponse { error, leader_id, ..old::JoinResponse::default() },
+                    Ok(()) => old::JoinResponse {
+                        success: true,
+                        config: Some(first_membership(&node)),
+                        config_version: VERSION,
+                        leader_id,
+                        ..old::JoinResponse::default()
+                    },
+                })
+            })
         }
         Method::UpdateClusterConf => {
-            let request: old::ClusterConfChangeRequest = decode(message)?;
-            let why = match node.handle().leader().1 {
-                true => old::cluster_conf_update_response::ErrorCode::InvalidChange,
-                false => old::cluster_conf_update_response::ErrorCode::NotLeader,
+            use old::cluster_conf_update_response::ErrorCode;
+            use old::membership_change::Change;
+            let old::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
+            let promoted = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
+            let removed = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Remove(id.into()))).collect();
+            let changes: Vec<Result<_, Error>> = match change.and_then(|change| change.change) {
+                Some(Change::AddNode(old::AddNode { node_id, address, .. })) => vec![added(node_id, &address)],
+                Some(Change::RemoveNode(old::RemoveNode { node_id })) => removed(vec![node_id]),
+                Some(Change::Promote(old::PromoteLearner { node_id, .. })) => promoted(vec![node_id]),
+                Some(Change::BatchPromote(old::BatchPromote { node_ids, .. })) => promoted(node_ids),
+                Some(Change::BatchRemove(old::BatchRemove { node_ids })) => removed(node_ids),
+                None => Vec::new(),
             };
-            let (id, term) = (request.id, known(node).term);
-            now(Ok(old::ClusterConfUpdateResponse { id, term, version: 1, success: false, error_code: why.into() }))
+            let node = node.clone();
+            later(doors.patience, async move {
+                let known_term = known(&node).term;
+                let error = match change_all(&node, term, known_term, changes).await {
+                    None => ErrorCode::None,
+                    Some(Wrong::NotLeader) => ErrorCode::NotLeader,
+                    Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
+                    Some(Wrong::Invalid) => ErrorCode::InvalidChange,
+                    Some(Wrong::Other) => ErrorCode::InternalError,
+                };
+                Ok(old::ClusterConfUpdateResponse {
+                    id,
+                    term: known_term,
+                    version: VERSION,
+                    success: error == ErrorCode::None,
+                    error_code: error.into(),
+                })
+            })
         }
     })
 }
@@ -111,15 +151,7 @@ pub(super) fn second(doors: &Doors, method: Method, message: Bytes) -> Result<Un
     Ok(match method {
         Method::GetClusterMetadata => {
             let new::MetadataRequest {} = decode(message)?;
-            let Known { leader, members, .. } = known(node);
-            let meta = |(id, address): (u64, String)| {
-                let leads = leader == Some(id);
-                let role = if leads { new_words::NodeRole::Leader } else { new_words::NodeRole::Follower };
-                let status = new_words::NodeStatus::Active.into();
-                new::NodeMeta { id: small(id), address, role: role.into(), status }
-            };
-            let nodes = members.into_iter().map(meta).collect();
-            now(Ok(new::ClusterMembership { version: 1, nodes, current_leader_id: leader.map(small) }))
+            now(Ok(second_membership(node)))
         }
         Method::DiscoverLeader => {
             let new::LeaderDiscoveryRequest { .. } = decode(message)?;
@@ -131,28 +163,153 @@ pub(super) fn second(doors: &Doors, method: Method, message: Bytes) -> Result<Un
             }))
         }
         Method::JoinCluster => {
-            let new::JoinRequest { .. } = decode(message)?;
-            let leader_id = known(node).leader.map_or(0, small);
-            now(Ok(new::JoinResponse { error: FIXED.into(), leader_id, ..new::JoinResponse::default() }))
+            let new::JoinRequest { node_id, address, .. } = decode(message)?;
+            let node = node.clone();
+            later(doors.patience, async move {
+                let joined = join(&node, node_id, &address).await;
+                let leader_id = known(&node).leader.map_or(0, small);
+                Ok(match joined {
+                    Err(error) => new::JoinResponse { error, leader_id, ..new::JoinResponse::default() },
+                    Ok(()) => new::JoinResponse {
+                        success: true,
+                        config: Some(second_membership(&node)),
+                        config_version: VERSION,
+                        leader_id,
+                        ..new::JoinResponse::default()
+                    },
+                })
+            })
         }
         Method::UpdateClusterConf => {
-            let request: new::ClusterConfChangeRequest = decode(message)?;
-            let why = match node.handle().leader().1 {
-                true => new::cluster_conf_update_response::ErrorCode::InvalidChange,
-                false => new::cluster_conf_update_response::ErrorCode::NotLeader,
+            use new::cluster_conf_update_response::ErrorCode;
+            use new::membership_change::Change;
+            let new::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
+            let promoted = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
+            let removed = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Remove(id.into()))).collect();
+            let changes: Vec<Result<_, Error>> = match change.and_then(|change| change.change) {
+                Some(Change::AddNode(new::AddNode { node_id, address, .. })) => vec![added(node_id, &address)],
+                Some(Change::RemoveNode(new::RemoveNode { node_id })) => removed(vec![node_id]),
+                Some(Change::Promote(new::PromoteLearner { node_id, .. })) => promoted(vec![node_id]),
+                Some(Change::BatchPromote(new::BatchPromote { node_ids, .. })) => promoted(node_ids),
+                Some(Change::BatchRemove(new::BatchRemove { node_ids })) => removed(node_ids),
+                None => Vec::new(),
             };
-            let (id, term) = (request.id, known(node).term);
-            now(Ok(new::ClusterConfUpdateResponse { id, term, version: 1, success: false, error_code: why.into() }))
+            let node = node.clone();
+            later(doors.patience, async move {
+                let known_term = known(&node).term;
+                let error = match change_all(&node, term, known_term, changes).await {
+                    None => ErrorCode::None,
+                    Some(Wrong::NotLeader) => ErrorCode::NotLeader,
+                    Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
+                    Some(Wrong::Invalid) => ErrorCode::InvalidChange,
+                    Some(Wrong::Other) => ErrorCode::InternalError,
+                };
+                Ok(new::ClusterConfUpdateResponse {
+                    id,
+                    term: known_term,
+                    version: VERSION,
+                    success: error == ErrorCode::None,
+                    error_code: error.into(),
+                })
+            })
         }
     })
 }
 
-/// The members now, and again whenever they change: they do not yet.
+fn first_membership(node: &Node) -> old::ClusterMembership {
+    let Known { leader, members, .. } = known(node);
+    let meta = |(id, address, votes): (u64, String, bool)| {
+        let (role, status) = match votes {
+            _ if leader == Some(id) => (old_words::NodeRole::Leader, old_words::NodeStatus::Active),
+            true => (old_words::NodeRole::Follower, old_words::NodeStatus::Active),
+            false => (old_words::NodeRole::Learner, old_words::NodeStatus::Syncing),
+        };
+        old::NodeMeta { id: small(id), address, role: role.into(), status: status.into() }
+    };
+    old::ClusterMembership { version: VERSION, nodes: members.into_iter().map(meta).collect() }
+}
+
+fn second_membership(node: &Node) -> new::ClusterMembership {
+    let Known { leader, members, .. } = known(node);
+    let meta = |(id, address, votes): (u64, String, bool)| {
+        let (role, status) = match votes {
+            _ if leader == Some(id) => (new_words::NodeRole::Leader, new_words::NodeStatus::Active),
+            true => (new_words::NodeRole::Follower, new_words::NodeStatus::Active),
+            false => (new_words::NodeRole::Learner, new_words::NodeStatus::Promotable),
+        };
+        new::NodeMeta { id: small(id), address, role: role.into(), status: status.into() }
+    };
+    let nodes = members.into_iter().map(meta).collect();
+    new::ClusterMembership { version: VERSION, nodes, current_leader_id: leader.map(small) }
+}
+
+fn added(id: u32, address: &str) -> Result<MemberChange, Error> {
+    let address = address_of(address, None).map_err(|mistake| Error::Invalid(mistake.to_string()))?;
+    Ok(MemberChange::Add(id.into(), address))
+}
+
+async fn join(node: &Node, id: u32, address: &str) -> Result<(), String> {
+    let joined = async { node.change_members(added(id, address)?).await };
+    joined.await.map_err(|error| error.to_string())
+}
+
+/// Why members were not changed.
+enum Wrong {
+    NotLeader,
+    TermOutdated,
+    Invalid,
+    Other,
+}
+
+/// One after the other; those before the one that is wrong are done.
+async fn change_all(
+    node: &Node,
+    term: u64,
+    known_term: u64,
+    changes: Vec<Result<MemberChange, Error>>,
+) -> Option<Wrong> {
+    let wrong = |error| match error {
+        Error::NotLeader(_) => Wrong::NotLeader,
+        Error::Invalid(_) => Wrong::Invalid,
+        _ => Wrong::Other,
+    };
+    if !node.leads() {
+        return Some(Wrong::NotLeader);
+    }
+    // Who does not know the term says 0.
+    if term != 0 && term < known_term {
+        return Some(Wrong::TermOutdated);
+    }
+    if changes.is_empty() {
+        return Some(Wrong::Invalid);
+    }
+    for change in changes {
+        let changed = match change {
+            Ok(change) => node.change_members(change).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = changed {
+            return Some(wrong(error));
+        }
+    }
+    None
+}
+
+/// The members now, and again whenever they have changed.
 pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     let WatchMembershipRequest { .. } = only(&mut requests).await?;
-    let members = known(&node).members.into_iter().map(|(id, _)| small(id)).collect();
-    let committed_index = node.handle().status().commit;
-    let snapshot = MembershipSnapshot { members, learners: Vec::new(), committed_index };
-    responses.send(grpc::encode(&snapshot)).await.map_err(gone)?;
-    std::future::pending().await
+    let mut told = None;
+    loop {
+        let (voters, learners): (Vec<_>, Vec<_>) = known(&node).members.into_iter().partition(|(.., votes)| *votes);
+        let ids = |members: Vec<(u64, String, bool)>| members.into_iter().map(|(id, ..)| small(id)).collect::<Vec<_>>();
+        let now = (ids(voters), ids(learners));
+        if told.as_ref() != Some(&now) {
+            let (members, learners) = now.clone();
+            let committed_index = node.handle().status().commit;
+            let snapshot = MembershipSnapshot { members, learners, committed_index };
+            responses.send(grpc::encode(&snapshot)).await.map_err(gone)?;
+            told = Some(now);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }

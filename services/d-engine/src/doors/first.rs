@@ -34,7 +34,7 @@ pub(super) fn unary(doors: &Doors, method: Method, message: Bytes) -> Result<Una
     match method {
         Method::Write => {
             let transaction = transaction(decode(message)?)?;
-            let written = node.write_later(transaction, None);
+            let written = node.write_later(transaction, None, doors.not_leading);
             Ok(later(doors.patience, async { acknowledgement(written.await.map(|_| ())) }))
         }
         Method::Read => {

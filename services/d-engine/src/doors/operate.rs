@@ -12,7 +12,8 @@ use service_kit::grpc::{self, Requests, Responses, Status};
 use tokio::sync::Notify;
 
 use super::{decode, gone, only};
-use crate::engine::{Durability, Node};
+use crate::engine::{Address, Durability, MemberChange, Node};
+use crate::settings::is_address;
 
 /// Requests without a reply on a stream. Beyond, the client is not listened to.
 const OUTSTANDING_MAX: usize = 10_000;
@@ -28,6 +29,8 @@ pub enum Method {
     Watch,
     /// What the member is.
     Status,
+    /// Changes the members.
+    ChangeMembers,
 }
 
 impl Method {
@@ -36,6 +39,7 @@ impl Method {
             "Operate" => Some(Self::Operate),
             "Watch" => Some(Self::Watch),
             "Status" => Some(Self::Status),
+            "ChangeMembers" => Some(Self::ChangeMembers),
             _ => None,
         }
     }
@@ -116,11 +120,16 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
 /// Begins a request; it ends by one [`Ready`].
 fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>) {
     let done = Arc::clone(done);
+    // Who writes is told where that is quicker.
+    let leader = || node.leader_elsewhere().map(|leader| leader.address).unwrap_or_default();
     match body {
         Some(Body::Write(write)) => match write.parse() {
-            Ok((transaction, stamp)) => node.write_then(transaction, stamp, move |written| {
-                done.push(Ready::Reply(wire::Reply::of_write(id, written)));
-            }),
+            Ok((transaction, stamp)) => {
+                let leader = leader();
+                node.write_then(transaction, stamp, move |written| {
+                    done.push(Ready::Reply(wire::Reply::of_write(id, written).forwarded_to(leader)));
+                });
+            }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
         Some(Body::Read(read)) => match read.parse() {
@@ -129,9 +138,12 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
             }),
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
-        Some(Body::OpenSession(wire::OpenSession {})) => node.session_then(None, move |session| {
-            done.push(Ready::Reply(wire::Reply::of_session(id, session)));
-        }),
+        Some(Body::OpenSession(wire::OpenSession {})) => {
+            let leader = leader();
+            node.session_then(None, move |session| {
+                done.push(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)));
+            });
+        }
         Some(Body::CloseSession(wire::CloseSession { session })) => {
             node.session_then(Some(session), move |session| {
                 done.push(Ready::Reply(wire::Reply::of_session(id, session)));
@@ -205,6 +217,28 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     }
 }
 
+/// Changes the members; what is wrong is in the answer.
+pub(super) async fn change_members(node: Node, request: wire::ChangeMembersRequest) -> wire::ChangeMembersReply {
+    use wire::change_members_request::Change;
+    let change = match request.change {
+        Some(Change::Add(wire::AddMember { id, client_address, peer_address })) => {
+            match is_address(&client_address) && is_address(&peer_address) {
+                true => Ok(MemberChange::Add(id, Address { client: client_address, peer: peer_address })),
+                false => Err(Error::Invalid("add: both addresses are host:port".into())),
+            }
+        }
+        Some(Change::Promote(id)) => Ok(MemberChange::Promote(id)),
+        Some(Change::Remove(id)) => Ok(MemberChange::Remove(id)),
+        Some(Change::Transfer(id)) => Ok(MemberChange::Transfer(id)),
+        None => Err(Error::Invalid("the request has no change, or one of a later version".into())),
+    };
+    let changed = match change {
+        Ok(change) => node.change_members(change).await,
+        Err(error) => Err(error),
+    };
+    wire::ChangeMembersReply { error: changed.err().map(wire::Error::of) }
+}
+
 /// What the member is.
 pub(super) fn status(node: &Node) -> wire::StatusReply {
     let status = node.handle().status();
@@ -213,7 +247,7 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
     let times = node.handle().sync_times();
     let is_synced = options.durability == Durability::Fsync;
     let syncs = if is_synced { times.syncs() } else { 0 };
-    let member = |(id, address): (&u64, &crate::engine::Address)| wire::Member {
+    let member = |(id, address): (&u64, &Address)| wire::Member {
         id: *id,
         address: address.client.clone(),
         is_voter: status.membership.voters.contains(id),
@@ -227,7 +261,7 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
         term: status.term,
         applied: status.applied,
         committed: status.commit,
-        members: options.members.iter().map(member).collect(),
+        members: node.members().iter().map(member).collect(),
         version: env!("CARGO_PKG_VERSION").into(),
         durability: options.durability.name().into(),
         syncs,

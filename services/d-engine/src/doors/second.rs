@@ -53,7 +53,7 @@ pub(super) fn unary(doors: &Doors, method: Method, message: Bytes) -> Result<Una
     let node = &doors.node;
     match method {
         Method::Write => {
-            let written = node.write_later(transaction(decode(message)?)?, None);
+            let written = node.write_later(transaction(decode(message)?)?, None, doors.not_leading);
             Ok(later(doors.patience, async { written.await.map(|written| result(&written)).map_err(errors::status) }))
         }
         Method::Read => {

@@ -8,7 +8,7 @@ use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::{Applied, Error, Event, EventKind, KeyValue, Leader, Operation, Query, ReadLevel, Written};
 use prost::Message;
 
-use super::{Method, cluster, observe, operate};
+use super::{Method, cluster, operate};
 
 /// A field of bytes: number, content.
 fn bytes(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
@@ -58,7 +58,6 @@ fn every_method_has_its_path() {
             Method::Second(super::second::Method::Cluster(cluster::Method::GetClusterMetadata)),
         ),
         ("/storebench.dengine.v1.Store/Operate", Method::Own(operate::Method::Operate)),
-        ("/grpc.health.v1.Health/Check", Method::Health(observe::Method::Check)),
     ];
     for (path, method) in paths {
         assert_eq!(Method::of(path), Some(method));

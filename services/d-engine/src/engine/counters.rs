@@ -10,6 +10,7 @@ pub struct Counters {
     reads: [AtomicU64; 4],
     written: AtomicU64,
     not_written: AtomicU64,
+    forwarded: AtomicU64,
 }
 
 /// What they said at a moment.
@@ -27,6 +28,8 @@ pub struct Counted {
     pub written: u64,
     /// Commands that were not, or of which that is not known.
     pub not_written: u64,
+    /// Commands that were handed to the leader.
+    pub forwarded: u64,
 }
 
 impl Counters {
@@ -45,11 +48,16 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn forward(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What they say now.
     pub fn counted(&self) -> Counted {
         let [reads_read_index, reads_lease, reads_age, reads_local] =
             [0, 1, 2, 3].map(|at: usize| self.reads[at].load(Ordering::Relaxed));
         let (written, not_written) = (self.written.load(Ordering::Relaxed), self.not_written.load(Ordering::Relaxed));
-        Counted { reads_read_index, reads_lease, reads_age, reads_local, written, not_written }
+        let forwarded = self.forwarded.load(Ordering::Relaxed);
+        Counted { reads_read_index, reads_lease, reads_age, reads_local, written, not_written, forwarded }
     }
 }

@@ -1,5 +1,6 @@
 //! What one says to a member: the same within the process and behind every server.
 
+use bytes::Bytes;
 use d_engine_client::{
     Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Seen, Stamp, Transaction, Watch,
     WatchOptions, Written,
@@ -15,9 +16,18 @@ use crate::state::{Command, QueryError, Refusal, answer, check};
 /// Keys that are asked for at a time.
 const KEYS_MAX: usize = 10_000;
 
+/// What a member does with a write when it does not lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotLeading {
+    /// It says who leads.
+    Refuse,
+    /// It hands the write to the leader.
+    Forward,
+}
+
 impl Node {
-    /// Puts a transaction into the log, if this member leads. `done` is called once, perhaps on the thread that applies: it must be
-    /// quick.
+    /// Puts a transaction into the log, wherever the leader is. `done` is called once, perhaps on the thread that applies: it must be
+    /// quick. On a tokio runtime.
     pub fn write_then(
         &self,
         transaction: Transaction,
@@ -27,25 +37,53 @@ impl Node {
         if let Err(error) = check(&transaction, &self.options().limits) {
             return done(Err(Error::Invalid(error.to_string())));
         }
-        let node = self.clone();
-        let command = Command::Write(transaction, stamp).encode();
-        self.handle().propose(command, move |outcome| done(node.written(outcome)));
+        self.submit_then(Command::Write(transaction, stamp).encode(), done);
     }
 
-    /// As [`Node::write_then`].
+    /// As [`Node::write_then`]; who shall not forward is told who leads.
     pub fn write_later(
         &self,
         transaction: Transaction,
         stamp: Option<Stamp>,
+        not_leading: NotLeading,
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = check(&transaction, &self.options().limits);
         let checked = checked.map_err(|error| Error::Invalid(error.to_string()));
-        let proposed = checked.map(|()| self.handle().propose_async(Command::Write(transaction, stamp).encode()));
-        let node = self.clone();
-        async move { node.written(proposed?.await) }
+        let submitted = checked.map(|()| self.submit_later(Command::Write(transaction, stamp).encode(), not_leading));
+        async { submitted?.await }
     }
 
-    fn written(&self, outcome: Result<Committed<Reply>, ProposeError>) -> Result<Written, Error> {
+    fn submit_then(&self, command: Bytes, done: impl FnOnce(Result<Written, Error>) + Send + 'static) {
+        let node = self.clone();
+        if self.leads() {
+            self.handle().propose(command, move |outcome| done(node.written(outcome)));
+        } else {
+            tokio::spawn(async { done(node.forward(command).await) });
+        }
+    }
+
+    /// Who leads has the command in its log before this returns.
+    fn submit_later(
+        &self,
+        command: Bytes,
+        not_leading: NotLeading,
+    ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
+        let forwards = not_leading == NotLeading::Forward;
+        let proposed = (!forwards || self.leads()).then(|| self.handle().propose_async(command.clone()));
+        let node = self.clone();
+        async move {
+            if let Some(proposed) = proposed {
+                match proposed.await {
+                    // It has lost leadership just now, and nothing has happened.
+                    Err(ProposeError::NotLeader(_)) if forwards => {}
+                    outcome => return node.written(outcome),
+                }
+            }
+            node.forward(command).await
+        }
+    }
+
+    pub(super) fn written(&self, outcome: Result<Committed<Reply>, ProposeError>) -> Result<Written, Error> {
         self.counters().write(outcome.is_ok());
         let applied = match outcome {
             Ok(Committed { reply: Ok(applied), .. }) => applied,
@@ -63,7 +101,7 @@ impl Node {
         match error {
             ProposeError::NotLeader(leader) => Error::NotLeader(self.leader(leader)),
             ProposeError::Busy => Error::Busy,
-            ProposeError::TooLarge(bytes) => Error::Invalid(format!("a command of {bytes} bytes is too large")),
+            ProposeError::TooLarge(bytes) => too_large(bytes),
             ProposeError::Unknown => Error::UnknownOutcome("leadership was lost meanwhile".into()),
             ProposeError::Stopped => Error::Stopped,
         }
@@ -72,18 +110,16 @@ impl Node {
     /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
     pub fn session_then(&self, close: Option<u64>, done: impl FnOnce(Result<u64, Error>) + Send + 'static) {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        let node = self.clone();
-        self.handle().propose(command.encode(), move |outcome| {
-            done(node.written(outcome).map(|written| close.unwrap_or(written.revision)));
+        self.submit_then(command.encode(), move |written| {
+            done(written.map(|written| close.unwrap_or(written.revision)));
         });
     }
 
     /// Opens a session, or ends one; its number.
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        let proposed = self.handle().propose_async(command.encode());
-        let node = self.clone();
-        async move { Ok(close.unwrap_or(node.written(proposed.await)?.revision)) }
+        let submitted = self.submit_later(command.encode(), NotLeading::Forward);
+        async move { Ok(close.unwrap_or(submitted.await?.revision)) }
     }
 
     /// Answers at once, where nothing has to be waited for.
@@ -154,6 +190,10 @@ fn too_old(TooOld(oldest): TooOld) -> Error {
     Error::TooOld(oldest)
 }
 
+pub(super) fn too_large(bytes: usize) -> Error {
+    Error::Invalid(format!("a command of {bytes} bytes is too large"))
+}
+
 pub(super) fn read_error(error: ReadError) -> Error {
     match error {
         ReadError::Busy => Error::Busy,
@@ -206,7 +246,7 @@ impl Watching {
 
 impl Door for Node {
     fn write(&self, transaction: Transaction, stamp: Option<Stamp>) -> BoxFuture<'_, Result<Written, Error>> {
-        Box::pin(self.write_later(transaction, stamp))
+        Box::pin(self.write_later(transaction, stamp, NotLeading::Forward))
     }
 
     fn read(&self, query: Query, options: ReadOptions) -> BoxFuture<'_, Result<Seen<Answer>, Error>> {

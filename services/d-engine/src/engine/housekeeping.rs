@@ -1,4 +1,4 @@
-//! What a leader does beside its clients' work: it proposes the end of keys and sessions whose time is over, and writes into the log
+//! What a member does beside its clients' work: it follows what the group says of its members; and a leader proposes the end of keys and sessions whose time is over, and writes into the log
 //! which members have acknowledged entries. Its clock decides when it proposes, the entry's time what ends.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Node;
-use crate::state::{Command, next_expiry, seen_members};
+use crate::state::{Command, known_members, next_expiry};
 
 /// How often it looks; so late does a key end at most, beside the log's own time.
 const ROUND: Duration = Duration::from_millis(50);
@@ -27,6 +27,7 @@ impl Housekeeping {
         let of_thread = Arc::clone(&stop);
         let work = move || {
             for round in 0_u32.. {
+                node.follow_members();
                 if node.handle().leader().1 {
                     expire(&node);
                     if round % MEMBERS_ROUNDS == 0 {
@@ -72,8 +73,8 @@ fn expire(node: &Node) {
 /// Who has a part of the log may not come with an empty one.
 fn see_members(node: &Node) {
     let status = node.handle().status();
-    let Ok(seen) = seen_members(&*node.shown().view().rows) else { return };
-    let seen: BTreeSet<u64> = seen.into_iter().collect();
+    let Ok(known) = known_members(&*node.shown().view().rows) else { return };
+    let seen: BTreeSet<u64> = known.into_iter().filter(|(_, known)| known.is_seen).map(|(id, _)| id).collect();
     let have_acknowledged = status.progress.iter().filter(|(_, matched)| *matched > 0).map(|(id, _)| *id);
     let new: Vec<u64> = have_acknowledged.filter(|id| !seen.contains(id)).collect();
     if !new.is_empty() {

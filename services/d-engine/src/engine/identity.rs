@@ -11,19 +11,23 @@
 //! Not covered: all members that know are down at the same time as the directory is lost; an old copy of the directory is put in
 //! its place; a member that is alone.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
 use service_kit::directory::make_private;
 
-use super::options::Options;
+use super::options::{Address, Options};
 
 const FILE: &str = "identity.json";
+/// Between questions of one who joins.
+const JOIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +67,12 @@ pub enum IdentityError {
         "{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
     )]
     Emptied(String, u64, String),
+    /// It joins a group that does not know it.
+    #[error("member {0} cannot join: {1}")]
+    Join(u64, String),
 }
 
+/// Who a member is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Identity {
@@ -73,6 +81,9 @@ struct Identity {
     member: u64,
     /// There has been a log.
     has_log: bool,
+    /// Where the members were when this one joined them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    joined: BTreeMap<u64, Address>,
 }
 
 /// What members tell of each other.
@@ -80,6 +91,15 @@ struct Identity {
 pub struct Introduction {
     /// Members that have acknowledged entries, as far as it knows.
     pub seen: Vec<u64>,
+    /// The group's number, hexadecimal.
+    #[serde(default)]
+    pub group: String,
+    /// Where the members are.
+    #[serde(default)]
+    pub members: BTreeMap<u64, Address>,
+    /// Members that were removed for good.
+    #[serde(default)]
+    pub removed: Vec<u64>,
 }
 
 /// A directory that may be used.
@@ -88,24 +108,83 @@ pub struct Checked {
     identity: Identity,
 }
 
+/// Who joins a group learns from it, or from its own directory, who the members are, and the group's number. Members may learn later
+/// than this one starts that it was added: they are asked again for so long.
+pub fn join(
+    options: &mut Options,
+    patience: Duration,
+    ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
+) -> Result<(), IdentityError> {
+    if options.join.is_empty() {
+        return Ok(());
+    }
+    let deadline = Instant::now() + patience;
+    let refuse = |why: String| Err(IdentityError::Join(options.id, why));
+    let known = match read(&options.directory)? {
+        Some(identity) => Introduction { group: identity.group, members: identity.joined, ..Introduction::default() },
+        None => loop {
+            let (mut problem, mut knows) = ("no member was named".to_owned(), None);
+            for address in &options.join {
+                match introduced(address, &ask) {
+                    Ok(answer) if answer.removed.contains(&options.id) => {
+                        let text = "a member with this number was removed: take a number that was never used";
+                        return refuse(text.into());
+                    }
+                    Ok(answer) if answer.members.contains_key(&options.id) => knows = Some(answer),
+                    Ok(_) => {
+                        problem = format!(
+                            "the member at {address} does not know it: let it be added first (d-engine ctl member add)"
+                        );
+                    }
+                    Err(error) => problem = format!("{address}: {error}"),
+                }
+            }
+            match knows {
+                Some(answer) => break answer,
+                None if Instant::now() >= deadline => return refuse(problem),
+                None => thread::sleep(JOIN_PAUSE),
+            }
+        },
+    };
+    let Ok(number) = u64::from_str_radix(&known.group, 16) else {
+        return refuse(format!("its group's number is {:?}, which is none", known.group));
+    };
+    (options.joined, options.members) = (Some(number), known.members);
+    Ok(())
+}
+
+fn introduced(address: &str, ask: &impl Fn(&str) -> io::Result<Vec<u8>>) -> io::Result<Introduction> {
+    Ok(serde_json::from_slice(&ask(address)?)?)
+}
+
+/// What a directory says of itself; `None`: nothing.
+fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
+    let path = folder.join(FILE);
+    match fs::read(&path) {
+        Ok(bytes) => {
+            let content = |error| IdentityError::Content(path.display().to_string(), error);
+            Ok(Some(serde_json::from_slice::<Identity>(&bytes).map_err(content)?))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(IdentityError::File(path.display().to_string(), error)),
+    }
+}
+
 /// Makes the directory, and looks at whose it is. `ask` gets an address of another member and brings what that says.
 pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync) -> Result<Checked, IdentityError> {
     let folder = options.directory.clone();
     let shown = folder.display().to_string();
     let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
     make(&folder).map_err(|error| file(&folder, error))?;
-    let wanted = Identity { group: format!("{:x}", options.group_number()), member: options.id, has_log: false };
+    let wanted = Identity {
+        group: format!("{:x}", options.group_number()),
+        member: options.id,
+        has_log: false,
+        joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
+    };
     let has_log = has_log(&folder).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
-    let found = match fs::read(&path) {
-        Ok(bytes) => {
-            let content = |error| IdentityError::Content(path.display().to_string(), error);
-            Some(serde_json::from_slice::<Identity>(&bytes).map_err(content)?)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(file(&path, error)),
-    };
-    match found {
+    match read(&folder)? {
         Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
             path: shown,
             found: found.member,
@@ -252,6 +331,32 @@ mod tests {
         };
         check(&options, says("2")).unwrap();
         assert!(matches!(check(&options, says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
+    }
+
+    #[test]
+    fn who_joins_learns_who_the_members_are_and_remembers() {
+        let root = tempfile::tempdir().unwrap();
+        let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
+        let joiner = || Options { id: 4, join: vec!["b:1".into()], ..Options::alone(root.path().join("data")) };
+        let members: BTreeMap<u64, Address> = [(1, address(1)), (4, address(4))].into();
+        let said = |introduction: Introduction| move |_: &str| Ok(serde_json::to_vec(&introduction).unwrap());
+        let introduction = Introduction { group: "abc".into(), members, ..Introduction::default() };
+        let unknown = Introduction { members: BTreeMap::new(), ..introduction.clone() };
+        let removed = Introduction { removed: vec![4], ..introduction.clone() };
+        for refused in [unknown, removed] {
+            assert!(matches!(join(&mut joiner(), Duration::ZERO, said(refused)), Err(IdentityError::Join(4, _))));
+        }
+        assert!(matches!(join(&mut joiner(), Duration::ZERO, nobody), Err(IdentityError::Join(..))));
+        let mut options = joiner();
+        join(&mut options, Duration::ZERO, said(introduction)).unwrap();
+        assert_eq!((options.group_number(), options.members.len()), (0xabc, 2));
+        check(&options, nobody).unwrap().has_log().unwrap();
+        make_log(&options);
+        // Nobody needs to be asked again.
+        let mut again = joiner();
+        join(&mut again, Duration::ZERO, nobody).unwrap();
+        assert_eq!((again.group_number(), &again.members), (0xabc, &options.members));
+        check(&again, nobody).unwrap();
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::state::Limits;
 
 /// What an acknowledged write has been through.
@@ -28,7 +30,7 @@ impl Durability {
 }
 
 /// Where a member is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// By clients, `host:port`.
     pub client: String,
@@ -45,10 +47,16 @@ pub struct Options {
     pub id: u64,
     /// All members of the group, this one among them; the same for all.
     pub members: BTreeMap<u64, Address>,
-    /// Where other members are served, `host:port`, if not where they find this one.
+    /// Where other members are served, `host:port`, if not where they find this one. A founder that is alone serves others only where
+    /// this is said; without, nobody can join it.
     pub listen_peer: Option<String>,
-    /// Names the group together with the members' numbers, so that two groups never mix.
+    /// Where members of a group that exists serve other members, `host:port`: this member was added to it, and joins. Then `members` is
+    /// what those say. Where there is a log already, it is not looked at.
+    pub join: Vec<String>,
+    /// Names the group together with the founding members' numbers, so that two groups never mix. Who joins takes it from the group.
     pub group: String,
+    /// The group's number, where it does not follow from its name and members: of one that was joined.
+    pub joined: Option<u64>,
     /// What an acknowledged write has been through.
     pub durability: Durability,
     /// How often a leader is heard.
@@ -57,6 +65,8 @@ pub struct Options {
     pub election: Duration,
     /// How wrong the rate of a member's clock may be, parts per million: `Lease` reads are linearizable as long as that holds.
     pub clock_drift_ppm: u32,
+    /// How long a write that was handed to the leader may take; after that its outcome is unknown.
+    pub forward_timeout: Duration,
     /// What clients may ask for.
     pub limits: Limits,
     /// TLS between members.
@@ -72,18 +82,24 @@ impl Options {
             id: 1,
             members: BTreeMap::from([(1, address)]),
             listen_peer: None,
+            join: Vec::new(),
             group: "d-engine".into(),
+            joined: None,
             durability: Durability::Fsync,
             heartbeat: Duration::from_millis(100),
             election: Duration::from_millis(500),
             clock_drift_ppm: 500,
+            forward_timeout: Duration::from_secs(3),
             limits: Limits::default(),
             peer_tls: None,
         }
     }
 
-    /// The group's number: of its name and of its members' numbers.
+    /// The group's number: of its name and of its founding members' numbers.
     pub fn group_number(&self) -> u64 {
+        if let Some(number) = self.joined {
+            return number;
+        }
         // FNV-1a: it keeps accidents apart, not enemies. It stands in directories: it must not change with a release.
         let numbers = self.members.keys().flat_map(|id| id.to_le_bytes());
         let bytes = self.group.bytes().chain([0]).chain(numbers);

@@ -12,7 +12,7 @@ use d_engine_client::{Applied as Results, Condition, Operation, OperationResult,
 
 use super::codec::Malformed;
 use super::command::{Command, CommandError, EXPIRED_MAX};
-use super::rows::{Value, expiry, of_expiry, single};
+use super::rows::{Known, Value, expiry, of_expiry, single};
 use super::sessions::{self, Before, SESSIONS_MAX};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
@@ -48,11 +48,14 @@ pub enum Refusal {
     /// It is no command.
     #[error("the entry is no command")]
     Malformed = 8,
+    /// A member has left for good.
+    #[error("a member with this number was removed: give the new one a number that was never used")]
+    MemberRemoved = 9,
 }
 
 impl Refusal {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoSession,
         Self::Forgotten,
         Self::TooManyAnswers,
@@ -61,6 +64,7 @@ impl Refusal {
         Self::CounterOverflow,
         Self::AnswerTooLarge,
         Self::Malformed,
+        Self::MemberRemoved,
     ];
 
     /// Its number; never 0.
@@ -85,6 +89,18 @@ pub struct Applied {
     pub term: u64,
     /// What it came to.
     pub outcome: Outcome,
+}
+
+impl Applied {
+    /// As bytes: those that the table of answers has.
+    pub fn encode(&self) -> Bytes {
+        sessions::encode(self)
+    }
+
+    /// Of bytes.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        sessions::decode(bytes)
+    }
 }
 
 /// What happened to a key.
@@ -203,11 +219,34 @@ impl<S: Storage> State<S> {
             }
             Command::Seen(members) => {
                 for member in members {
-                    self.storage.put(Table::Members, single(member), Bytes::new())?;
+                    self.know(member, |known| known.is_seen = true)?;
                 }
                 Ok(applied(Ok(nothing)))
             }
+            Command::Place(member, place) => {
+                let mut is_removed = false;
+                self.know(member, |known| {
+                    is_removed = known.is_removed;
+                    if !is_removed {
+                        known.place = place;
+                    }
+                })?;
+                Ok(applied(if is_removed { Err(Refusal::MemberRemoved) } else { Ok(nothing) }))
+            }
+            Command::Leave(member) => {
+                self.know(member, |known| known.is_removed = true)?;
+                Ok(applied(Ok(nothing)))
+            }
         }
+    }
+
+    /// Changes what is known of a member.
+    fn know(&mut self, member: u64, change: impl FnOnce(&mut Known)) -> Result<(), StateError> {
+        let row = self.storage.get(Table::Members, &single(member))?;
+        let mut known = row.as_ref().map(Known::decode).transpose()?.unwrap_or_default();
+        change(&mut known);
+        self.storage.put(Table::Members, single(member), known.encode())?;
+        Ok(())
     }
 
     fn transact(&mut self, index: u64, time_millis: u64, transaction: &Transaction) -> Result<Outcome, StateError> {

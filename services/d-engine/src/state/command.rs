@@ -5,11 +5,13 @@
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
 //! | 0 | 1 | version | 1; a member that meets another one ends, for it cannot know what others made of it |
-//! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen |
+//! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen,
+//! | | | | 7 a member is at an address, 8 a member was removed |
 //! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
 //! | | | transaction | of kinds 1 and 2: compares, then, otherwise: three lists |
 //! | 2 | 8 | session | of kind 4 |
 //! | 2 | | members | of kind 6: a list of numbers (8 each) |
+//! | 2 | 8 | member | of kinds 7 and 8; of 7 then its addresses for clients and for members (strings) |
 //!
 //! A compare is: condition (1 byte: 1 value is, 2 exists, 3 does not exist, 4 revision is, 5 below, 6 above), key (string), and for 1
 //! the value (string), for 4 to 6 the revision (8). An operation is: 1 put: key, value (strings), time to live (8, milliseconds,
@@ -39,6 +41,19 @@ pub enum Command {
     Expire,
     /// These members have acknowledged entries: should one of them come with nothing, it has lost what it had.
     Seen(Vec<u64>),
+    /// A member is found there.
+    Place(u64, Place),
+    /// A member was removed for good: its number is never used again.
+    Leave(u64),
+}
+
+/// Where a member is found, `host:port` each; empty: that is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// By clients.
+    pub client: Bytes,
+    /// By other members.
+    pub peer: Bytes,
 }
 
 /// Why bytes are no command.
@@ -77,6 +92,16 @@ impl Command {
                 out.push(6);
                 put_list(&mut out, members, |out, member| put_number(out, *member));
             }
+            Self::Place(member, Place { client, peer }) => {
+                out.push(7);
+                put_number(&mut out, *member);
+                put_string(&mut out, client);
+                put_string(&mut out, peer);
+            }
+            Self::Leave(member) => {
+                out.push(8);
+                put_number(&mut out, *member);
+            }
         }
         out.into()
     }
@@ -107,6 +132,8 @@ fn decode(reader: &mut Reader) -> Result<Command, Malformed> {
         4 => Ok(Command::CloseSession(reader.number()?)),
         5 => Ok(Command::Expire),
         6 => Ok(Command::Seen(reader.list(Reader::number)?)),
+        7 => Ok(Command::Place(reader.number()?, Place { client: reader.string()?, peer: reader.string()? })),
+        8 => Ok(Command::Leave(reader.number()?)),
         _ => reader.fail(),
     }
 }

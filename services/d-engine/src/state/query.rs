@@ -1,12 +1,13 @@
 //! What readers ask of a view.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use d_engine_client::{Answer, Query, Scan};
 
 use super::codec::Malformed;
-use super::rows::{Value, numbers};
+use super::rows::{Known, Value, numbers};
 use super::storage::{Rows, StorageError, Table};
 
 /// Keys of a page, if the client does not say.
@@ -107,12 +108,19 @@ pub fn next_expiry(rows: &dyn Rows) -> Result<Option<u64>, StorageError> {
     Ok(next)
 }
 
-/// The members that have acknowledged entries.
-pub fn seen_members(rows: &dyn Rows) -> Result<Vec<u64>, StorageError> {
-    let mut members = Vec::new();
-    rows.scan(Table::Members, &[], None, &mut |row, _| {
-        members.push(numbers(row).0);
-        ControlFlow::Continue(())
+/// What the group knows of its members, by number.
+pub fn known_members(rows: &dyn Rows) -> Result<BTreeMap<u64, Known>, StorageError> {
+    let mut members = BTreeMap::new();
+    let mut damaged = None;
+    rows.scan(Table::Members, &[], None, &mut |row, value| match Known::decode(value) {
+        Ok(known) => {
+            members.insert(numbers(row).0, known);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            damaged = Some(StorageError(error.to_string()));
+            ControlFlow::Break(())
+        }
     })?;
-    Ok(members)
+    damaged.map_or(Ok(members), Err)
 }

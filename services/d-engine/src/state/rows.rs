@@ -7,12 +7,13 @@
 //! | sessions | number (8) | last used, milliseconds (8), awaited from (8), answers kept (4) |
 //! | answers | session (8), sequence (8) | an outcome, see `sessions` |
 //! | idle | last used (8), session (8) | nothing |
-//! | members | number (8) | nothing: it has acknowledged entries |
+//! | members | number (8) | nothing: it has acknowledged entries; or whether it has (1), whether it was removed (1), addresses for clients and for members (strings) |
 
 use bytes::Bytes;
 use d_engine_client::KeyValue;
 
-use super::codec::Malformed;
+use super::codec::{Malformed, Reader, put_string};
+use super::command::Place;
 
 const HEAD_BYTES: usize = 16;
 
@@ -42,6 +43,40 @@ impl Value {
     pub(super) fn of_key(self, key: &Bytes) -> KeyValue {
         let Self { revision, expires_millis, value } = self;
         KeyValue { key: key.clone(), value, revision, expires_millis }
+    }
+}
+
+/// What the group knows of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// It has acknowledged entries.
+    pub is_seen: bool,
+    /// It was removed for good.
+    pub is_removed: bool,
+    /// Where it is.
+    pub place: Place,
+}
+
+impl Known {
+    pub(super) fn encode(&self) -> Bytes {
+        // As it was before members had addresses.
+        if *self == (Self { is_seen: true, ..Self::default() }) {
+            return Bytes::new();
+        }
+        let mut out = vec![u8::from(self.is_seen), u8::from(self.is_removed)];
+        put_string(&mut out, &self.place.client);
+        put_string(&mut out, &self.place.peer);
+        out.into()
+    }
+
+    pub(super) fn decode(row: &Bytes) -> Result<Self, Malformed> {
+        if row.is_empty() {
+            return Ok(Self { is_seen: true, ..Self::default() });
+        }
+        let mut reader = Reader::new(row.clone(), "the row of a member");
+        let (is_seen, is_removed) = (reader.flag()?, reader.flag()?);
+        let place = Place { client: reader.string()?, peer: reader.string()? };
+        reader.end().map(|()| Self { is_seen, is_removed, place })
     }
 }
 
@@ -76,4 +111,22 @@ pub(super) fn expiry(expires_millis: u64, key: &[u8]) -> Bytes {
 pub(super) fn of_expiry(row: &Bytes) -> (u64, Bytes) {
     let at = row.len().min(8);
     (numbers(&row[..at]).0, row.slice(at..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_member_stays_as_it_is() {
+        let place = Place { client: "a:9081".into(), peer: "a:10081".into() };
+        for place in [Place::default(), place] {
+            for (is_seen, is_removed) in [(false, false), (true, false), (false, true), (true, true)] {
+                let known = Known { is_seen, is_removed, place: place.clone() };
+                assert_eq!(Known::decode(&known.encode()), Ok(known));
+            }
+        }
+        assert!(Known::decode(&Bytes::from_static(&[1])).is_err());
+        assert!(Known::decode(&Bytes::from_static(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0])).is_err());
+    }
 }

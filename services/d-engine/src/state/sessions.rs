@@ -153,7 +153,7 @@ pub(super) fn expire(storage: &mut impl Storage, time_millis: u64, most: usize) 
     Ok(idle.len())
 }
 
-fn encode(applied: &Applied) -> Bytes {
+pub(super) fn encode(applied: &Applied) -> Bytes {
     let mut out = Vec::new();
     put_number(&mut out, applied.index);
     put_number(&mut out, applied.term);
@@ -186,7 +186,7 @@ fn put_result(out: &mut Vec<u8>, result: &OperationResult) {
     }
 }
 
-fn decode(row: Bytes) -> Result<Applied, Malformed> {
+pub(super) fn decode(row: Bytes) -> Result<Applied, Malformed> {
     let mut reader = Reader::new(row, "an answer of a session");
     let (index, term) = (reader.number()?, reader.number()?);
     let outcome = match reader.byte()? {

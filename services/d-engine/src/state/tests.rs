@@ -1,6 +1,6 @@
 //! The state against a model that is too simple to be wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use d_engine_client::{
@@ -48,6 +48,10 @@ fn transaction() -> impl Strategy<Value = Transaction> {
         .prop_map(|(compares, then, otherwise)| Transaction { compares, then, otherwise })
 }
 
+fn place(host: &str) -> Place {
+    Place { client: host.to_owned().into(), peer: "p".into() }
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let stamp = (1_u64..6, 1_u64..6, 0_u64..7);
     let stamp = stamp.prop_map(|(session, sequence, awaited_from)| Stamp { session, sequence, awaited_from });
@@ -57,6 +61,8 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (1_u64..6).prop_map(Command::CloseSession),
         2 => Just(Command::Expire),
         1 => vec(1_u64..4, 0..3).prop_map(Command::Seen),
+        1 => (1_u64..4, "[a-c]{0,2}").prop_map(|(member, host)| Command::Place(member, place(&host))),
+        1 => (1_u64..4).prop_map(Command::Leave),
     ]
 }
 
@@ -68,6 +74,7 @@ struct Model {
     keys: BTreeMap<Bytes, Row>,
     /// Sessions: awaited from, and answers.
     sessions: BTreeMap<u64, (u64, BTreeMap<u64, Applied>)>,
+    removed: BTreeSet<u64>,
 }
 
 impl Model {
@@ -108,6 +115,12 @@ impl Model {
                 nothing
             }
             Command::Seen(_) => nothing,
+            Command::Place(member, _) if self.removed.contains(member) => applied(Err(Refusal::MemberRemoved)),
+            Command::Place(..) => nothing,
+            Command::Leave(member) => {
+                self.removed.insert(*member);
+                nothing
+            }
         }
     }
 

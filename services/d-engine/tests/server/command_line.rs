@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::group::{Group, PROGRAM};
+use d_engine_client::grpc::Channel;
+
+use crate::group::{Group, PATIENCE, PROGRAM, free};
 
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
@@ -43,7 +46,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     assert_eq!((code, out.trim()), (Some(0), concat!("d-engine ", env!("CARGO_PKG_VERSION"))));
 }
 
-fn get(address: &str, path: &str) -> String {
+pub fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -86,5 +89,100 @@ async fn a_server_is_probed_measured_and_loaded() {
     {
         assert!(metrics.contains(name), "{name} is not in {metrics}");
     }
-    assert!(metrics.trim_end().ends_with("# EOF"));
+    // What monitoring of processes looks for, and what tells which release it is.
+    for name in
+        ["process_resident_memory_bytes ", "process_open_fds ", "dengine_info{version=\"", "dengine_has_lease 1"]
+    {
+        assert!(metrics.contains(name), "{name} is not in {metrics}");
+    }
+    assert!(metrics.contains("dengine_commands_total{outcome=\"applied\"}") && !metrics.contains("# EOF"), "{metrics}");
+    assert!(get(&address, "/readyz?verbose").contains("[+]leader ok\n[+]majority ok\nok\n"));
+}
+
+/// Asks for the names of all services, as `grpcurl` does.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ReflectionRequest {
+    #[prost(string, optional, tag = "7")]
+    list_services: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ReflectionResponse {
+    #[prost(message, optional, tag = "6")]
+    services: Option<Services>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Services {
+    #[prost(message, repeated, tag = "1")]
+    service: Vec<ServiceName>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ServiceName {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+#[tokio::test]
+async fn a_member_describes_what_it_speaks() {
+    let group = Group::start(1);
+    group.leader().await;
+    let channel = Channel::connect(&group.addresses[0]).await.unwrap();
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let (_question, mut answers) =
+        channel.stream(path, &ReflectionRequest { list_services: Some(String::new()) }, true).await.unwrap();
+    let answer: ReflectionResponse = answers.next().await.unwrap().unwrap();
+    let services = answer.services.unwrap().service.into_iter().map(|service| service.name).collect::<Vec<_>>();
+    for name in ["raft.client.RaftClientService", "d_engine.client.RaftClientService", "storebench.dengine.v1.Store"] {
+        assert!(services.iter().any(|service| service == name), "{name} is not in {services:?}");
+    }
+}
+
+/// Set where this test runs again, as a server: where to listen.
+const SERVED: &str = "D_ENGINE_TEST_PANICS";
+
+#[test]
+fn a_panic_on_any_thread_ends_a_server() {
+    if let Ok(address) = std::env::var(SERVED) {
+        // One of its threads, as soon as it serves.
+        std::thread::spawn(move || {
+            while TcpStream::connect(&address).is_err() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            panic!("half dead");
+        });
+        // As in `main`. What it needs besides is in the environment.
+        d_engine::command_line::run(["d-engine".into(), "serve".into()]);
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let address = free(1).remove(0);
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "command_line::a_panic_on_any_thread_ends_a_server", "--nocapture"])
+        .envs([
+            (SERVED, &*address),
+            ("D_ENGINE_MEMBERS", &*format!("1={address},127.0.0.1:1")),
+            ("D_ENGINE_NODE_ID", "1"),
+        ])
+        .env("D_ENGINE_DB_ROOT_DIR", root.path().join("data"))
+        .stderr(std::fs::File::create(root.path().join("log")).unwrap())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match server.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if Instant::now() > deadline => break None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    if status.is_none() {
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+    let said = std::fs::read_to_string(root.path().join("log")).unwrap();
+    // By a signal: it did not end in order.
+    assert!(status.is_some_and(|status| status.code().is_none()), "{status:?}: {said}");
+    assert!(said.contains("panic, the process ends: half dead"), "{said}");
 }

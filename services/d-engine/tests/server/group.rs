@@ -20,6 +20,11 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Group {
     root: TempDir,
     members: String,
+    /// Of each member, where others find it.
+    peers: Vec<String>,
+    /// How many began the group.
+    founders: usize,
+    flags: &'static [&'static str],
     pub addresses: Vec<String>,
     children: Vec<Option<Child>>,
 }
@@ -34,20 +39,28 @@ impl Drop for Group {
 }
 
 /// Addresses that nobody listens on, all different.
-fn free(count: usize) -> Vec<String> {
+pub fn free(count: usize) -> Vec<String> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
 impl Group {
     pub fn start(size: usize) -> Self {
-        let (clients, peers) = (free(2 * size), size);
-        let (addresses, peers) = clients.split_at(peers);
+        Self::start_with(size, &[])
+    }
+
+    /// With flags for each of them.
+    pub fn start_with(size: usize, flags: &'static [&'static str]) -> Self {
+        let all = free(2 * size);
+        let (addresses, peers) = all.split_at(size);
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
         let members = addresses.iter().zip(peers).enumerate().map(member).collect::<Vec<_>>().join(" ");
         let mut group = Self {
             root: tempfile::tempdir().unwrap(),
             members,
+            peers: peers.to_vec(),
+            founders: size,
+            flags,
             addresses: addresses.to_vec(),
             children: (0..size).map(|_| None).collect(),
         };
@@ -63,11 +76,71 @@ impl Group {
         let mut command = Command::new(PROGRAM);
         command
             .args(["serve", "--log-level", "warn", "--node-id", &id.to_string()])
+            .args(self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
-            .env("D_ENGINE_MEMBERS", &self.members)
+            .env("D_ENGINE_MEMBERS", if id <= self.founders { self.members.clone() } else { self.member(id) })
             .stderr(fs::File::create(self.root.path().join(format!("{id}.log"))).unwrap());
+        if id > self.founders {
+            command.env("D_ENGINE_JOIN", self.peers[..id - 1].join(","));
+        }
         command
+    }
+
+    /// A member and where it is, as a flag says it.
+    fn member(&self, id: usize) -> String {
+        format!("{id}={},{}", self.addresses[id - 1], self.peers[id - 1])
+    }
+
+    /// `d-engine ctl`, which asks all members.
+    pub fn ctl(&self, verb: &[&str]) -> Result<String, String> {
+        let output =
+            Command::new(PROGRAM).args(["ctl", "--endpoints", &self.addresses.join(",")]).args(verb).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// As [`Group::ctl`], until it succeeds.
+    pub fn ctl_until(&self, verb: &[&str]) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(said) = self.ctl(verb) {
+            assert!(Instant::now() < deadline, "{verb:?}: {said}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Adds a member, starts it, and lets it vote; its number.
+    pub fn grow(&mut self) -> usize {
+        let (id, mut found) = (self.addresses.len() + 1, free(2));
+        self.peers.push(found.remove(1));
+        let place = format!("{},{}", found[0], self.peers[id - 1]);
+        self.ctl_until(&["member", "add", &id.to_string(), &place]);
+        self.addresses.push(found.remove(0));
+        self.children.push(None);
+        self.start_member(id);
+        self.ctl_until(&["member", "promote", &id.to_string()]);
+        id
+    }
+
+    /// Waits until a member has ended; what it said.
+    pub fn wait_for_end(&mut self, id: usize) -> (ExitStatus, String) {
+        let mut child = self.children[id - 1].take().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("member {id} goes on: {}", self.log(id));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        (status, self.log(id))
+    }
+
+    pub fn log(&self, id: usize) -> String {
+        fs::read_to_string(self.root.path().join(format!("{id}.log"))).unwrap()
     }
 
     pub fn start_member(&mut self, id: usize) {
@@ -103,6 +176,15 @@ impl Group {
         tokio::time::timeout(Duration::from_secs(2), ask).await.ok()?.ok()
     }
 
+    /// Waits until a member can be asked.
+    pub async fn wait_until_it_serves(&self, id: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.status(id).await.is_none() {
+            assert!(Instant::now() < deadline, "member {id} does not serve: {}", self.log(id));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Who leads, as soon as one of those that run says that it does.
     pub async fn leader(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
@@ -125,9 +207,9 @@ impl Group {
         Client::connect(&self.addresses, options).await.unwrap()
     }
 
-    /// A client of one member.
+    /// A client of one member, which talks to nobody else.
     pub async fn client_of(&self, id: usize) -> Client {
-        let options = Options { request_timeout: PATIENCE, ..Options::default() };
+        let options = Options { request_timeout: PATIENCE, only_given: true, ..Options::default() };
         Client::connect(&self.addresses[id - 1..id], options).await.unwrap()
     }
 }

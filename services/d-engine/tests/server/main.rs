@@ -4,5 +4,7 @@
 
 mod command_line;
 mod dialects;
+mod forwarding;
 mod group;
 mod kills;
+mod members;

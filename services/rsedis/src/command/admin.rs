@@ -1,11 +1,8 @@
 //! The server as a whole.
 
-use std::time::Duration;
-
 use super::options::{integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
-use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
@@ -25,17 +22,16 @@ fn check_flush_options(args: Args<'_>) -> Outcome {
 }
 
 fn flush(server: &mut Server, database: usize) {
-    let keys = std::mem::take(&mut server.databases[database]);
-    server.dirty += keys.len() as u64;
-    if !server.watchers.is_empty() {
-        let names: Vec<Vec<u8>> = server
-            .watchers
-            .keys()
-            .filter(|(watched, name)| *watched == database && keys.find(&Key::new(name)).is_some())
-            .map(|(_, name)| name.clone())
-            .collect();
-        names.iter().for_each(|name| server.touch(database, name));
-    }
+    let Server { databases, watchers, waiters, .. } = server;
+    let keys = &databases[database];
+    // Who watches or waits for a key that goes is told.
+    let names: Vec<Vec<u8>> = (watchers.keys().chain(waiters.keys()))
+        .filter(|(watched, name)| *watched == database && keys.find(&Key::new(name)).is_some())
+        .map(|(_, name)| name.clone())
+        .collect();
+    server.dirty += server.take_database(database) as u64;
+    names.iter().for_each(|name| server.touch(database, name));
+    server.is_flushed |= server.trackers > 0;
 }
 
 pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -97,15 +93,80 @@ pub(super) fn memory_usage(server: &mut Server, client: &mut Session, args: Args
     Ok(())
 }
 
-/// The file cannot be rewritten while the server runs yet; see the README.
-pub(super) fn bgrewriteaof(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
-    Err(Failure::new("ERR BGREWRITEAOF is not supported yet: the append only file grows until it is rewritten offline"))
+pub(super) fn bgrewriteaof(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if server.save.rewrites {
+        return Err(Failure::new("ERR Background append only file rewriting already in progress"));
+    }
+    if server.save.saves {
+        server.save.is_rewrite_due = true;
+        client.reply.simple("Background append only file rewriting scheduled");
+        return Ok(());
+    }
+    server.requests.push(Request::RewriteAof);
+    client.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+const SAVES_ALREADY: Failure = Failure::new("ERR Background save already in progress");
+
+pub(super) fn save(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if server.save.saves {
+        return Err(SAVES_ALREADY);
+    }
+    server.requests.push(Request::Save(client.slot));
+    Ok(())
+}
+
+pub(super) fn bgsave(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let is_schedule = match args.get(1) {
+        None => false,
+        Some(word) if args.len() == 2 && is(word, "SCHEDULE") => true,
+        Some(_) => return Err(SYNTAX),
+    };
+    if server.save.saves {
+        return Err(SAVES_ALREADY);
+    }
+    if server.save.rewrites {
+        if !is_schedule {
+            return Err(Failure::new(
+                "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to \
+                 schedule a BGSAVE whenever possible.",
+            ));
+        }
+        server.save.is_save_due = true;
+        client.reply.simple("Background saving scheduled");
+        return Ok(());
+    }
+    server.requests.push(Request::BackgroundSave);
+    client.reply.simple("Background saving started");
+    Ok(())
+}
+
+/// All keys as an RDB file, and from then on all effects. Replicas that ask for more than this are not served.
+pub(super) fn sync(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if client.is_replica {
+        return Ok(());
+    }
+    let bytes = crate::rdb::write(server, false);
+    client.reply.bytes.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+    client.reply.bytes.extend_from_slice(&bytes);
+    client.is_replica = true;
+    server.replicas += 1;
+    server.effects.is_enabled = true;
+    server.effects.forget_selected();
+    Ok(())
+}
+
+pub(super) fn lastsave(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.reply.integer(server.save.last / 1000);
+    Ok(())
 }
 
 pub(super) fn shutdown(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     for word in args.from(1).iter() {
         if is(word, "SAVE") {
-            return Err(Failure::new("ERR Errors trying to SHUTDOWN. Check logs."));
+            server.requests.push(Request::Save(client.slot));
+            continue;
         }
         if !["NOSAVE", "NOW", "FORCE"].iter().any(|known| is(word, known)) {
             return Err(SYNTAX);
@@ -113,30 +174,5 @@ pub(super) fn shutdown(server: &mut Server, client: &mut Session, args: Args<'_>
     }
     server.requests.push(Request::Shutdown);
     client.is_closing = true;
-    Ok(())
-}
-
-pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let is_local = client.address.starts_with("127.") || client.address.starts_with("[::1]");
-    match server.settings.text("enable-debug-command") {
-        "yes" => {}
-        "local" if is_local => {}
-        _ => {
-            return Err(Failure::new(
-                "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from \
-                 a local connection, otherwise you need to set this option in the configuration file, and then restart the \
-                 server.",
-            ));
-        }
-    }
-    match (args.at(1), args.get(2)) {
-        (word, Some(seconds)) if is(word, "SLEEP") => {
-            let seconds = parse_double(seconds).filter(|seconds| (0.0..=3600.0).contains(seconds)).unwrap_or(0.0);
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-        }
-        (word, Some(flag)) if is(word, "SET-ACTIVE-EXPIRE") => server.expires_actively = flag != b"0",
-        _ => return Err(Failure::new("ERR DEBUG knows SLEEP and SET-ACTIVE-EXPIRE only")),
-    }
-    client.reply.ok();
     Ok(())
 }

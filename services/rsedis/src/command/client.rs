@@ -1,6 +1,6 @@
 //! CLIENT: who is connected.
 
-use super::options::{integer, is};
+use super::options::{deadline_millis, integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::protocol::Args;
 use crate::server::Server;
@@ -70,6 +70,7 @@ fn describe(session: &Session, now: i64) -> String {
     for (is_set, letter) in [
         (is_listener(session), 'P'),
         (session.transaction.is_some(), 'x'),
+        (session.waiting.is_some(), 'b'),
         (session.is_closing, 'c'),
         (session.is_watch_broken, 'd'),
         (session.no_evict, 'e'),
@@ -77,6 +78,12 @@ fn describe(session: &Session, now: i64) -> String {
         if is_set {
             flags.push(letter);
         }
+    }
+    if session.is_replica {
+        flags.push('S');
+    }
+    if let Some(tracking) = &session.tracking {
+        flags.push_str(&tracking.flags());
     }
     if flags.is_empty() {
         flags.push('N');
@@ -86,7 +93,7 @@ fn describe(session: &Session, now: i64) -> String {
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={queued} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs={} rbp={output} obl={output} oll=0 omem=0 tot-mem={} events=r cmd={} \
-         user=default redir=-1 resp={}\n",
+         user=default redir={} resp={}\n",
         session.id,
         session.address,
         session.local_address,
@@ -102,6 +109,7 @@ fn describe(session: &Session, now: i64) -> String {
         session.reply.bytes.capacity(),
         session.reply.bytes.capacity() + session.query_bytes + session.transaction_memory(),
         session.last_command,
+        session.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64),
         if session.reply.is_resp3 { 3 } else { 2 },
     )
 }
@@ -147,6 +155,44 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     sessions.sort_by_key(|session| session.id);
     let text: String = sessions.into_iter().map(|session| describe(session, now)).collect();
     client.reply.verbatim(&text);
+    Ok(())
+}
+
+pub(super) fn pause(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let is_all = match args.get(3) {
+        None => true,
+        Some(word) if is(word, "ALL") => true,
+        Some(word) if is(word, "WRITE") => false,
+        Some(_) => return Err(Failure::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let until = deadline_millis(args.at(2), server.now)?.unwrap_or(server.now);
+    // A pause that is under way is never made weaker.
+    let before = server.pause.filter(|_| server.is_paused());
+    server.pause = Some(match before {
+        Some((later, was_all)) => (later.max(until), was_all || is_all),
+        None => (until, is_all),
+    });
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn unpause(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    server.pause = None;
+    crate::waiting::end_pause(server);
+    client.reply.ok();
+    Ok(())
+}
+
+pub(super) fn unblock(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let id = integer(args.at(2))?;
+    let is_error = match args.get(3) {
+        None => false,
+        Some(word) if is(word, "TIMEOUT") => false,
+        Some(word) if is(word, "ERROR") => true,
+        Some(_) => return Err(Failure::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let slot = server.sessions.iter().flatten().find(|session| session.id as i64 == id).map(|session| session.slot);
+    client.reply.flag(slot.is_some_and(|slot| crate::waiting::end(server, slot, is_error)));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
-use crate::server::{Server, Stats};
+use crate::server::{Request, Server, Stats};
 use crate::session::Session;
 use crate::settings::{Kind, PARAMETERS, find};
 
@@ -54,6 +54,9 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
             _ => vec![value],
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
+    }
+    if settings.is_yes("appendonly") != server.settings.is_yes("appendonly") {
+        server.requests.push(Request::SwitchAof);
     }
     server.settings = settings;
     client.reply.ok();

@@ -85,15 +85,14 @@ fn about_clients(server: &Server, client: &Session, text: &mut String) {
     line!(text, "maxclients:{}", server.settings.text("maxclients"));
     line!(text, "client_recent_max_input_buffer:{}", sessions().map(|session| session.query_bytes).max().unwrap_or(0));
     line!(text, "client_recent_max_output_buffer:{}", sessions().map(|one| one.reply.bytes.len()).max().unwrap_or(0));
-    line!(text, "blocked_clients:0");
-    line!(text, "tracking_clients:0");
-    line!(text, "clients_in_timeout_table:0");
+    let waiting = server.sessions.iter().flatten().filter(|session| session.waiting.is_some()).count();
+    line!(text, "blocked_clients:{waiting}");
+    line!(text, "tracking_clients:{}", server.trackers);
+    line!(text, "clients_in_timeout_table:{}", server.deadlines.len());
 }
 
 fn about_memory(server: &Server, _: &Session, text: &mut String) {
-    let page = rustix::param::page_size() as u64;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * page;
+    let resident = service_kit::resources::resident_bytes();
     let (used, peak) = (server.used_memory, server.peak_memory.max(server.used_memory));
     line!(text, "used_memory:{used}");
     line!(text, "used_memory_human:{}", human(used));
@@ -116,19 +115,21 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
     let is_enabled = server.settings.is_yes("appendonly");
     line!(text, "loading:{}", u8::from(server.is_loading));
     line!(text, "async_loading:0");
-    line!(text, "rdb_changes_since_last_save:{}", server.dirty);
-    line!(text, "rdb_bgsave_in_progress:0");
-    line!(text, "rdb_last_save_time:{}", server.started / 1000);
-    line!(text, "rdb_last_bgsave_status:ok");
+    let save = &server.save;
+    line!(text, "rdb_changes_since_last_save:{}", server.dirty.saturating_sub(save.dirty));
+    line!(text, "rdb_bgsave_in_progress:{}", u8::from(save.saves));
+    line!(text, "rdb_last_save_time:{}", save.last / 1000);
+    line!(text, "rdb_last_bgsave_status:{}", ok(!save.is_saved_well));
+    line!(text, "rdb_saves:{}", save.saved);
     line!(text, "aof_enabled:{}", u8::from(is_enabled));
-    line!(text, "aof_rewrite_in_progress:0");
-    line!(text, "aof_rewrite_scheduled:0");
-    line!(text, "aof_last_bgrewrite_status:ok");
-    line!(text, "aof_rewrites:0");
+    line!(text, "aof_rewrite_in_progress:{}", u8::from(save.rewrites));
+    line!(text, "aof_rewrite_scheduled:{}", u8::from(save.is_rewrite_due));
+    line!(text, "aof_last_bgrewrite_status:{}", ok(!save.is_rewritten_well));
+    line!(text, "aof_rewrites:{}", save.rewritten);
     line!(text, "aof_last_write_status:{}", ok(aof.failure.is_some()));
     if is_enabled {
         line!(text, "aof_current_size:{}", aof.current_bytes);
-        line!(text, "aof_base_size:0");
+        line!(text, "aof_base_size:{}", aof.base_bytes);
         line!(text, "aof_pending_rewrite:0");
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
         line!(text, "aof_syncs:{}", aof.syncs);
@@ -150,12 +151,19 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "pubsub_channels:{}", server.channels.len());
     line!(text, "pubsub_patterns:{}", server.patterns.len());
     line!(text, "total_forks:0");
+    line!(text, "tracking_total_keys:{}", server.tracked.len());
+    line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
+    line!(
+        text,
+        "tracking_total_prefixes:{}",
+        server.sessions.iter().flatten().filter(|one| one.tracking.is_some()).count()
+    );
     line!(text, "total_error_replies:{}", stats.errors);
 }
 
 fn about_replication(server: &Server, _: &Session, text: &mut String) {
     line!(text, "role:master");
-    line!(text, "connected_slaves:0");
+    line!(text, "connected_slaves:{}", server.replicas);
     line!(text, "master_failover_state:no-failover");
     line!(text, "master_replid:{}", server.run_id);
     line!(text, "master_replid2:{}", "0".repeat(40));

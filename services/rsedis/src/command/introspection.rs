@@ -130,13 +130,27 @@ pub fn key_places(command: &Command, args: Args<'_>) -> Vec<usize> {
         0 => Vec::new(),
         first => (first as i64..=last).step_by(step.max(1)).map(|place| place as usize).collect(),
     };
-    if command.is(MOVABLEKEYS) {
-        let number_at = match command.name {
-            "zunionstore" | "zinterstore" | "zdiffstore" => 2,
-            _ => 1,
-        };
-        let number = args.get(number_at).and_then(parse_integer).unwrap_or(0).max(0) as usize;
-        places.extend((number_at + 1..).take(number.min(args.len())));
+    let find = |word: &str| (2..args.len()).rfind(|place| is(args.at(*place), word));
+    match command.name {
+        "xread" | "xreadgroup" => {
+            let begin = (1..args.len()).find(|place| is(args.at(*place), "STREAMS")).map_or(args.len(), |at| at + 1);
+            places.extend(begin..begin + (args.len() - begin) / 2);
+        }
+        "sort" | "georadius" | "georadiusbymember" => {
+            let store = find("STORE").max(if command.name == "sort" { None } else { find("STOREDIST") });
+            places.extend(store.map(|place| place + 1));
+        }
+        "sort_ro" => {}
+        _ if command.is(MOVABLEKEYS) => {
+            let number_at = match command.name {
+                "zunionstore" | "zinterstore" | "zdiffstore" | "blmpop" | "bzmpop" | "eval" | "evalsha" | "eval_ro"
+                | "evalsha_ro" | "fcall" | "fcall_ro" => 2,
+                _ => 1,
+            };
+            let number = args.get(number_at).and_then(parse_integer).unwrap_or(0).max(0) as usize;
+            places.extend((number_at + 1..).take(number.min(args.len())));
+        }
+        _ => {}
     }
     places.retain(|place| *place < args.len());
     places

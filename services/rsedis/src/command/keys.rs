@@ -1,6 +1,7 @@
 //! Keys whatever they hold.
 
 use super::options::{integer, is};
+use crate::events;
 use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
 use crate::glob;
 use crate::keyspace::{Entry, Key};
@@ -8,7 +9,7 @@ use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
 use crate::structure::table::Element as _;
-use crate::value::{Hash, Id, List, Set, Stream, Value, Zset};
+use crate::value::{Hash, List, Set, Value, Zset};
 
 pub(super) fn del(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let deleted = args.from(1).iter().filter(|name| server.delete(client.database, &Key::new(name))).count();
@@ -87,6 +88,8 @@ fn rename_key(server: &mut Server, client: &mut Session, args: Args<'_>, if_abse
     }
     server.changed_string(database, from.bytes);
     server.touch(database, to.bytes);
+    server.notify(events::GENERIC, "rename_from", database, from.bytes);
+    server.notify(events::GENERIC, "rename_to", database, to.bytes);
     Ok(true)
 }
 
@@ -109,6 +112,36 @@ fn database_number(server: &Server, argument: &[u8]) -> Outcome<usize> {
     number.ok_or(Failure::new("ERR DB index is out of range"))
 }
 
+/// Everybody who selected one of the two databases finds the other's keys in it.
+pub(super) fn swapdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let number = |at: usize, which: &str| {
+        let refused = || Failure::text(format!("ERR invalid {which} DB index"));
+        crate::number::parse_integer(args.at(at)).ok_or_else(refused)
+    };
+    let (one, other) = (number(1, "first")?, number(2, "second")?);
+    let place = |number: i64| usize::try_from(number).ok().filter(|number| *number < server.databases.len());
+    let (Some(one), Some(other)) = (place(one), place(other)) else {
+        return Err(Failure::new("ERR DB index is out of range"));
+    };
+    server.databases.swap(one, other);
+    server.dirty += 1;
+    let is_meant = |database: usize| database == one || database == other;
+    let watched: Vec<_> = server.watchers.keys().filter(|(database, _)| is_meant(*database)).cloned().collect();
+    let waited: Vec<_> = server.waiters.keys().filter(|(database, _)| is_meant(*database)).cloned().collect();
+    for (database, name) in watched {
+        // A key that is on neither side did not change.
+        let key = Key::new(&name);
+        if [one, other].iter().any(|side| server.databases[*side].find(&key).is_some()) {
+            server.touch(database, &name);
+        }
+    }
+    for (database, name) in waited {
+        server.touch(database, &name);
+    }
+    client.reply.ok();
+    Ok(())
+}
+
 pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (from, key) = (client.database, Key::new(args.at(1)));
     let to = database_number(server, args.at(2))?;
@@ -120,6 +153,8 @@ pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>
         server.databases[to].insert(&key, entry);
         server.changed_string(from, key.bytes);
         server.touch(to, key.bytes);
+        server.notify(events::GENERIC, "move_from", from, key.bytes);
+        server.notify(events::GENERIC, "move_to", to, key.bytes);
     }
     client.reply.flag(is_moved);
     Ok(())
@@ -154,15 +189,7 @@ fn duplicate(server: &Server, value: &Value) -> Value {
             zset.range(0, zset.len(), |member, score| copy.insert(&member.to_vec(), score, &packing));
             Value::Zset(copy)
         }
-        Value::Stream(stream) => {
-            let mut copy = Stream::default();
-            for entry in stream.range(Id::default(), Id::MAX, usize::MAX, false) {
-                let strings: Vec<Vec<u8>> = entry.iter().map(|item| item.to_vec()).collect();
-                copy.push(entry.id, strings.iter().map(Vec::as_slice));
-            }
-            copy.set_last(stream.last());
-            Value::Stream(copy)
-        }
+        Value::Stream(stream) => Value::Stream(stream.clone()),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Lists.
 
-use super::options::{count, integer, is};
+use super::options::{count, deadline, integer, is};
+use crate::events;
 use crate::failure::{Failure, NO_KEY, OUT_OF_RANGE, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
 use crate::value::{End, List, clamp_range};
+use crate::waiting::{InVain, wait};
 
 fn push(server: &mut Server, client: &mut Session, args: Args<'_>, end: End, only_existing: bool) -> Outcome {
     let (key, database, size) = (Key::new(args.at(1)), client.database, server.packing().list_size);
@@ -220,33 +222,102 @@ fn end(word: &[u8]) -> Outcome<End> {
     }
 }
 
-fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from: End, to: End) -> Outcome {
+/// Moves an element; false if there is none.
+fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from: End, to: End) -> Outcome<bool> {
     let (source, target) = (Key::new(args.at(1)), Key::new(args.at(2)));
     let (database, size) = (client.database, server.packing().list_size);
     if server.typed_mut::<List>(database, &source)?.is_none() {
-        client.reply.null();
-        return Ok(());
+        return Ok(false);
     }
     // The target's type is checked before anything moves.
+    client.answers_wrong_type = true;
     server.typed_mut::<List>(database, &target)?;
     let mut taken = Vec::new();
     if let Some(list) = server.typed_mut::<List>(database, &source)? {
         list.pop(from, |item| item.push_to(&mut taken));
     }
     server.typed_or_new::<List>(database, &target)?.push(to, &taken, size);
-    server.changed(database, &source, 1);
+    server.changed_string(database, source.bytes);
     server.touch(database, target.bytes);
+    server.notify(events::LIST, if from == End::Front { "lpop" } else { "rpop" }, database, source.bytes);
+    server.notify(events::LIST, if to == End::Front { "lpush" } else { "rpush" }, database, target.bytes);
+    server.drop_empty(database, &source);
+    let word = |end| if end == End::Front { b"LEFT".as_slice() } else { b"RIGHT" };
+    server.effects.say(database, &[b"LMOVE", source.bytes, target.bytes, word(from), word(to)]);
     client.reply.bulk(&taken);
+    Ok(true)
+}
+
+fn move_or_null(server: &mut Server, client: &mut Session, args: Args<'_>, from: End, to: End) -> Outcome {
+    if !move_element(server, client, args, from, to)? {
+        client.reply.null();
+    }
     Ok(())
 }
 
 pub(super) fn lmove(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (from, to) = (end(args.at(3))?, end(args.at(4))?);
-    move_element(server, client, args, from, to)
+    move_or_null(server, client, args, from, to)
 }
 
 pub(super) fn rpoplpush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    move_element(server, client, args, End::Back, End::Front)
+    move_or_null(server, client, args, End::Back, End::Front)
+}
+
+fn move_or_wait(
+    server: &mut Server,
+    client: &mut Session,
+    args: Args<'_>,
+    ends: (End, End),
+    timeout: &[u8],
+) -> Outcome {
+    let deadline = deadline(timeout, server.now)?;
+    if !move_element(server, client, args, ends.0, ends.1)? {
+        wait(server, client, args, vec![args.at(1).to_vec()], deadline, InVain::Null);
+    }
+    Ok(())
+}
+
+pub(super) fn blmove(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let ends = (end(args.at(3))?, end(args.at(4))?);
+    move_or_wait(server, client, args, ends, args.at(5))
+}
+
+pub(super) fn brpoplpush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    move_or_wait(server, client, args, (End::Back, End::Front), args.at(3))
+}
+
+fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, end: End) -> Outcome {
+    let database = client.database;
+    let deadline = deadline(args.at(args.len() - 1), server.now)?;
+    let names = args.to(args.len() - 1).from(1);
+    for name in names.iter() {
+        let key = Key::new(name);
+        let list = match server.typed_mut::<List>(database, &key) {
+            Ok(Some(list)) => list,
+            Err(failure) if !client.is_retrying => return Err(failure),
+            _ => continue,
+        };
+        client.reply.array(2);
+        client.reply.bulk(name);
+        list.pop(end, |item| client.reply.item(item));
+        let (word, event) = if end == End::Front { (b"LPOP", "lpop") } else { (b"RPOP", "rpop") };
+        server.changed_string(database, name);
+        server.notify(events::LIST, event, database, name);
+        server.drop_empty(database, &key);
+        server.effects.say(database, &[word, name]);
+        return Ok(());
+    }
+    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    Ok(())
+}
+
+pub(super) fn blpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop_or_wait(server, client, args, End::Front)
+}
+
+pub(super) fn brpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop_or_wait(server, client, args, End::Back)
 }
 
 /// `numkeys key …`: the keys, and what follows them.
@@ -260,9 +331,10 @@ pub(super) fn numbered_keys<'a>(args: Args<'a>, at: usize) -> Outcome<(Args<'a>,
     Ok((args.from(at + 1), args.from(at + 1 + number), number))
 }
 
-pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+/// `numkeys key … LEFT|RIGHT [COUNT count]`; false if no list has anything.
+fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: usize) -> Outcome<bool> {
     let database = client.database;
-    let (keys, rest, number) = numbered_keys(args, 1)?;
+    let (keys, rest, number) = numbered_keys(args, first)?;
     let end_word = rest.get(0).ok_or(SYNTAX)?;
     let end = end(end_word)?;
     let most = match (rest.get(1), rest.get(2)) {
@@ -274,7 +346,11 @@ pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
     };
     for name in keys.iter().take(number) {
         let key = Key::new(name);
-        let Some(list) = server.typed_mut::<List>(database, &key)? else { continue };
+        let list = match server.typed_mut::<List>(database, &key) {
+            Ok(Some(list)) => list,
+            Err(failure) if !client.is_retrying => return Err(failure),
+            _ => continue,
+        };
         let taken = most.min(list.len());
         client.reply.array(2);
         client.reply.bulk(name);
@@ -282,11 +358,28 @@ pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
         for _ in 0..taken {
             list.pop(end, |item| client.reply.item(item));
         }
-        server.changed(database, &key, taken);
-        let word: &[u8] = if end == End::Front { b"LPOP" } else { b"RPOP" };
+        let (word, event) = if end == End::Front { (b"LPOP", "lpop") } else { (b"RPOP", "rpop") };
+        server.changed_string(database, name);
+        server.notify(events::LIST, event, database, name);
+        server.drop_empty(database, &key);
         server.effects.say(database, &[word, name, taken.to_string().as_bytes()]);
-        return Ok(());
+        return Ok(true);
     }
-    client.reply.null_array();
+    Ok(false)
+}
+
+pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if !pop_many(server, client, args, 1)? {
+        client.reply.null_array();
+    }
+    Ok(())
+}
+
+pub(super) fn blmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let deadline = deadline(args.at(1), server.now)?;
+    if !pop_many(server, client, args, 2)? {
+        let (keys, _, number) = numbered_keys(args, 2)?;
+        wait(server, client, args, keys.to(number).iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    }
     Ok(())
 }

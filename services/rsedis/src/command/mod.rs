@@ -1,23 +1,34 @@
 //! Commands: which there are, how they are found, and what is checked before one runs.
 
 mod admin;
+mod bits;
 mod client;
 mod config;
 mod connection;
+mod debug;
 mod expiry;
+mod functions;
+mod geo;
 mod hashes;
+mod hyperloglogs;
 mod info;
 mod introspection;
 mod keys;
+mod lcs;
 mod lists;
 mod options;
 pub mod pubsub;
+mod restore;
 mod scan;
+mod scripts;
 mod sets;
 mod slowlog;
+mod sort;
+mod stream_groups;
 mod streams;
 mod strings;
 mod table;
+pub mod tracking;
 mod transactions;
 mod zalgebra;
 mod zranges;
@@ -27,10 +38,12 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
+use crate::waiting;
+pub use connection::REDIS_VERSION;
 pub use table::COMMANDS;
 
 /// What runs a command. It writes its reply, or returns an error that is written as the reply.
@@ -117,6 +130,9 @@ categories! {
     CATEGORY_LIST "@list" 5;
     CATEGORY_HASH "@hash" 6;
     CATEGORY_STRING "@string" 7;
+    CATEGORY_BITMAP "@bitmap" 8;
+    CATEGORY_HYPERLOGLOG "@hyperloglog" 9;
+    CATEGORY_GEO "@geo" 10;
     CATEGORY_STREAM "@stream" 11;
     CATEGORY_PUBSUB "@pubsub" 12;
     CATEGORY_ADMIN "@admin" 13;
@@ -126,6 +142,7 @@ categories! {
     CATEGORY_DANGEROUS "@dangerous" 17;
     CATEGORY_CONNECTION "@connection" 18;
     CATEGORY_TRANSACTION "@transaction" 19;
+    CATEGORY_SCRIPTING "@scripting" 20;
 }
 
 /// A command.
@@ -274,14 +291,56 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         }
     };
     client.last_command = command.name;
+    if server.pause.is_some() && is_postponed(server, client, command) {
+        let until = server.pause.map_or(server.now, |(until, _)| until);
+        return waiting::postpone(server, client, args, command, until);
+    }
+    server.current = client.id;
     let is_queued = client.transaction.is_some() && !transactions::runs_at_once(command);
     if is_queued {
         client.queue(command, args, server.settings.query_max);
         client.reply.simple("QUEUED");
     } else {
         run(server, client, command, args);
+        if !server.ready.is_empty() {
+            waiting::serve(server);
+        }
     }
-    settle(client, replied);
+    // What is pushed is not a reply.
+    if !command.name.ends_with("subscribe") {
+        settle(client, replied);
+    }
+    if !server.own_messages.is_empty() {
+        tell_own(server, client);
+    }
+    if server.trackers > 0 {
+        tracking::settle(server, client, command.name);
+    }
+    server.current = 0;
+}
+
+/// Whether a pause holds a command back.
+#[cold]
+fn is_postponed(server: &mut Server, client: &Session, command: &Command) -> bool {
+    const MAY_WRITE: Flags = WRITE | MAY_REPLICATE;
+    let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
+        server.pause = None;
+        return false;
+    };
+    let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
+    let writes =
+        command.is(MAY_WRITE) || (command.name == "exec" && queue.into_iter().any(|(queued, _)| queued.is(MAY_WRITE)));
+    let may_end_it = command.name.starts_with("client|");
+    !may_end_it && !client.is_replica && (is_all || writes)
+}
+
+/// Gives the client the messages that came for it while its command ran.
+fn tell_own(server: &mut Server, client: &mut Session) {
+    for (slot, message) in std::mem::take(&mut server.own_messages) {
+        if slot == client.slot {
+            message.push_to(&mut client.reply);
+        }
+    }
 }
 
 /// Takes replies back that the client does not want.
@@ -299,7 +358,7 @@ fn settle(client: &mut Session, replied: usize) {
 }
 
 /// Answers with an error.
-fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
+pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
     server.stats.errors += 1;
     let code = failure.0.split(' ').next().unwrap_or("ERR");
     *server.stats.errors_by_code.entry(code.to_owned()).or_default() += 1;
@@ -321,6 +380,9 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Ar
     {
         return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
     }
+    if command.is(WRITE) && settings.replicas_min > server.replicas {
+        return Err(Failure::new("NOREPLICAS Not enough good replicas to write."));
+    }
     if client.subscriptions() > 0 && !client.reply.is_resp3 && !pubsub::is_allowed(command) {
         return Err(Failure::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -333,17 +395,22 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Ar
 /// Runs a command that was admitted, and notes its effects.
 pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
     // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
-    let began = (!command.is(FAST | SKIP_SLOWLOG)).then(Instant::now);
+    let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
     let (dirty, database) = (server.dirty, client.database);
     server.effects.begin();
     server.stats.commands += 1;
+    let running = server.running.replace(command);
     let outcome = (command.handler)(server, client, args);
+    server.running = running;
     if server.dirty != dirty {
         server.effects.end(database, args);
     }
     if !server.broken_watches.is_empty() {
         client.is_watch_broken |= server.broken_watches.contains(&client.id);
         server.broken_watches.clear();
+    }
+    if server.trackers > 0 {
+        tracking::remember(server, client, command, args);
     }
     let is_failed = outcome.is_err();
     if let Err(failure) = outcome {
@@ -355,4 +422,23 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     if let Some(began) = began {
         slowlog::note(server, client, args, began.elapsed());
     }
+}
+
+/// Runs the command of a client that has waited. Its effects stand on their own.
+pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
+    let (dirty, database) = (server.dirty, client.database);
+    server.effects.begin();
+    let running = server.running.replace(command);
+    let outcome = (command.handler)(server, client, args);
+    server.running = running;
+    if server.dirty != dirty {
+        server.effects.end(database, args);
+    }
+    match outcome {
+        Ok(()) => {}
+        Err(failure) if failure == WRONG_TYPE && !client.answers_wrong_type => client.still_waits = true,
+        Err(failure) => refuse(server, client, &failure),
+    }
+    client.answers_wrong_type = false;
+    tell_own(server, client);
 }

@@ -52,3 +52,25 @@ pub fn expiry(text: &[u8], unit: TimeUnit, now: i64, command: &str) -> Outcome<i
     let millis = millis.ok_or_else(refused)?;
     if unit.is_relative { millis.checked_add(now).ok_or_else(refused) } else { Ok(millis) }
 }
+
+/// How long a command may wait, in seconds: until when, in milliseconds since 1970; nothing for 0, which is for ever.
+pub fn deadline(text: &[u8], now: i64) -> Outcome<Option<i64>> {
+    let seconds = parse_double(text).ok_or(Failure::new("ERR timeout is not a float or out of range"))?;
+    wait_until((seconds * 1000.0).ceil(), now)
+}
+
+/// The same for milliseconds.
+pub fn deadline_millis(text: &[u8], now: i64) -> Outcome<Option<i64>> {
+    let millis = parse_integer(text).ok_or(Failure::new("ERR timeout is not an integer or out of range"))?;
+    wait_until(millis as f64, now)
+}
+
+fn wait_until(millis: f64, now: i64) -> Outcome<Option<i64>> {
+    if millis < 0.0 {
+        return Err(Failure::new("ERR timeout is negative"));
+    }
+    if millis >= (i64::MAX - now) as f64 {
+        return Err(Failure::new("ERR timeout is out of range"));
+    }
+    Ok((millis > 0.0).then_some(now + millis as i64))
+}

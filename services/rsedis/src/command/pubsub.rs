@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Command;
 use crate::failure::Outcome;
 use crate::glob;
-use crate::protocol::{Args, Reply};
+use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
 
@@ -111,43 +111,8 @@ pub(super) fn punsubscribe(server: &mut Server, client: &mut Session, args: Args
     remove(server, client, args, Kind::Pattern, b"punsubscribe")
 }
 
-/// Gives a message to the client at a slot.
-fn deliver(server: &mut Server, client: &mut Session, slot: usize, say: impl Fn(&mut Reply)) {
-    if slot == client.slot {
-        say(&mut client.reply);
-    } else if let Some(Some(session)) = server.sessions.get_mut(slot) {
-        say(&mut session.reply);
-        server.woken.push(slot);
-    }
-}
-
 pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let (channel, message) = (args.at(1), args.at(2));
-    let mut receivers = 0;
-    for slot in server.channels.get(channel).cloned().unwrap_or_default() {
-        receivers += 1;
-        deliver(server, client, slot, |reply| {
-            reply.push(3);
-            reply.bulk(b"message");
-            reply.bulk(channel);
-            reply.bulk(message);
-        });
-    }
-    let matching = server.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
-    let matching: Vec<(Vec<u8>, Vec<usize>)> =
-        matching.map(|(pattern, slots)| (pattern.clone(), slots.clone())).collect();
-    for (pattern, slots) in matching {
-        for slot in slots {
-            receivers += 1;
-            deliver(server, client, slot, |reply| {
-                reply.push(4);
-                reply.bulk(b"pmessage");
-                reply.bulk(&pattern);
-                reply.bulk(channel);
-                reply.bulk(message);
-            });
-        }
-    }
+    let receivers = server.publish(args.at(1), args.at(2));
     client.reply.count(receivers);
     Ok(())
 }

@@ -1,14 +1,15 @@
-//! Streams: what is added, read and cut. Groups and waiting reads are still missing.
+//! Streams: what is added, read and cut. What groups read is in `stream_groups`.
 
 use super::options::{integer, is};
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::events;
+use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
 use crate::keyspace::Key;
-use crate::protocol::Args;
+use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Id, Stream, Trim, parse_id};
+use crate::value::{Id, Stream, StreamEntry, Trim, parse_id};
 
-const BAD_ID: Failure = Failure::new("ERR Invalid stream ID specified as stream command argument");
+pub(super) const BAD_ID: Failure = Failure::new("ERR Invalid stream ID specified as stream command argument");
 const TOO_SMALL: Failure =
     Failure::new("ERR The ID specified in XADD is equal or smaller than the target stream top item");
 
@@ -17,11 +18,25 @@ const TOO_SMALL: Failure =
 struct Options {
     trim: Option<Trim>,
     is_approximate: bool,
+    /// At most so many entries go; 0: any number.
+    limit: usize,
     if_present: bool,
 }
 
+impl Options {
+    /// The work that a trim may do: bounded by default where it need not be exact.
+    fn most(&self, has_limit: bool, node_entries: usize) -> usize {
+        match (self.is_approximate, has_limit, node_entries) {
+            (false, ..) => 0,
+            (true, true, _) => self.limit,
+            (true, false, 0) => 10_000,
+            (true, false, entries) => entries.saturating_mul(100),
+        }
+    }
+}
+
 /// Options from an index on, and the index behind them. XADD's end at what must be an identifier.
-fn options(args: Args<'_>, first: usize, is_add: bool) -> Outcome<(Options, usize)> {
+fn options(args: Args<'_>, first: usize, is_add: bool, node_entries: usize) -> Outcome<(Options, usize)> {
     let (mut options, mut at, mut has_limit) = (Options::default(), first, false);
     while let Some(word) = args.get(at) {
         let more = args.len() - at - 1;
@@ -53,6 +68,7 @@ fn options(args: Args<'_>, first: usize, is_add: bool) -> Outcome<(Options, usiz
                 return Err(Failure::new("ERR The LIMIT argument must be >= 0."));
             }
             has_limit = true;
+            options.limit = limit as usize;
             at += 1;
         } else if is_add && is(word, "NOMKSTREAM") {
             options.if_present = true;
@@ -63,9 +79,16 @@ fn options(args: Args<'_>, first: usize, is_add: bool) -> Outcome<(Options, usiz
         }
         at += 1;
     }
+    if has_limit && options.trim.is_none() {
+        return Err(Failure::new("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"));
+    }
+    if !is_add && options.trim.is_none() {
+        return Err(Failure::new("ERR syntax error, XTRIM must be called with a trimming strategy"));
+    }
     if has_limit && !options.is_approximate {
         return Err(Failure::new("ERR syntax error, LIMIT cannot be used without the special ~ option"));
     }
+    options.limit = options.most(has_limit, node_entries);
     Ok((options, at))
 }
 
@@ -78,7 +101,8 @@ enum Wanted {
 
 pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
-    let (options, at) = options(args, 2, true)?;
+    let limits = server.packing().stream;
+    let (options, at) = options(args, 2, true, limits.entries)?;
     let wanted = match args.get(at) {
         None => return Err(Failure::arity("xadd")),
         Some(b"*") => Wanted::Now,
@@ -98,7 +122,7 @@ pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     }
     let now = server.now.max(0) as u64;
     let last = match server.typed_mut::<Stream>(database, &key)? {
-        Some(stream) => stream.last(),
+        Some(stream) => stream.last,
         None if options.if_present => {
             client.reply.null();
             return Ok(());
@@ -117,10 +141,8 @@ pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     };
     let id = id.filter(|id| *id > last).ok_or(TOO_SMALL)?;
     let stream: &mut Stream = server.typed_or_new(database, &key)?;
-    stream.push(id, strings.iter());
-    if let Some(trim) = options.trim {
-        stream.trim(trim, options.is_approximate);
-    }
+    stream.push(id, strings.iter(), limits);
+    let trimmed = options.trim.map_or(0, |trim| stream.trim(trim, options.is_approximate, options.limit));
     let (length, id) = (stream.len().to_string(), id.to_string());
     let mut effect: Vec<&[u8]> = vec![b"XADD", key.bytes];
     if options.trim.is_some() {
@@ -130,6 +152,9 @@ pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     effect.extend(strings.iter());
     server.effects.say(database, &effect);
     server.changed_string(database, key.bytes);
+    if trimmed > 0 {
+        server.notify(events::STREAM, "xtrim", database, key.bytes);
+    }
     client.reply.bulk(id.as_bytes());
     Ok(())
 }
@@ -160,13 +185,13 @@ pub(super) fn xdel(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 pub(super) fn xtrim(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
-    let (options, _) = options(args, 2, false)?;
-    let trim = options.trim.ok_or(Failure::new("ERR syntax error, XTRIM must be called with MAXLEN or MINID"))?;
+    let (options, _) = options(args, 2, false, server.packing().stream.entries)?;
+    let trim = options.trim.ok_or(SYNTAX)?;
     let Some(stream) = server.typed_mut::<Stream>(database, &key)? else {
         client.reply.integer(0);
         return Ok(());
     };
-    let removed = stream.trim(trim, options.is_approximate);
+    let removed = stream.trim(trim, options.is_approximate, options.limit);
     let length = stream.len().to_string();
     if removed > 0 {
         server.effects.say(database, &[b"XTRIM", key.bytes, b"MAXLEN", b"=", length.as_bytes()]);
@@ -177,10 +202,10 @@ pub(super) fn xtrim(server: &mut Server, client: &mut Session, args: Args<'_>) -
 }
 
 /// An end of a range: `-`, `+`, `ms`, `ms-sequence`, with `(` not included.
-fn bound(text: &[u8], is_end: bool) -> Outcome<Id> {
+pub(super) fn bound(text: &[u8], is_end: bool) -> Outcome<Id> {
     let (digits, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |rest| (rest, true));
     let id = match digits {
-        b"-" if !is_excluded => return Ok(Id::default()),
+        b"-" if !is_excluded => return Ok(Id::MIN),
         b"+" if !is_excluded => return Ok(Id::MAX),
         _ => parse_id(digits, if is_end { u64::MAX } else { 0 }).ok_or(BAD_ID)?,
     };
@@ -189,6 +214,14 @@ fn bound(text: &[u8], is_end: bool) -> Outcome<Id> {
         (true, false) => id.next().ok_or(Failure::new("ERR invalid start ID for the interval")),
         (true, true) => id.previous().ok_or(Failure::new("ERR invalid end ID for the interval")),
     }
+}
+
+/// An entry as all commands show it.
+pub(super) fn reply_entry(reply: &mut Reply, entry: &StreamEntry<'_>) {
+    reply.array(2);
+    reply.bulk(entry.id.to_string().as_bytes());
+    reply.array(entry.strings());
+    entry.iter().for_each(|item| reply.item(item));
 }
 
 fn range(server: &mut Server, client: &mut Session, args: Args<'_>, is_reversed: bool) -> Outcome {
@@ -213,12 +246,7 @@ fn range(server: &mut Server, client: &mut Session, args: Args<'_>, is_reversed:
     }
     let entries = stream.range(from, to, most.unwrap_or(usize::MAX), is_reversed);
     client.reply.array(entries.len());
-    for entry in entries {
-        client.reply.array(2);
-        client.reply.bulk(entry.id.to_string().as_bytes());
-        client.reply.array(entry.strings);
-        entry.iter().for_each(|item| client.reply.item(item));
-    }
+    entries.iter().for_each(|entry| reply_entry(&mut client.reply, entry));
     Ok(())
 }
 
@@ -228,4 +256,47 @@ pub(super) fn xrange(server: &mut Server, client: &mut Session, args: Args<'_>) 
 
 pub(super) fn xrevrange(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     range(server, client, args, true)
+}
+
+pub(super) fn xsetid(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (key, database) = (Key::new(args.at(1)), client.database);
+    let id = parse_id(args.at(2), 0).ok_or(BAD_ID)?;
+    let (mut added, mut deleted) = (None, Id::MIN);
+    let mut at = 3;
+    while let Some(word) = args.get(at) {
+        let value = args.get(at + 1).ok_or(SYNTAX)?;
+        if is(word, "ENTRIESADDED") {
+            let count = integer(value)?;
+            added = Some(u64::try_from(count).map_err(|_| Failure::new("ERR entries_added must be positive"))?);
+        } else if is(word, "MAXDELETEDID") {
+            deleted = parse_id(value, 0).ok_or(BAD_ID)?;
+            if id < deleted {
+                return Err(Failure::new(
+                    "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
+                ));
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+        at += 2;
+    }
+    let stream = server.typed_mut::<Stream>(database, &key)?.ok_or(NO_KEY)?;
+    if let Some(top) = stream.range(Id::MIN, Id::MAX, 1, true).first().map(|entry| entry.id) {
+        if id < top {
+            return Err(Failure::new("ERR The ID specified in XSETID is smaller than the target stream top item"));
+        }
+        if added.is_some_and(|added| added < stream.len() as u64) {
+            return Err(Failure::new(
+                "ERR The entries_added specified in XSETID is smaller than the target stream length",
+            ));
+        }
+    }
+    stream.last = id;
+    stream.added = added.unwrap_or(stream.added);
+    if deleted != Id::MIN {
+        stream.max_deleted = deleted;
+    }
+    server.changed_string(database, key.bytes);
+    client.reply.ok();
+    Ok(())
 }

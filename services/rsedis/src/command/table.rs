@@ -20,6 +20,13 @@ static CLIENT_COMMANDS: &[Command] = &[
     c("client|list", client::list, -2, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|no-evict", client::no_evict, 3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|reply", client::reply_mode, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|unblock", client::unblock, -3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|caching", tracking::caching, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|getredir", tracking::getredir, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|pause", client::pause, -3, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|tracking", tracking::tracking, -3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|trackinginfo", tracking::trackinginfo, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("client|unpause", client::unpause, 2, ADMIN | NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|setname", client::setname, 3, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
 ];
 
@@ -41,6 +48,39 @@ static COMMAND_COMMANDS: &[Command] = &[
     c("command|getkeys", introspection::getkeys, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|info", introspection::command_info, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|list", introspection::list, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+];
+
+static XGROUP_COMMANDS: &[Command] = &[
+    c("xgroup|create", stream_groups::create, -5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|createconsumer", stream_groups::createconsumer, 5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|delconsumer", stream_groups::delconsumer, 5, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|destroy", stream_groups::destroy, 4, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+    c("xgroup|setid", stream_groups::setid, -5, WRITE, CATEGORY_STREAM, (2, 2, 1)),
+];
+
+static XINFO_COMMANDS: &[Command] = &[
+    c("xinfo|consumers", stream_groups::info_consumers, 4, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+    c("xinfo|groups", stream_groups::info_groups, 3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+    c("xinfo|stream", stream_groups::info_stream, -3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
+];
+
+static FUNCTION_COMMANDS: &[Command] = &[
+    c("function|delete", functions::delete, 3, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|dump", functions::dump, 2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|kill", functions::kill, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|list", functions::list, -2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|load", functions::load, -3, WRITE | DENYOOM | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|restore", functions::restore, -3, WRITE | DENYOOM | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("function|stats", functions::stats, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+];
+
+static SCRIPT_COMMANDS: &[Command] = &[
+    c("script|debug", scripts::debug, 3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|exists", scripts::exists, -3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|flush", scripts::flush, -2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|kill", scripts::kill, 2, NOSCRIPT | ALLOW_BUSY, CATEGORY_SCRIPTING, (0, 0, 0)),
+    c("script|load", scripts::load, 3, NOSCRIPT | STALE, CATEGORY_SCRIPTING, (0, 0, 0)),
 ];
 
 static SLOWLOG_COMMANDS: &[Command] = &[
@@ -75,6 +115,32 @@ pub static COMMANDS: &[Command] = &[
     c("setrange", strings::setrange, 4, WRITE | DENYOOM, CATEGORY_STRING, (1, 1, 1)),
     c("strlen", strings::strlen, 2, READONLY | FAST, CATEGORY_STRING, (1, 1, 1)),
     c("substr", strings::substr, 4, READONLY, CATEGORY_STRING, (1, 1, 1)),
+    c("lcs", lcs::lcs, -3, READONLY, CATEGORY_STRING, (1, 2, 1)),
+    // bits
+    c("bitcount", bits::bitcount, -2, READONLY, CATEGORY_BITMAP, (1, 1, 1)),
+    c("bitfield", bits::bitfield, -2, WRITE | DENYOOM, CATEGORY_BITMAP, (1, 1, 1)),
+    c("bitfield_ro", bits::bitfield_ro, -2, READONLY | FAST, CATEGORY_BITMAP, (1, 1, 1)),
+    c("bitop", bits::bitop, -4, WRITE | DENYOOM, CATEGORY_BITMAP, (2, -1, 1)),
+    c("bitpos", bits::bitpos, -3, READONLY, CATEGORY_BITMAP, (1, 1, 1)),
+    c("getbit", bits::getbit, 3, READONLY | FAST, CATEGORY_BITMAP, (1, 1, 1)),
+    c("setbit", bits::setbit, 4, WRITE | DENYOOM, CATEGORY_BITMAP, (1, 1, 1)),
+    // hyperloglogs
+    c("pfadd", hyperloglogs::pfadd, -2, WRITE | DENYOOM | FAST, CATEGORY_HYPERLOGLOG, (1, 1, 1)),
+    c("pfcount", hyperloglogs::pfcount, -2, READONLY, CATEGORY_HYPERLOGLOG, (1, -1, 1)),
+    c("pfdebug", hyperloglogs::pfdebug, 3, WRITE | DENYOOM | ADMIN, CATEGORY_HYPERLOGLOG, (2, 2, 1)),
+    c("pfmerge", hyperloglogs::pfmerge, -2, WRITE | DENYOOM, CATEGORY_HYPERLOGLOG, (1, -1, 1)),
+    c("pfselftest", hyperloglogs::pfselftest, 1, ADMIN, CATEGORY_HYPERLOGLOG, (0, 0, 0)),
+    // geo
+    c("geoadd", geo::geoadd, -5, WRITE | DENYOOM, CATEGORY_GEO, (1, 1, 1)),
+    c("geodist", geo::geodist, -4, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("geohash", geo::geohash, -2, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("geopos", geo::geopos, -2, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("georadius", geo::georadius, -6, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_GEO, (1, 1, 1)),
+    c("georadius_ro", geo::georadius_ro, -6, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("georadiusbymember", geo::georadiusbymember, -5, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_GEO, (1, 1, 1)),
+    c("georadiusbymember_ro", geo::georadiusbymember_ro, -5, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("geosearch", geo::geosearch, -7, READONLY, CATEGORY_GEO, (1, 1, 1)),
+    c("geosearchstore", geo::geosearchstore, -8, WRITE | DENYOOM, CATEGORY_GEO, (1, 2, 1)),
     // keys
     c("copy", keys::copy, -3, WRITE | DENYOOM, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("del", keys::del, -2, WRITE, CATEGORY_KEYSPACE, (1, -1, 1)),
@@ -88,6 +154,26 @@ pub static COMMANDS: &[Command] = &[
     c("touch", keys::touch, -2, READONLY | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("type", keys::type_of, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("unlink", keys::unlink, -2, WRITE | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
+    c("dump", restore::dump, 2, READONLY, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("restore", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
+    c("restore-asking", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
+    c("swapdb", keys::swapdb, 3, WRITE | FAST, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
+    c(
+        "sort",
+        sort::sort,
+        -2,
+        WRITE | DENYOOM | MOVABLEKEYS,
+        CATEGORY_SET | CATEGORY_SORTEDSET | CATEGORY_LIST | CATEGORY_DANGEROUS,
+        (1, 1, 1),
+    ),
+    c(
+        "sort_ro",
+        sort::sort_ro,
+        -2,
+        READONLY | MOVABLEKEYS,
+        CATEGORY_SET | CATEGORY_SORTEDSET | CATEGORY_LIST | CATEGORY_DANGEROUS,
+        (1, 1, 1),
+    ),
     // expiry
     c("expire", expiry::expire, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("expireat", expiry::expireat, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
@@ -121,6 +207,11 @@ pub static COMMANDS: &[Command] = &[
     c("rpoplpush", lists::rpoplpush, 3, WRITE | DENYOOM, CATEGORY_LIST, (1, 2, 1)),
     c("rpush", lists::rpush, -3, WRITE | DENYOOM | FAST, CATEGORY_LIST, (1, 1, 1)),
     c("rpushx", lists::rpushx, -3, WRITE | DENYOOM | FAST, CATEGORY_LIST, (1, 1, 1)),
+    c("blmove", lists::blmove, 6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, 2, 1)),
+    c("blmpop", lists::blmpop, -5, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_LIST, (0, 0, 0)),
+    c("blpop", lists::blpop, -3, WRITE | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, -2, 1)),
+    c("brpop", lists::brpop, -3, WRITE | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, -2, 1)),
+    c("brpoplpush", lists::brpoplpush, 4, WRITE | DENYOOM | NOSCRIPT | BLOCKING, CATEGORY_LIST, (1, 2, 1)),
     // sets
     c("sadd", sets::sadd, -3, WRITE | DENYOOM | FAST, CATEGORY_SET, (1, 1, 1)),
     c("scard", sets::scard, 2, READONLY | FAST, CATEGORY_SET, (1, 1, 1)),
@@ -167,6 +258,9 @@ pub static COMMANDS: &[Command] = &[
     c("zrem", zsets::zrem, -3, WRITE | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zrevrank", zsets::zrevrank, 3, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zscore", zsets::zscore, 3, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
+    c("bzmpop", zsets::bzmpop, -5, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
+    c("bzpopmax", zsets::bzpopmax, -3, WRITE | NOSCRIPT | BLOCKING | FAST, CATEGORY_SORTEDSET, (1, -2, 1)),
+    c("bzpopmin", zsets::bzpopmin, -3, WRITE | NOSCRIPT | BLOCKING | FAST, CATEGORY_SORTEDSET, (1, -2, 1)),
     // zranges
     c("zcount", zranges::zcount, 4, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
     c("zlexcount", zranges::zlexcount, 4, READONLY | FAST, CATEGORY_SORTEDSET, (1, 1, 1)),
@@ -187,6 +281,16 @@ pub static COMMANDS: &[Command] = &[
     c("xrange", streams::xrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
     c("xrevrange", streams::xrevrange, -4, READONLY, CATEGORY_STREAM, (1, 1, 1)),
     c("xtrim", streams::xtrim, -4, WRITE, CATEGORY_STREAM, (1, 1, 1)),
+    c("xsetid", streams::xsetid, -3, WRITE | DENYOOM | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    // stream groups
+    c("xack", stream_groups::xack, -4, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xautoclaim", stream_groups::xautoclaim, -6, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xclaim", stream_groups::xclaim, -6, WRITE | FAST, CATEGORY_STREAM, (1, 1, 1)),
+    c("xpending", stream_groups::xpending, -3, READONLY, CATEGORY_STREAM, (1, 1, 1)),
+    c("xread", stream_groups::xread, -4, READONLY | BLOCKING | MOVABLEKEYS, CATEGORY_STREAM, (0, 0, 0)),
+    c("xreadgroup", stream_groups::xreadgroup, -7, WRITE | BLOCKING | MOVABLEKEYS, CATEGORY_STREAM, (0, 0, 0)),
+    c("xgroup", container, -2, 0, 0, (0, 0, 0)).with(XGROUP_COMMANDS),
+    c("xinfo", container, -2, 0, 0, (0, 0, 0)).with(XINFO_COMMANDS),
     // zalgebra
     c("zdiff", zalgebra::zdiff, -3, READONLY | MOVABLEKEYS, CATEGORY_SORTEDSET, (0, 0, 0)),
     c("zdiffstore", zalgebra::zdiffstore, -4, WRITE | DENYOOM | MOVABLEKEYS, CATEGORY_SORTEDSET, (1, 1, 1)),
@@ -273,12 +377,68 @@ pub static COMMANDS: &[Command] = &[
     c("info", info::info, -1, LOADING | STALE, CATEGORY_DANGEROUS, (0, 0, 0)),
     // introspection
     c("command", introspection::all, -1, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)).with(COMMAND_COMMANDS),
+    // functions
+    c("function", container, -2, 0, 0, (0, 0, 0)).with(FUNCTION_COMMANDS),
+    c(
+        "fcall",
+        functions::fcall,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "fcall_ro",
+        functions::fcall_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    // scripts
+    c(
+        "eval",
+        scripts::eval,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "eval_ro",
+        scripts::eval_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "evalsha",
+        scripts::evalsha,
+        -3,
+        NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c(
+        "evalsha_ro",
+        scripts::evalsha_ro,
+        -3,
+        READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS,
+        CATEGORY_SCRIPTING,
+        (0, 0, 0),
+    ),
+    c("script", container, -2, 0, 0, (0, 0, 0)).with(SCRIPT_COMMANDS),
     // slowlog
     c("slowlog", container, -2, 0, 0, (0, 0, 0)).with(SLOWLOG_COMMANDS),
     // admin
     c("bgrewriteaof", admin::bgrewriteaof, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("bgsave", admin::bgsave, -1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("lastsave", admin::lastsave, 1, LOADING | STALE | FAST, CATEGORY_ADMIN | CATEGORY_DANGEROUS, (0, 0, 0)),
+    c("save", admin::save, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
+    c("sync", admin::sync, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
     c("dbsize", admin::dbsize, 1, READONLY | FAST, CATEGORY_KEYSPACE, (0, 0, 0)),
-    c("debug", admin::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("debug", debug::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("flushdb", admin::flushdb, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("memory", container, -2, 0, 0, (0, 0, 0)).with(MEMORY_COMMANDS),

@@ -59,9 +59,11 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     }
     client.reply.array(transaction.queue.len());
     server.effects.begin_transaction();
+    client.may_not_wait = true;
     for (command, args) in &transaction.queue {
         run(server, client, command, args.as_args());
     }
+    client.may_not_wait = false;
     server.effects.end_transaction();
     server.effects.say_nothing();
     Ok(())

@@ -1,8 +1,9 @@
 //! Sorted sets, member by member.
 
 use super::lists::numbered_keys;
-use super::options::{count, double, is};
+use super::options::{count, deadline, double, is};
 use super::sets::{draw, draw_count};
+use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
@@ -10,6 +11,7 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::structure::listpack::Item;
 use crate::value::Zset;
+use crate::waiting::{InVain, wait};
 
 #[derive(Default)]
 struct AddOptions {
@@ -242,9 +244,44 @@ pub(super) fn zpopmax(server: &mut Server, client: &mut Session, args: Args<'_>)
     pop(server, client, args, true)
 }
 
-pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, is_max: bool) -> Outcome {
     let database = client.database;
-    let (keys, rest, number) = numbered_keys(args, 1)?;
+    let deadline = deadline(args.at(args.len() - 1), server.now)?;
+    let names = args.to(args.len() - 1).from(1);
+    for name in names.iter() {
+        let key = Key::new(name);
+        let zset = match server.typed_mut::<Zset>(database, &key) {
+            Ok(Some(zset)) => zset,
+            Err(failure) if !client.is_retrying => return Err(failure),
+            _ => continue,
+        };
+        let taken = take(zset, is_max, 1);
+        client.reply.array(3);
+        client.reply.bulk(name);
+        for (member, score) in &taken {
+            client.reply.bulk(member);
+            client.reply.double(*score);
+        }
+        server.changed(database, &key, 1);
+        server.effects.say(database, &[if is_max { b"ZPOPMAX" } else { b"ZPOPMIN" }, name]);
+        return Ok(());
+    }
+    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    Ok(())
+}
+
+pub(super) fn bzpopmin(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop_or_wait(server, client, args, false)
+}
+
+pub(super) fn bzpopmax(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    pop_or_wait(server, client, args, true)
+}
+
+/// `numkeys key … MIN|MAX [COUNT count]`; false if no sorted set has anything.
+fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: usize) -> Outcome<bool> {
+    let database = client.database;
+    let (keys, rest, number) = numbered_keys(args, first)?;
     let is_max = match rest.get(0).ok_or(SYNTAX)? {
         word if is(word, "MIN") => false,
         word if is(word, "MAX") => true,
@@ -259,7 +296,11 @@ pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
     };
     for name in keys.iter().take(number) {
         let key = Key::new(name);
-        let Some(zset) = server.typed_mut::<Zset>(database, &key)? else { continue };
+        let zset = match server.typed_mut::<Zset>(database, &key) {
+            Ok(Some(zset)) => zset,
+            Err(failure) if !client.is_retrying => return Err(failure),
+            _ => continue,
+        };
         let taken = take(zset, is_max, most);
         client.reply.array(2);
         client.reply.bulk(name);
@@ -269,12 +310,29 @@ pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
             client.reply.bulk(member);
             client.reply.double(*score);
         }
-        server.changed(database, &key, taken.len());
-        let word: &[u8] = if is_max { b"ZPOPMAX" } else { b"ZPOPMIN" };
+        server.changed_string(database, name);
+        let (word, event) = if is_max { (b"ZPOPMAX", "zpopmax") } else { (b"ZPOPMIN", "zpopmin") };
+        server.notify(events::ZSET, event, database, name);
+        server.drop_empty(database, &key);
         server.effects.say(database, &[word, name, taken.len().to_string().as_bytes()]);
-        return Ok(());
+        return Ok(true);
     }
-    client.reply.null_array();
+    Ok(false)
+}
+
+pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if !pop_many(server, client, args, 1)? {
+        client.reply.null_array();
+    }
+    Ok(())
+}
+
+pub(super) fn bzmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let deadline = deadline(args.at(1), server.now)?;
+    if !pop_many(server, client, args, 2)? {
+        let (keys, _, number) = numbered_keys(args, 2)?;
+        wait(server, client, args, keys.to(number).iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    }
     Ok(())
 }
 

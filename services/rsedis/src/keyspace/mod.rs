@@ -4,10 +4,13 @@
 //! This module is the seam for the compact table to come: nothing outside knows how entries are laid out.
 
 mod entry;
+mod walk;
 
 use std::collections::BTreeSet;
 
 pub use entry::Entry;
+pub use walk::Encode;
+use walk::Walk;
 
 use crate::hash;
 use crate::random::Random;
@@ -87,11 +90,13 @@ struct Group {
 #[derive(Debug)]
 pub struct Database {
     groups: Vec<Group>,
+    /// All entries are being written somewhere as they were at one moment.
+    walk: Option<Box<Walk>>,
 }
 
 impl Default for Database {
     fn default() -> Self {
-        Self { groups: (0..GROUPS).map(|_| Group::default()).collect() }
+        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), walk: None }
     }
 }
 
@@ -134,6 +139,7 @@ impl Database {
     /// The same, to change its value but not its expiry.
     #[inline]
     pub fn entry_mut(&mut self, place: Place) -> &mut Entry {
+        self.before_change(place);
         self.groups[place.group as usize].table.get_mut(place.number)
     }
 
@@ -146,6 +152,9 @@ impl Database {
         let number = table.insert(key.hash, entry);
         if let Some(expiry) = expiry {
             expiries.insert(expiry, number);
+        }
+        if let Some(walk) = &mut self.walk {
+            walk.is_new(group, number, key.bytes);
         }
         Place { group: group as u8, number }
     }
@@ -163,6 +172,7 @@ impl Database {
                 self.insert(key, Entry::string(key.bytes, text, expiry));
             }
             Some(place) => {
+                self.before_change(place);
                 let Group { table, expiries } = &mut self.groups[place.group as usize];
                 let entry = table.get_mut(place.number);
                 expiries.change(place.number, entry.expiry(), expiry);
@@ -173,6 +183,7 @@ impl Database {
 
     /// Puts another value in the place of one. The expiry goes.
     pub fn replace(&mut self, place: Place, value: Value) {
+        self.before_change(place);
         let Group { table, expiries } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
         expiries.change(place.number, entry.expiry(), None);
@@ -181,6 +192,7 @@ impl Database {
 
     /// Lets a key expire, or not.
     pub fn set_expiry(&mut self, place: Place, expiry: Option<i64>) {
+        self.before_change(place);
         let Group { table, expiries } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
         expiries.change(place.number, entry.expiry(), expiry);
@@ -189,8 +201,10 @@ impl Database {
 
     /// Removes a key.
     pub fn remove(&mut self, key: &Key<'_>) -> Option<Entry> {
-        let Group { table, expiries } = &mut self.groups[key.group()];
-        let number = table.find(key.hash, key.bytes)?;
+        let group = key.group();
+        let number = self.groups[group].table.find(key.hash, key.bytes)?;
+        self.before_change(Place { group: group as u8, number });
+        let Group { table, expiries } = &mut self.groups[group];
         let removed = table.remove(key.hash, key.bytes)?;
         if let Some(expiry) = removed.element.expiry() {
             expiries.remove(expiry, number);
@@ -201,7 +215,49 @@ impl Database {
             expiries.remove(expiry, moved);
             expiries.insert(expiry, number);
         }
+        if let Some(walk) = &mut self.walk {
+            let moved = removed.moved.map(|moved| (moved, table.get(number).key()));
+            walk.is_removed(group, number, key.bytes, moved, table.len() as u32);
+        }
         Some(removed.element)
+    }
+
+    /// An entry is about to change: if it has yet to be written as it was, that is done now.
+    #[inline]
+    fn before_change(&mut self, place: Place) {
+        if let Some(walk) = &mut self.walk {
+            let entry = self.groups[place.group as usize].table.get(place.number);
+            walk.before_change(place.group as usize, place.number, entry);
+        }
+    }
+
+    /// From now on [`Database::walk`] gives all entries as they are at this moment, whatever becomes of them.
+    pub fn begin_walk(&mut self, encode: Encode, number: usize) {
+        let first = self.groups[0].table.len() as u32;
+        self.walk = Some(Box::new(Walk::new(encode, number, first)));
+    }
+
+    /// Appends entries that have not been given yet, about so many bytes of them. False: there are no more.
+    pub fn walk(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        let Some(walk) = &mut self.walk else { return false };
+        let has_more = walk.step(out, bytes, |group| {
+            let table = &self.groups.get(group)?.table;
+            Some((table.len() as u32, |number| table.get(number)))
+        });
+        if !has_more {
+            self.walk = None;
+        }
+        has_more
+    }
+
+    /// Gives up what [`Database::begin_walk`] began.
+    pub fn end_walk(&mut self) {
+        self.walk = None;
+    }
+
+    /// The number that the database had when its walk began, if one is under way.
+    pub fn walked_number(&self) -> Option<usize> {
+        self.walk.as_ref().map(|walk| walk.number)
     }
 
     /// A key that has expired at this time (milliseconds since 1970).
@@ -260,6 +316,46 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+        /// A walk gives every entry once, as it was when the walk began.
+        #[test]
+        fn a_walk_is_of_one_moment(
+            names in 0u32..300,
+            actions in prop::collection::vec((0u8..5, 0u32..400), 0..600),
+        ) {
+            fn encode(entry: &Entry, out: &mut Vec<u8>) {
+                out.extend_from_slice(entry.key());
+                out.push(b'=');
+                out.extend_from_slice(&entry.text().unwrap().to_vec());
+                out.push(b' ');
+            }
+            let mut database = Database::default();
+            for name in 0..names {
+                let name = name.to_string();
+                database.set_string(&Key::new(name.as_bytes()), None, b"old", None);
+            }
+            database.begin_walk(encode, 0);
+            let mut out = Vec::new();
+            for (action, name) in actions {
+                let name = name.to_string();
+                let key = Key::new(name.as_bytes());
+                let place = database.find(&key);
+                match (action, place) {
+                    (0, place) => database.set_string(&key, place, b"new", None),
+                    (1, Some(_)) => drop(database.remove(&key)),
+                    (2, Some(place)) => database.entry_mut(place).text_mut().unwrap().push(b'!'),
+                    (3, Some(place)) => database.set_expiry(place, Some(5)),
+                    (4, _) => drop(database.walk(&mut out, 20)),
+                    _ => {}
+                }
+            }
+            while database.walk(&mut out, 1000) {}
+            let text = String::from_utf8(out).unwrap();
+            let mut found: Vec<&str> = text.split_terminator(' ').collect();
+            found.sort_by_key(|pair| pair.split('=').next().unwrap().parse::<u32>().unwrap());
+            let expected: Vec<String> = (0..names).map(|name| format!("{name}=old")).collect();
+            prop_assert_eq!(found, expected);
+        }
+
         /// Expiries come in order, whatever happens to the keys around them.
         #[test]
         fn expiries_follow_their_keys(actions in prop::collection::vec((0u8..4, 0u32..60, prop::option::of(0i64..100)), 0..600)) {

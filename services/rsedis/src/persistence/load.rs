@@ -14,6 +14,15 @@ pub struct Loaded {
     pub cut_bytes: u64,
 }
 
+/// What the state is made of again.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// A command.
+    Command(Args<'a>),
+    /// An RDB file, and what may follow it; to be told how long it is.
+    Rdb(&'a [u8]),
+}
+
 /// Why a file cannot be replayed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -41,12 +50,14 @@ pub enum LoadError {
         /// Where the unfinished command begins.
         offset: u64,
     },
-    /// A base in a format that cannot be read.
-    #[error(
-        "{0}: an RDB file, which this version cannot read: let Redis write it anew with aof-use-rdb-preamble no and \
-         BGREWRITEAOF"
-    )]
-    Rdb(String),
+    /// An RDB base that cannot be read.
+    #[error("{file}: {what}")]
+    Rdb {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The file system says no.
     #[error("{file}: {error}")]
     Io {
@@ -67,18 +78,21 @@ pub(super) fn all<D: Directory>(
     directory: &D,
     manifest: &Manifest,
     cuts: bool,
-    mut apply: impl FnMut(Args<'_>) -> Result<(), String>,
+    mut apply: impl FnMut(Piece<'_>) -> Result<usize, String>,
 ) -> Result<Loaded, LoadError> {
     let mut loaded = Loaded::default();
     let last = manifest.last_increment();
     for named in manifest.replayed() {
         let failed = |error| LoadError::Io { file: named.name.clone(), error };
         let file = directory.open(&named.name).map_err(failed)?;
+        let mut begin = 0;
         if named.kind == Kind::Base && file.read_first(5).map_err(failed)? == b"REDIS" {
-            return Err(LoadError::Rdb(named.name.clone()));
+            let all = file.read().map_err(failed)?;
+            begin = apply(Piece::Rdb(&all)).map_err(|what| LoadError::Rdb { file: named.name.clone(), what })? as u64;
         }
         let bytes = file.bytes().map_err(failed)?;
-        let whole = one(&file, &named.name, bytes, &mut loaded.commands, &mut apply)?;
+        let mut apply = |args: Args<'_>| apply(Piece::Command(args)).map(drop);
+        let whole = one(&file, &named.name, (begin, bytes), &mut loaded.commands, &mut apply)?;
         if whole < bytes {
             if !cuts || Some(named.name.as_str()) != last {
                 return Err(LoadError::Truncated { file: named.name.clone(), offset: whole });
@@ -90,17 +104,17 @@ pub(super) fn all<D: Directory>(
     Ok(loaded)
 }
 
-/// Replays one file; how many of its bytes are whole commands and transactions.
+/// Replays one file from an offset on; how many of its bytes are whole commands and transactions.
 fn one<F: File>(
     file: &F,
     name: &str,
-    bytes: u64,
+    (begin, bytes): (u64, u64),
     commands: &mut u64,
     apply: &mut impl FnMut(Args<'_>) -> Result<(), String>,
 ) -> Result<u64, LoadError> {
-    let (mut parser, mut buffer, mut read) = (Parser::default(), Vec::new(), 0);
+    let (mut parser, mut buffer, mut read) = (Parser::default(), Vec::new(), begin);
     // Where the buffer begins in the file, and how much of the buffer was replayed.
-    let (mut start, mut done) = (0, 0);
+    let (mut start, mut done) = (begin, 0);
     // Commands of a transaction that has not ended, and where it begins.
     let mut transaction: Option<(u64, Vec<crate::protocol::request::OwnedArgs>)> = None;
     loop {

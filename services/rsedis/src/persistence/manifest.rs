@@ -98,6 +98,32 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// The name of the base that comes after the last one.
+    pub fn next_base(&self, is_rdb: bool) -> Named {
+        let bases = self.files.iter().filter(|file| file.name.contains(".base."));
+        let number = bases.map(|file| file.number).max().unwrap_or(0) + 1;
+        let extension = if is_rdb { "rdb" } else { "aof" };
+        Named { name: format!("{}.{number}.base.{extension}", self.name), number, kind: Kind::Base }
+    }
+
+    /// Puts a base in the place of the one before and of all increments but the last; these are history then.
+    pub fn set_base(&mut self, base: Named) {
+        let last = self.last_increment().map(str::to_owned);
+        for file in &mut self.files {
+            if Some(&file.name) != last.as_ref() {
+                file.kind = Kind::History;
+            }
+        }
+        self.files.insert(0, base);
+    }
+
+    /// Takes what is no longer needed out of the manifest.
+    pub fn take_history(&mut self) -> Vec<Named> {
+        self.files.extract_if(.., |file| file.kind == Kind::History).collect()
+    }
+}
+
 fn parse_line(line: &[u8]) -> Option<Named> {
     let mut words = Vec::new();
     split_words(line, |word| words.push(String::from_utf8_lossy(word).into_owned()))?;

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `appendonly.aof.manifest` | a line for each file: `file NAME seq N type b` (base), `i` (increment), `h` (no longer needed) |
-//! | `appendonly.aof.N.base.aof` | commands that make the state when increment N began |
+//! | `appendonly.aof.N.base.rdb`, `.aof` | the keys when the first increment behind it began: an RDB file, or commands |
 //! | `appendonly.aof.N.incr.aof` | commands since |
 //!
 //! # What is promised
@@ -19,15 +19,19 @@
 //!   start is refused with the offset; `redis-check-aof --fix` cuts there. Nothing in front of it is touched: all that was
 //!   acknowledged stands there.
 //! - **Between a new file and the manifest that names it**: the file is not named, and is replaced.
+//! - **While a base is written anew** (BGREWRITEAOF): the manifest names the old files and the new increment until the base is
+//!   whole and safe; what is left over is not named, and is replaced or removed.
 //! - **While the manifest is replaced**: it is renamed into its place after its sync; the old or the new one is there, whole.
 
 mod load;
 mod manifest;
+pub mod recover;
+pub mod snapshot;
 mod syncer;
 
 use std::io;
 
-pub use load::{LoadError, Loaded};
+pub use load::{LoadError, Loaded, Piece};
 pub use manifest::{Kind, Manifest, ManifestError, Named};
 use wal::files::{Directory, File};
 
@@ -67,6 +71,8 @@ pub struct Aof<D: Directory> {
     written: u64,
     /// Bytes of the other files.
     other_bytes: u64,
+    /// See [`Aof::base_bytes`].
+    base_bytes: u64,
     /// Given and not written, since the disk would not take it.
     pending: Vec<u8>,
     has_unsynced: bool,
@@ -83,14 +89,14 @@ struct Failed {
 }
 
 impl<D: Directory> Aof<D> {
-    /// Opens the append-only file, or begins one; `apply` gets every command, in order.
+    /// Opens the append-only file, or begins one; `apply` gets every command and base, in order.
     ///
     /// `name` is the setting `appendfilename`; `cuts`: a truncated tail is cut, else refused.
     pub fn open(
         directory: D,
         name: &str,
         cuts: bool,
-        apply: impl FnMut(crate::protocol::Args<'_>) -> Result<(), String>,
+        apply: impl FnMut(Piece<'_>) -> Result<usize, String>,
     ) -> Result<(Self, Loaded), OpenError> {
         let manifest_name = format!("{name}.manifest");
         let names = directory.names().map_err(io_error("list the append-only directory"))?;
@@ -105,7 +111,9 @@ impl<D: Directory> Aof<D> {
         let loaded = load::all(&directory, &manifest, cuts, apply)?;
         let mut other_bytes = 0;
         let last = manifest.last_increment().map(str::to_owned);
-        for file in manifest.files.iter().filter(|file| Some(&file.name) != last.as_ref()) {
+        // What is no longer needed may be gone already.
+        let is_needed = |file: &&Named| file.kind != Kind::History && Some(&file.name) != last.as_ref();
+        for file in manifest.files.iter().filter(is_needed) {
             let opened = directory.open(&file.name).map_err(io_error(format!("open {}", file.name)))?;
             other_bytes += opened.bytes().map_err(io_error(format!("look at {}", file.name)))?;
         }
@@ -119,25 +127,104 @@ impl<D: Directory> Aof<D> {
                 last
             }
         };
-        let file = directory.open(&last).map_err(io_error(format!("open {last}")))?;
-        let for_syncs = directory.open(&last).map_err(io_error(format!("open {last}")))?;
+        let mut aof = Self::over(directory, manifest, &last, other_bytes)?;
         // What was read may be in the page cache only: it must not vanish after clients have seen it.
-        file.sync_data().map_err(io_error(format!("sync {last}")))?;
-        let written = file.bytes().map_err(io_error(format!("look at {last}")))?;
+        aof.file.sync_data().map_err(io_error(format!("sync {last}")))?;
+        aof.remove_history().map_err(io_error("remove what is no longer needed"))?;
+        Ok((aof, loaded))
+    }
+
+    /// Begins an append-only file anew: what the files hold that are there is not looked at. They stay until a base is put.
+    pub fn begin(directory: D, name: &str) -> Result<Self, OpenError> {
+        let manifest_name = format!("{name}.manifest");
+        let is_there = directory.names().map_err(io_error("list the append-only directory"))?.contains(&manifest_name);
+        let mut manifest = Manifest::new(name);
+        if is_there {
+            let file = directory.open(&manifest_name).map_err(io_error(format!("open {manifest_name}")))?;
+            manifest = Manifest::parse(name, &file.read().map_err(io_error(format!("read {manifest_name}")))?)?;
+        }
+        let increment = manifest.add_increment();
+        directory.create_zeroed(&increment, 0).map_err(io_error(format!("create {increment}")))?;
+        directory.sync().map_err(io_error("sync the append-only directory"))?;
+        Self::over(directory, manifest, &increment, 0)
+    }
+
+    /// Writes to an increment behind what is there.
+    fn over(directory: D, manifest: Manifest, increment: &str, other_bytes: u64) -> Result<Self, OpenError> {
+        let open = || directory.open(increment).map_err(io_error(format!("open {increment}")));
+        let (file, for_syncs) = (open()?, open()?);
+        let written = file.bytes().map_err(io_error(format!("look at {increment}")))?;
         let syncer = Syncer::start(for_syncs).map_err(io_error("start a thread"))?;
-        let aof = Self {
+        Ok(Self {
             directory,
             manifest,
             file,
             written,
             other_bytes,
+            base_bytes: written + other_bytes,
             pending: Vec::new(),
             has_unsynced: false,
             syncer,
             syncs: 0,
             failure: None,
-        };
-        Ok((aof, loaded))
+        })
+    }
+
+    /// Begins a new increment: from now on commands go there. The base of the keys of this moment is to follow
+    /// ([`Aof::put_base`]); until then all files there are make the state.
+    pub fn begin_increment(&mut self) -> io::Result<()> {
+        if !self.try_write(Fsync::Always) {
+            return Err(io::Error::other(self.failure().unwrap_or_default().to_owned()));
+        }
+        let mut manifest = self.manifest.clone();
+        let name = manifest.add_increment();
+        self.directory.create_zeroed(&name, 0)?;
+        self.directory.sync()?;
+        write_manifest(&self.directory, &manifest)?;
+        let (file, for_syncs) = (self.directory.open(&name)?, self.directory.open(&name)?);
+        self.syncer = Syncer::start(for_syncs)?;
+        self.file = file;
+        self.manifest = manifest;
+        self.other_bytes += self.written;
+        self.written = 0;
+        self.has_unsynced = false;
+        Ok(())
+    }
+
+    /// Puts a base that was written and synced under a temporary name in the place of all files before the last increment, and
+    /// removes these.
+    pub fn put_base(&mut self, temporary: &str, bytes: u64, is_rdb: bool) -> io::Result<()> {
+        let mut manifest = self.manifest.clone();
+        let base = manifest.next_base(is_rdb);
+        self.directory.rename(temporary, &base.name)?;
+        self.directory.sync()?;
+        manifest.set_base(base);
+        write_manifest(&self.directory, &manifest)?;
+        self.manifest = manifest;
+        self.other_bytes = bytes;
+        self.base_bytes = bytes;
+        self.remove_history()
+    }
+
+    /// Removes files that are no longer needed, and then their names.
+    fn remove_history(&mut self) -> io::Result<()> {
+        let mut manifest = self.manifest.clone();
+        let names = self.directory.names()?;
+        let history = manifest.take_history();
+        for file in history.iter().filter(|file| names.contains(&file.name)) {
+            self.directory.remove(&file.name)?;
+        }
+        if !history.is_empty() {
+            self.directory.sync()?;
+            write_manifest(&self.directory, &manifest)?;
+            self.manifest = manifest;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the base, or of everything when the file was opened.
+    pub fn base_bytes(&self) -> u64 {
+        self.base_bytes
     }
 
     /// Bytes of all files.

@@ -5,17 +5,19 @@
 
 mod connection;
 pub mod epoll;
+mod keeping;
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wal::files::Directory;
 
 use crate::persistence::Aof;
 use crate::protocol::Limits;
-use crate::server::{Request, Server};
+use crate::server::Server;
 use crate::session::Session;
-use crate::{command, log};
+use crate::{command, log, waiting};
 use connection::Connection;
 
 /// What has happened.
@@ -88,6 +90,12 @@ pub struct Reactor<S: Sockets, D: Directory> {
     /// The state.
     pub server: Server,
     aof: Option<Aof<D>>,
+    /// Opens a directory.
+    open: fn(&Path) -> io::Result<D>,
+    /// A snapshot that is being made.
+    job: Option<keeping::Job<D>>,
+    /// The snapshot has more to do at once.
+    has_more: bool,
     connections: Vec<Option<Connection>>,
     clients: usize,
     /// Slots that were paused, and whose commands may run now.
@@ -110,13 +118,22 @@ pub fn now_millis() -> i64 {
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
-    /// Ready to run. `memory` tells the bytes that are allocated.
-    pub fn new(sockets: S, server: Server, aof: Option<Aof<D>>, memory: fn() -> u64) -> Self {
+    /// Ready to run. `open` opens a directory for files; `memory` tells the bytes that are allocated.
+    pub fn new(
+        sockets: S,
+        server: Server,
+        aof: Option<Aof<D>>,
+        open: fn(&Path) -> io::Result<D>,
+        memory: fn() -> u64,
+    ) -> Self {
         let now = Instant::now();
         let mut reactor = Self {
             sockets,
             server,
             aof,
+            open,
+            job: None,
+            has_more: false,
             connections: Vec::new(),
             clients: 0,
             runnable: Vec::new(),
@@ -137,11 +154,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub fn run(mut self) -> Result<(), String> {
         let mut events = Vec::new();
         while !self.is_stopping {
-            let has_work = !self.runnable.is_empty();
-            let most = if has_work { Duration::ZERO } else { TICK.saturating_sub(self.last_tick.elapsed()) };
+            let has_work = self.has_more || !self.runnable.is_empty();
+            let most = if has_work { Duration::ZERO } else { self.patience() };
             events.clear();
             self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
             self.turn(&events);
+        }
+        if !self.server.settings.text("save").is_empty() {
+            self.save_now().map_err(|error| format!("save: {error}"))?;
         }
         match self.aof.take() {
             Some(aof) => aof.close().map_err(|error| format!("append-only file: {error}")),
@@ -171,14 +191,29 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if self.server.expires_actively {
             self.server.expire_some(EXPIRE_MAX);
         }
+        waiting::time_out(&mut self.server);
+        waiting::serve(&mut self.server);
+        if self.server.trackers > 0 {
+            command::tracking::tell(&mut self.server, None);
+            command::tracking::broadcast(&mut self.server);
+        }
+        self.runnable.append(&mut self.server.resumed);
         // Nobody's command is running: those who watch were told in their sessions.
         self.server.broken_watches.clear();
         self.commit();
+        self.do_requests();
+        self.has_more = self.step_job();
         self.answer();
-        for request in std::mem::take(&mut self.server.requests) {
-            match request {
-                Request::Shutdown => self.is_stopping = true,
-            }
+    }
+
+    /// How long to wait for events: until something is due.
+    fn patience(&self) -> Duration {
+        // A thread that writes a snapshot has room again before long.
+        let most = if self.job.is_some() { Duration::from_millis(1) } else { TICK };
+        let tick = TICK.saturating_sub(self.last_tick.elapsed()).min(most);
+        match self.server.deadlines.first() {
+            Some((deadline, _)) => tick.min(Duration::from_millis((deadline - now_millis()).max(0) as u64)),
+            None => tick,
         }
     }
 
@@ -202,6 +237,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             aof.tend(self.server.settings.fsync, is_due);
         }
         self.tell_of_aof();
+        self.look_at_snapshots();
     }
 
     fn look_at_memory(&mut self) {
@@ -213,6 +249,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if let Some(aof) = &self.aof {
             let status = &mut self.server.aof;
             status.current_bytes = aof.bytes();
+            status.base_bytes = aof.base_bytes();
             status.syncs = aof.syncs();
             match (aof.failure(), &status.failure) {
                 (now, before) if now == before.as_deref() => {}
@@ -354,7 +391,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.touched.push(slot);
         let effects = self.server.effects.bytes.len();
         let mut at = 0;
-        while at < bytes.len() && !session.is_closing && !session.is_killed {
+        while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
+            if !self.server.requests.is_empty() {
+                // They are done before anything else.
+                self.runnable.push(slot);
+                break;
+            }
             if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES {
                 connection.is_paused = true;
                 break;
@@ -391,6 +433,13 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn commit(&mut self) {
         if self.server.effects.bytes.is_empty() {
             return;
+        }
+        if self.server.replicas > 0 {
+            let Server { sessions, effects, .. } = &mut self.server;
+            for session in sessions.iter_mut().flatten().filter(|session| session.is_replica) {
+                session.reply.bytes.extend_from_slice(&effects.bytes);
+                self.touched.push(session.slot);
+            }
         }
         let is_safe = match &mut self.aof {
             Some(aof) => aof.commit(&self.server.effects.bytes, self.server.settings.fsync),

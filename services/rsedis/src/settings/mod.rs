@@ -6,7 +6,8 @@ mod table;
 pub use parse::{Start, read_command_line};
 pub use table::{Kind, PARAMETERS, Parameter, find};
 
-use crate::value::Packing;
+use crate::events::{self, Classes};
+use crate::value::{NodeLimits, Packing};
 
 /// When the append-only file is synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub struct Settings {
     pub pubsub_limit: OutputLimit,
     /// Microseconds from which on a command counts as slow; negative: never.
     pub slow_micros: i64,
+    /// Replicas without which nothing is written.
+    pub replicas_min: usize,
+    /// Which keyspace events are told.
+    pub events: Classes,
 }
 
 impl Default for Settings {
@@ -69,6 +74,8 @@ impl Default for Settings {
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
             slow_micros: 0,
+            replicas_min: 0,
+            events: 0,
         };
         settings.derive();
         settings
@@ -119,10 +126,13 @@ impl Settings {
             zset_bytes: size("zset-max-listpack-value"),
             intset_entries: size("set-max-intset-entries"),
             list_size: self.integer("list-max-listpack-size"),
+            stream: NodeLimits { entries: size("stream-node-max-entries"), bytes: size("stream-node-max-bytes") },
         };
         let query_max = size("client-query-buffer-limit");
+        let replicas_min = size("min-replicas-to-write");
         self.packing = packing;
         self.query_max = query_max;
+        self.replicas_min = replicas_min;
         self.fsync = match self.text("appendfsync") {
             "always" => Fsync::Always,
             "no" => Fsync::No,
@@ -131,6 +141,7 @@ impl Settings {
         self.memory_max = self.integer("maxmemory").max(0) as u64;
         self.bulk_max = self.integer("proto-max-bulk-len");
         self.password = self.text("requirepass").to_owned();
+        self.events = events::parse(self.text("notify-keyspace-events")).unwrap_or_default();
         self.slow_micros = self.integer("slowlog-log-slower-than");
         let limits: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
         let limit = |class: &str| {

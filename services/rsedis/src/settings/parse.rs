@@ -125,6 +125,17 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         }
         Kind::Text => Ok(single()?.to_owned()),
         Kind::List => Ok(words.join(" ")),
+        Kind::SavePoints => {
+            let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+            let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok());
+            match are_numbers && words.len().is_multiple_of(2) {
+                true => Ok(words.join(" ")),
+                false => Err("Invalid save parameters".to_owned()),
+            }
+        }
+        Kind::Events => crate::events::parse(single()?)
+            .map(crate::events::text)
+            .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(words, before),
         Kind::Fixed(known) => {
             let value = words.join(" ");

@@ -178,20 +178,46 @@ impl Listpack {
         self.insert(HEADER, text);
     }
 
+    /// From bytes as Redis has them; nothing if they are no listpack.
+    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let is_framed = bytes.len() > HEADER
+            && u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize == bytes.len()
+            && bytes.last() == Some(&END);
+        let mut at = HEADER;
+        let mut count = 0;
+        while is_framed && at < bytes.len() - 1 {
+            let body = checked_body_bytes(&bytes[at..bytes.len() - 1])?;
+            let mut back = [0; 5];
+            let back_length = encode_back(body, &mut back);
+            if bytes[..bytes.len() - 1].get(at + body..at + body + back_length) != Some(&back[..back_length]) {
+                return None;
+            }
+            at += body + back_length;
+            count += 1;
+        }
+        let told = usize::from(u16::from_le_bytes([*bytes.get(4)?, *bytes.get(5)?]));
+        (is_framed && (told == count || told == COUNT_UNKNOWN)).then_some(Self(bytes))
+    }
+
     /// Inserts before the element at a position.
     pub fn insert(&mut self, at: usize, text: &[u8]) {
+        self.put(at, 0, text);
+        self.count(1);
+    }
+
+    /// Puts an element in the place of so many bytes.
+    fn put(&mut self, at: usize, removed: usize, text: &[u8]) {
         let mut small = [0; 16];
         match encode_integer(text, &mut small) {
-            Some(length) => self.splice(at, 0, &[&small[..length]]),
+            Some(length) => self.splice(at, removed, &[&small[..length]]),
             None => {
                 let mut head = [0; 5];
                 let head_bytes = encode_length(text.len(), &mut head);
                 let mut back = [0; 5];
                 let back_length = encode_back(head_bytes + text.len(), &mut back);
-                self.splice(at, 0, &[&head[..head_bytes], text, &back[..back_length]]);
+                self.splice(at, removed, &[&head[..head_bytes], text, &back[..back_length]]);
             }
         }
-        self.count(1);
     }
 
     /// Removes the element at a position; the next one is there then.
@@ -203,8 +229,7 @@ impl Listpack {
 
     /// Puts another element in the place of one.
     pub fn replace(&mut self, at: usize, text: &[u8]) {
-        self.remove(at);
-        self.insert(at, text);
+        self.put(at, self.next(at) - at, text);
     }
 
     /// Removes elements from one position up to another.
@@ -342,6 +367,18 @@ fn encode_back(body: usize, out: &mut [u8]) -> usize {
     length
 }
 
+/// The bytes of an element's encoding and data, if they are all there.
+fn checked_body_bytes(bytes: &[u8]) -> Option<usize> {
+    let head_bytes = match *bytes.first()? {
+        0xE0..=0xEF => 2,
+        0xF0 => 5,
+        0xF5..=0xFF => return None,
+        _ => 1,
+    };
+    let body = (bytes.len() >= head_bytes).then(|| body_bytes(bytes, 0))?;
+    (body <= bytes.len()).then_some(body)
+}
+
 fn encode_length(length: usize, head: &mut [u8; 5]) -> usize {
     match length {
         0..=63 => {
@@ -450,6 +487,24 @@ mod tests {
             model.reverse();
             prop_assert_eq!(backwards, model);
         }
+    }
+
+    #[test]
+    fn only_listpacks_are_taken() {
+        let mut pack = Listpack::default();
+        for text in ["5", "hello", "300000", "-1"] {
+            pack.push_back(text.as_bytes());
+        }
+        pack.push_back(&[b'x'; 100]);
+        pack.push_back(&[b'x'; 5000]);
+        let bytes = pack.as_bytes().to_vec();
+        assert_eq!(Listpack::from_bytes(bytes.clone()), Some(pack));
+        for at in [0, 4, 7, 8, bytes.len() - 1] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x47;
+            assert_eq!(Listpack::from_bytes(damaged), None, "byte {at}");
+        }
+        (0..bytes.len()).for_each(|end| assert_eq!(Listpack::from_bytes(bytes[..end].to_vec()), None));
     }
 
     /// From Redis's description of the format.

@@ -58,6 +58,21 @@ impl List {
         nodes + self.nodes.capacity() * size_of::<Listpack>()
     }
 
+    /// Its nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Listpack> {
+        self.nodes.iter()
+    }
+
+    /// Adds a node that was read from elsewhere at the back. False: it has nothing in it.
+    pub fn push_node(&mut self, node: Listpack) -> bool {
+        if node.is_empty() {
+            return false;
+        }
+        self.len += node.len();
+        self.nodes.push_back(node);
+        true
+    }
+
     /// Adds an element at an end. `size` is the setting of nodes.
     pub fn push(&mut self, end: End, text: &[u8], size: i64) {
         self.len += 1;

@@ -1,16 +1,19 @@
 //! What keys hold. Small values are packed into one piece of memory and say so (`OBJECT ENCODING`); they grow into tables at the
 //! limits of Redis's own settings, and never shrink back, as in Redis.
 
+mod group;
 mod hash;
+pub mod hyperloglog;
 mod list;
 mod set;
 mod stream;
 mod zset;
 
+pub use group::{Consumer, Group, Pending};
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
-pub use stream::{Id, Stream, Trim, parse_id};
+pub use stream::{Entry as StreamEntry, Id, NodeLimits, Stream, Trim, parse_id};
 pub use zset::{Zset, compare_member};
 
 /// When packed values become tables.
@@ -28,6 +31,8 @@ pub struct Packing {
     pub intset_entries: usize,
     /// Bytes of a list's node if positive, else a power: -1 is 4 KiB, -2 is 8 KiB, up to -5.
     pub list_size: i64,
+    /// Of a stream's node.
+    pub stream: NodeLimits,
 }
 
 impl Default for Packing {
@@ -39,6 +44,7 @@ impl Default for Packing {
             zset_bytes: 64,
             intset_entries: 512,
             list_size: -2,
+            stream: NodeLimits::default(),
         }
     }
 }

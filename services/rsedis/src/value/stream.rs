@@ -1,18 +1,19 @@
-//! A stream: entries in the order of their identifiers, in listpacks of some entries each.
+//! A stream: entries in the order of their identifiers, in listpacks of some entries each, laid out as Redis does, and the groups
+//! that read it.
 //!
-//! In a listpack an entry is: milliseconds less those of the node, sequence, number of strings, then fields and values in turn.
-//! (Redis's own layout shares field names within a node; it comes with DUMP.)
+//! A node's listpack begins with: entries, deleted entries, number of shared field names, these, 0. Then come entries:
+//! flags (1 deleted, 2 the fields are the shared ones), milliseconds and sequence less those of the node, the values (or number of
+//! fields, fields and values in turn), number of elements so far.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::number::parse_integer;
+use super::group::Group;
+use crate::number::{integer_text, parse_integer};
 use crate::structure::listpack::{Item, Listpack};
 
-/// A node takes this many entries.
-const NODE_ENTRIES_MAX: usize = 100;
-/// And about this many bytes.
-const NODE_BYTES_MAX: usize = 4096;
+const IS_DELETED: i64 = 1;
+const SAME_FIELDS: i64 = 2;
 
 /// An entry's identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,9 @@ pub struct Id {
 impl Id {
     /// The largest there is.
     pub const MAX: Self = Self { millis: u64::MAX, sequence: u64::MAX };
+
+    /// The smallest there is.
+    pub const MIN: Self = Self { millis: 0, sequence: 0 };
 
     /// The one after this.
     pub fn next(self) -> Option<Self> {
@@ -52,6 +56,19 @@ impl fmt::Display for Id {
     }
 }
 
+impl Id {
+    /// As nodes are named: 16 bytes, big-endian.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.millis) << 64 | u128::from(self.sequence)).to_be_bytes()
+    }
+
+    /// From [`Id::to_bytes`].
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let whole = u128::from_be_bytes(bytes);
+        Self { millis: (whole >> 64) as u64, sequence: whole as u64 }
+    }
+}
+
 /// What is left when the beginning is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
@@ -61,49 +78,154 @@ pub enum Trim {
     From(Id),
 }
 
-#[derive(Debug, Default)]
-struct Node {
-    entries: usize,
-    pack: Listpack,
+/// When an entry begins a node of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLimits {
+    /// Entries of a node, with those that were deleted; 0: any number.
+    pub entries: usize,
+    /// Bytes of a node; 0: any number.
+    pub bytes: usize,
 }
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self { entries: 100, bytes: 4096 }
+    }
+}
+
+/// A node never takes more bytes than this.
+const NODE_BYTES_MAX: usize = 1 << 30;
 
 /// See the module's description.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// By the first identifier that was put into them. None is empty.
-    nodes: BTreeMap<Id, Node>,
+    /// By the identifier that their entries' are counted from. None is without entries.
+    nodes: BTreeMap<Id, Listpack>,
     len: usize,
-    last: Id,
+    /// The largest identifier that was ever added.
+    pub last: Id,
+    /// The largest identifier that was ever deleted.
+    pub max_deleted: Id,
+    /// Entries that were ever added.
+    pub added: u64,
+    /// By name.
+    pub groups: BTreeMap<Vec<u8>, Group>,
 }
 
-fn number(item: Item<'_>) -> u64 {
+fn integer(item: Item<'_>) -> i64 {
     match item {
-        Item::Integer(number) => number as u64,
-        // Too large for a signed integer.
-        Item::Bytes(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+        Item::Integer(number) => number,
+        // What is not an integer was refused when it was read.
+        Item::Bytes(_) => 0,
     }
 }
 
-impl Node {
-    /// The identifier of the entry at a position, its number of strings, and where they begin.
-    fn head(&self, first: Id, at: usize) -> (Id, usize, usize) {
-        let (sequence_at, pack) = (self.pack.next(at), &self.pack);
-        let count_at = pack.next(sequence_at);
-        let millis = first.millis.wrapping_add(number(pack.get(at)));
-        let id = Id { millis, sequence: number(pack.get(sequence_at)) };
-        (id, number(pack.get(count_at)) as usize, pack.next(count_at))
+/// The head of a node.
+struct Head {
+    live: i64,
+    deleted: i64,
+    /// Where the first shared field stands, and how many there are.
+    fields: (usize, usize),
+    /// Where the first entry begins.
+    first: usize,
+}
+
+fn head(pack: &Listpack) -> Head {
+    let live_at = pack.first();
+    let deleted_at = pack.next(live_at);
+    let count_at = pack.next(deleted_at);
+    let count = integer(pack.get(count_at)).max(0) as usize;
+    let fields_at = pack.next(count_at);
+    let end = (0..count).fold(fields_at, |at, _| pack.next(at));
+    Head {
+        live: integer(pack.get(live_at)),
+        deleted: integer(pack.get(deleted_at)),
+        fields: (fields_at, count),
+        first: pack.next(end),
+    }
+}
+
+/// An entry as it lies in its node.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its identifier.
+    pub id: Id,
+    /// Where it begins.
+    at: usize,
+    is_deleted: bool,
+    fields: usize,
+    /// Where the shared fields stand, if it has these.
+    shared: Option<usize>,
+    /// Where its values, or fields and values, begin.
+    strings_at: usize,
+    pack: &'a Listpack,
+}
+
+impl<'a> Entry<'a> {
+    fn read(pack: &'a Listpack, base: Id, head: &Head, at: usize) -> (Self, usize) {
+        let flags = integer(pack.get(at));
+        let millis_at = pack.next(at);
+        let sequence_at = pack.next(millis_at);
+        let id = Id {
+            millis: base.millis.wrapping_add(integer(pack.get(millis_at)) as u64),
+            sequence: base.sequence.wrapping_add(integer(pack.get(sequence_at)) as u64),
+        };
+        let behind = pack.next(sequence_at);
+        let (fields, shared, strings_at) = match flags & SAME_FIELDS != 0 {
+            true => (head.fields.1, Some(head.fields.0), behind),
+            false => (integer(pack.get(behind)).max(0) as usize, None, pack.next(behind)),
+        };
+        let strings = if shared.is_some() { fields } else { fields * 2 };
+        let end = (0..strings).fold(strings_at, |at, _| pack.next(at));
+        let entry = Self { id, at, is_deleted: flags & IS_DELETED != 0, fields, shared, strings_at, pack };
+        (entry, pack.next(end))
     }
 
-    /// Calls for every entry with its identifier, where it begins and ends, its number of strings and where these begin.
-    fn each(&self, first: Id, mut call: impl FnMut(Id, (usize, usize), usize, usize)) {
-        let mut at = self.pack.first();
-        while at != self.pack.end() {
-            let (id, strings, from) = self.head(first, at);
-            let end = (0..strings).fold(from, |at, _| self.pack.next(at));
-            call(id, (at, end), strings, from);
-            at = end;
-        }
+    /// Fields and values in all.
+    pub fn strings(&self) -> usize {
+        self.fields * 2
     }
+
+    /// Fields and values in turn.
+    pub fn iter(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
+        let (pack, mut shared, mut at) = (self.pack, self.shared, self.strings_at);
+        (0..self.fields * 2).map(move |place| {
+            let from = match &mut shared {
+                Some(shared) if place % 2 == 0 => shared,
+                _ => &mut at,
+            };
+            let item = pack.get(*from);
+            *from = pack.next(*from);
+            item
+        })
+    }
+}
+
+/// All entries of a node that were not deleted.
+fn entries(base: Id, pack: &Listpack) -> Vec<Entry<'_>> {
+    let head = head(pack);
+    let (mut at, mut found) = (head.first, Vec::with_capacity(head.live.max(0) as usize));
+    while at != pack.end() {
+        let (entry, next) = Entry::read(pack, base, &head, at);
+        if !entry.is_deleted {
+            found.push(entry);
+        }
+        at = next;
+    }
+    found
+}
+
+fn set_integer(pack: &mut Listpack, at: usize, number: i64) {
+    pack.replace(at, &integer_text(number));
+}
+
+/// Marks the entry at a position as deleted.
+fn mark(pack: &mut Listpack, at: usize) {
+    let flags = integer(pack.get(at)) | IS_DELETED;
+    set_integer(pack, at, flags);
+    let head = head(pack);
+    set_integer(pack, pack.first(), head.live - 1);
+    set_integer(pack, pack.next(pack.first()), head.deleted + 1);
 }
 
 impl Stream {
@@ -117,162 +239,216 @@ impl Stream {
         self.len == 0
     }
 
-    /// The largest identifier that was ever added.
-    pub fn last(&self) -> Id {
-        self.last
-    }
-
-    /// Sets the largest identifier that was ever added, which must not be below those that are there.
-    pub fn set_last(&mut self, last: Id) {
-        debug_assert!(last >= self.last);
-        self.last = last;
-    }
-
     /// Bytes of memory, nearly.
     pub fn memory(&self) -> usize {
-        self.nodes.values().map(|node| node.pack.capacity() + size_of::<Node>() + size_of::<Id>()).sum()
+        let nodes: usize =
+            self.nodes.values().map(|pack| pack.capacity() + size_of::<Listpack>() + size_of::<Id>()).sum();
+        nodes + self.groups.iter().map(|(name, group)| name.len() + group.memory()).sum::<usize>()
+    }
+
+    /// Nodes with what their entries are counted from.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (Id, &Listpack)> {
+        self.nodes.iter().map(|(base, pack)| (*base, pack))
+    }
+
+    /// Adds a node that was read from elsewhere, behind all others. False: it is none.
+    pub fn push_node(&mut self, base: Id, pack: Listpack) -> bool {
+        let is_behind = self.nodes.last_key_value().is_none_or(|(last, _)| *last < base);
+        let Some(live) = check(&pack).filter(|_| is_behind) else { return false };
+        self.len += live;
+        self.nodes.insert(base, pack);
+        true
+    }
+
+    /// The first entry's identifier.
+    pub fn first(&self) -> Option<Id> {
+        self.range(Id::MIN, Id::MAX, 1, false).first().map(|entry| entry.id)
     }
 
     /// Adds an entry behind all others.
-    pub fn push<'a>(&mut self, id: Id, strings: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
-        debug_assert!(id > self.last, "identifiers ascend");
+    pub fn push<'a>(&mut self, id: Id, strings: impl ExactSizeIterator<Item = &'a [u8]> + Clone, limits: NodeLimits) {
+        debug_assert!(id > self.last || self.added == 0, "identifiers ascend");
         let bytes: usize = strings.clone().map(<[u8]>::len).sum();
-        let has_room = |node: &Node| node.entries < NODE_ENTRIES_MAX && node.pack.bytes() + bytes <= NODE_BYTES_MAX;
-        let first = match self.nodes.last_key_value() {
-            Some((first, node)) if has_room(node) => *first,
+        let bytes_max = if limits.bytes == 0 { NODE_BYTES_MAX } else { limits.bytes.min(NODE_BYTES_MAX) };
+        let has_room = |pack: &Listpack| {
+            let head = head(pack);
+            let taken = (head.live + head.deleted) as usize;
+            pack.bytes() + bytes < bytes_max && (limits.entries == 0 || taken < limits.entries)
+        };
+        let base = match self.nodes.last_key_value() {
+            Some((base, pack)) if has_room(pack) => *base,
             _ => id,
         };
-        let node = self.nodes.entry(first).or_default();
-        node.pack.push_back((id.millis - first.millis).to_string().as_bytes());
-        node.pack.push_back(id.sequence.to_string().as_bytes());
-        node.pack.push_back(strings.len().to_string().as_bytes());
-        strings.for_each(|text| node.pack.push_back(text));
-        node.entries += 1;
+        let fields = strings.len() / 2;
+        let pack = self.nodes.entry(base).or_insert_with(|| {
+            let mut pack = Listpack::default();
+            for number in [0, 0, fields as i64] {
+                pack.push_back(&integer_text(number));
+            }
+            strings.clone().step_by(2).for_each(|field| pack.push_back(field));
+            pack.push_back(b"0");
+            pack
+        });
+        let head = head(pack);
+        let is_same = head.fields.1 == fields && {
+            let mut at = head.fields.0;
+            strings.clone().step_by(2).all(|field| {
+                let item = pack.get(at);
+                at = pack.next(at);
+                item.is(field)
+            })
+        };
+        let push_integer = |pack: &mut Listpack, number: i64| pack.push_back(&integer_text(number));
+        push_integer(pack, if is_same { SAME_FIELDS } else { 0 });
+        push_integer(pack, id.millis.wrapping_sub(base.millis) as i64);
+        push_integer(pack, id.sequence.wrapping_sub(base.sequence) as i64);
+        if is_same {
+            strings.skip(1).step_by(2).for_each(|value| pack.push_back(value));
+            push_integer(pack, fields as i64 + 3);
+        } else {
+            push_integer(pack, fields as i64);
+            strings.for_each(|text| pack.push_back(text));
+            push_integer(pack, fields as i64 * 2 + 4);
+        }
+        set_integer(pack, pack.first(), head.live + 1);
         self.len += 1;
+        self.added += 1;
         self.last = id;
     }
 
-    /// Entries between two identifiers, both included, at most so many, in order: their strings follow as they are read.
+    /// Entries between two identifiers, both included, at most so many, in order.
     pub fn range(&self, from: Id, to: Id, most: usize, is_reversed: bool) -> Vec<Entry<'_>> {
-        let begin = self.nodes.range(..=from).next_back().map_or(from, |(first, _)| *first);
+        let begin = self.nodes.range(..=from).next_back().map_or(from, |(base, _)| *base);
         let mut found = Vec::new();
-        if begin > to {
+        if begin > to || from > to {
             return found;
         }
-        let take = |(first, node): (&Id, &'_ Node)| {
-            let mut entries = Vec::new();
-            node.each(*first, |id, _, strings, at| {
-                if (from..=to).contains(&id) {
-                    entries.push((id, strings, at));
+        let is_wanted = |entry: &Entry<'_>| (from..=to).contains(&entry.id);
+        let mut nodes = self.nodes.range(begin..=to);
+        while found.len() < most
+            && let Some((base, pack)) = if is_reversed { nodes.next_back() } else { nodes.next() }
+        {
+            let left = most - found.len();
+            let entries = entries(*base, pack).into_iter().filter(is_wanted);
+            match is_reversed {
+                true => {
+                    let entries: Vec<Entry<'_>> = entries.collect();
+                    found.extend(entries.into_iter().rev().take(left));
                 }
-            });
-            entries
-        };
-        let nodes = self.nodes.range(begin..=to);
-        if is_reversed {
-            for (first, node) in nodes.rev() {
-                let entries = take((first, node));
-                found.extend(entries.into_iter().rev().map(|(id, strings, at)| Entry {
-                    id,
-                    strings,
-                    at,
-                    pack: &node.pack,
-                }));
-                if found.len() >= most {
-                    break;
-                }
-            }
-        } else {
-            for (first, node) in nodes {
-                let entries = take((first, node));
-                found.extend(entries.into_iter().map(|(id, strings, at)| Entry { id, strings, at, pack: &node.pack }));
-                if found.len() >= most {
-                    break;
-                }
+                false => found.extend(entries.take(left)),
             }
         }
-        found.truncate(most);
         found
+    }
+
+    /// An entry.
+    pub fn get(&self, id: Id) -> Option<Entry<'_>> {
+        self.range(id, id, 1, false).pop()
     }
 
     /// Removes an entry; whether it was there.
     pub fn remove(&mut self, id: Id) -> bool {
-        let Some((&first, node)) = self.nodes.range_mut(..=id).next_back() else { return false };
-        let mut span = None;
-        node.each(first, |found, at, _, _| {
-            if found == id {
-                span = Some(at);
-            }
-        });
-        let Some((from, to)) = span else { return false };
-        node.pack.remove_range(from, to);
-        node.entries -= 1;
-        self.len -= 1;
-        if node.entries == 0 {
-            self.nodes.remove(&first);
+        let Some((&base, pack)) = self.nodes.range_mut(..=id).next_back() else { return false };
+        let Some(at) = entries(base, pack).iter().find(|entry| entry.id == id).map(|entry| entry.at) else {
+            return false;
+        };
+        if head(pack).live == 1 {
+            self.nodes.remove(&base);
+        } else {
+            mark(pack, at);
         }
+        self.len -= 1;
+        self.max_deleted = self.max_deleted.max(id);
         true
     }
 
-    /// Cuts off the beginning; how many entries. Where it may be `whole`, only nodes of which nothing is to be kept.
-    pub fn trim(&mut self, trim: Trim, whole: bool) -> usize {
-        let before = self.len;
-        while let Some(entry) = self.nodes.first_entry() {
-            let (first, node) = (*entry.key(), entry.get());
-            let mut last = first;
-            node.each(first, |id, _, _, _| last = id);
-            let goes = match trim {
-                Trim::Length(keep) => self.len.saturating_sub(node.entries) >= keep,
-                Trim::From(id) => last < id,
-            };
-            if !goes {
+    /// Cuts off the beginning; how many entries. Where it is `approximate`, only whole nodes go, and at most `most` entries (0: any
+    /// number).
+    pub fn trim(&mut self, trim: Trim, approximate: bool, most: usize) -> usize {
+        let mut gone = 0;
+        while let Some(node) = self.nodes.first_entry() {
+            if matches!(trim, Trim::Length(keep) if self.len <= keep) {
                 break;
             }
-            self.len -= node.entries;
-            entry.remove();
-        }
-        if !whole && let Some((&first, node)) = self.nodes.first_key_value() {
-            let mut goes = Vec::new();
-            let surplus = match trim {
-                Trim::Length(keep) => self.len.saturating_sub(keep),
-                Trim::From(_) => usize::MAX,
+            let base = *node.key();
+            let live = head(node.get()).live as usize;
+            if most > 0 && gone + live > most {
+                break;
+            }
+            let goes = match trim {
+                Trim::Length(keep) => self.len - live >= keep,
+                Trim::From(least) => entries(base, node.get()).last().is_none_or(|entry| entry.id < least),
             };
-            node.each(first, |id, _, _, _| {
-                if goes.len() < surplus && matches!(trim, Trim::Length(_))
-                    || matches!(trim, Trim::From(least) if id < least)
-                {
-                    goes.push(id);
+            if goes {
+                node.remove();
+                self.len -= live;
+                gone += live;
+                continue;
+            }
+            if !approximate {
+                let surplus = match trim {
+                    Trim::Length(keep) => self.len - keep,
+                    Trim::From(_) => usize::MAX,
+                };
+                let is_old = |entry: &&Entry<'_>| {
+                    matches!(trim, Trim::Length(_)) || matches!(trim, Trim::From(least) if entry.id < least)
+                };
+                let ids: Vec<Id> =
+                    entries(base, node.get()).iter().take_while(is_old).take(surplus).map(|entry| entry.id).collect();
+                let pack = node.into_mut();
+                for id in ids {
+                    if let Some(at) = entries(base, pack).first().filter(|entry| entry.id == id).map(|entry| entry.at) {
+                        mark(pack, at);
+                        self.len -= 1;
+                        gone += 1;
+                    }
                 }
-            });
-            goes.into_iter().for_each(|id| {
-                self.remove(id);
-            });
+            }
+            break;
         }
-        before - self.len
+        gone
     }
 }
 
-/// An entry as it lies in its node.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
-    /// Its identifier.
-    pub id: Id,
-    /// Fields and values in all.
-    pub strings: usize,
-    at: usize,
-    pack: &'a Listpack,
-}
-
-impl<'a> Entry<'a> {
-    /// Fields and values in turn.
-    pub fn iter(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
-        let (pack, mut at) = (self.pack, self.at);
-        (0..self.strings).map(move |_| {
-            let item = pack.get(at);
-            at = pack.next(at);
-            item
-        })
+/// How many entries a node has that came from elsewhere; nothing if it is none.
+fn check(pack: &Listpack) -> Option<usize> {
+    let mut items = pack.iter();
+    let mut number = || match items.next() {
+        Some(Item::Integer(number)) => Some(number),
+        _ => None,
+    };
+    let (live, deleted, fields) = (number()?, number()?, number()?);
+    let shared = usize::try_from(fields).ok()?;
+    for _ in 0..shared {
+        items.next()?;
     }
+    if items.next() != Some(Item::Integer(0)) {
+        return None;
+    }
+    let (mut seen_live, mut seen_deleted) = (0, 0);
+    loop {
+        let Some(flags) = items.next() else { break };
+        let Item::Integer(flags) = flags else { return None };
+        let mut number = || match items.next() {
+            Some(Item::Integer(number)) => Some(number),
+            _ => None,
+        };
+        number()?;
+        number()?;
+        let strings = match flags & SAME_FIELDS != 0 {
+            true => shared,
+            false => usize::try_from(number()?).ok()?.checked_mul(2)?,
+        };
+        for _ in 0..strings {
+            items.next()?;
+        }
+        let expected = if flags & SAME_FIELDS != 0 { strings + 3 } else { strings + 4 };
+        if items.next() != Some(Item::Integer(expected as i64)) {
+            return None;
+        }
+        if flags & IS_DELETED != 0 { seen_deleted += 1 } else { seen_live += 1 }
+    }
+    (seen_live == live && seen_deleted == deleted && live > 0).then_some(live as usize)
 }
 
 /// An identifier from text: `ms-sequence`, or `ms` alone with the sequence given.
@@ -297,16 +473,21 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn it_is_a_sorted_map(actions in prop::collection::vec((0u8..8, 1u64..4, any::<prop::sample::Index>(), 0usize..300), 0..400)) {
+        fn it_is_a_sorted_map(
+            limit in 1usize..20,
+            actions in prop::collection::vec((0u8..8, 1u64..4, any::<prop::sample::Index>(), 0usize..300), 0..400),
+        ) {
+            let limits = NodeLimits { entries: limit, bytes: 4096 };
             let (mut stream, mut model): (Stream, Vec<(Id, Vec<u8>)>) = Default::default();
             for (action, step, place, size) in actions {
                 let chosen = if model.is_empty() { Id::default() } else { model[place.index(model.len())].0 };
                 match action {
                     0..5 => {
-                        let last = stream.last();
+                        let last = stream.last;
                         let id = if step == 1 { last.next().unwrap() } else { Id { millis: last.millis + step, sequence: u64::MAX - 5 } };
                         let value = vec![b'v'; size];
-                        stream.push(id, [b"field".as_slice(), &value].into_iter());
+                        let field: &[u8] = if size % 3 == 0 { b"other" } else { b"field" };
+                        stream.push(id, [field, &value].into_iter(), limits);
                         model.push((id, value));
                     }
                     5 => {
@@ -317,31 +498,51 @@ mod tests {
                         }
                     }
                     6 => {
-                        let keep = size;
+                        let keep = place.index(model.len() + 2);
                         let gone = model.len().saturating_sub(keep);
-                        prop_assert_eq!(stream.trim(Trim::Length(keep), false), gone);
+                        prop_assert_eq!(stream.trim(Trim::Length(keep), false, 0), gone);
                         model.drain(..gone);
                     }
                     _ => {
                         let gone = model.iter().filter(|(id, _)| *id < chosen).count();
-                        if size.is_multiple_of(4) {
-                            prop_assert_eq!(stream.trim(Trim::From(chosen), false), gone);
-                            model.drain(..gone);
-                        } else {
-                            let expected: Vec<&(Id, Vec<u8>)> = model[gone..].iter().take(size).collect();
-                            let found = stream.range(chosen, Id::MAX, size, false);
-                            prop_assert_eq!(found.len(), expected.len());
-                            for (entry, (id, value)) in found.iter().zip(expected) {
-                                prop_assert_eq!(entry.id, *id);
-                                prop_assert_eq!(entry.iter().nth(1).unwrap().to_vec(), value.clone());
-                            }
-                        }
+                        let approximate = stream.clone().trim(Trim::From(chosen), true, 0);
+                        prop_assert!(approximate <= gone);
+                        prop_assert_eq!(stream.trim(Trim::From(chosen), false, 0), gone);
+                        model.drain(..gone);
                     }
                 }
                 prop_assert_eq!(stream.len(), model.len());
             }
-            let backwards: Vec<Id> = stream.range(Id::default(), Id::MAX, usize::MAX, true).iter().map(|entry| entry.id).collect();
-            prop_assert!(backwards.into_iter().rev().eq(model.iter().map(|(id, _)| *id)));
+            let read = |entries: Vec<Entry<'_>>| -> Vec<(Id, Vec<u8>)> {
+                entries.iter().map(|entry| (entry.id, entry.iter().nth(1).unwrap().to_vec())).collect()
+            };
+            prop_assert_eq!(read(stream.range(Id::MIN, Id::MAX, usize::MAX, false)), model.clone());
+            let mut copy = Stream::default();
+            for (base, pack) in stream.nodes() {
+                prop_assert!(copy.push_node(base, pack.clone()), "a node is what check takes");
+            }
+            prop_assert_eq!(copy.len(), model.len());
+            model.reverse();
+            prop_assert_eq!(read(stream.range(Id::MIN, Id::MAX, usize::MAX, true)), model.clone());
+            model.truncate(7);
+            prop_assert_eq!(read(stream.range(Id::MIN, Id::MAX, 7, true)), model);
         }
+    }
+
+    #[test]
+    fn identifiers_are_read() {
+        for (text, expected) in [
+            ("5-3", Some(Id { millis: 5, sequence: 3 })),
+            ("5", Some(Id { millis: 5, sequence: 9 })),
+            ("18446744073709551615-18446744073709551615", Some(Id::MAX)),
+            ("18446744073709551616", None),
+            ("-5", None),
+            ("5-", None),
+            ("", None),
+            ("05", None),
+        ] {
+            assert_eq!(parse_id(text.as_bytes(), 9), expected, "{text}");
+        }
+        assert_eq!(Id::from_bytes(Id { millis: 7, sequence: 1 }.to_bytes()), Id { millis: 7, sequence: 1 });
     }
 }

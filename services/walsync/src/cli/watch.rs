@@ -1,5 +1,7 @@
 //! `watch`, `replicate` and `snapshot`: a replicator, until a signal or until all is sent.
 
+use super::operations::{self, Listening};
+use service_kit::url::Url;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,17 +46,23 @@ fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 
 fn run(
     settings: Settings,
+    listen: Option<&Url>,
     mut databases: impl FnMut() -> anyhow::Result<Vec<(PathBuf, Replica)>>,
 ) -> anyhow::Result<()> {
     logs();
+    // A thread that panics would leave its database unreplicated, and nobody would know.
+    service_kit::panics::end_the_process();
     raise_descriptors();
     let stop = stop_flag()?;
+    let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    let readiness = listening.map(|listening| listening.serve(replicator.observer())).transpose()?;
     let first = databases()?;
     tracing::info!(databases = first.len(), "watching");
     for (path, replica) in first {
         replicator.add(path, replica);
     }
+    readiness.iter().for_each(operations::is_watching);
     let mut scanned = Instant::now();
     while !stop.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(100));
@@ -76,10 +84,10 @@ fn run(
 }
 
 /// Our own configuration.
-pub fn watch(config: &Config) -> anyhow::Result<()> {
+pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     let store = Location::open(&config.store, &config.s3)?;
     config.databases(&store)?;
-    run(config.settings()?, || Ok(config.databases(&store)?))
+    run(config.settings()?, listen, || Ok(config.databases(&store)?))
 }
 
 /// Litestream's.
@@ -87,7 +95,9 @@ pub fn replicate(databases: &[LitestreamDatabase]) -> anyhow::Result<()> {
     let shortest = databases.iter().filter_map(|database| database.interval).min();
     let default = Settings::default();
     let settings = Settings { interval: shortest.unwrap_or(default.interval), ..default };
-    run(settings, || Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect()))
+    run(settings, None, || {
+        Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect())
+    })
 }
 
 /// Once.

@@ -12,6 +12,9 @@ pub(super) fn request(key_value: &KeyValueWorkload) -> Vec<String> {
     if let Some(percent) = key_value.read_percent {
         parts.push(format!("{percent} % reads"));
     }
+    if key_value.operation == KeyValueOperation::Scan {
+        parts.push(format!("{} keys at once", key_value.scanned_keys()));
+    }
     if matches!(key_value.operation, KeyValueOperation::Get | KeyValueOperation::Mixed) {
         parts.push(match key_value.read_level {
             ReadLevel::Linearizable => "linearizable".to_owned(),

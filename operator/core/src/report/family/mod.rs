@@ -5,6 +5,7 @@ mod etcd;
 mod key_value;
 mod kubernetes;
 mod redis;
+mod sqlite_replication;
 
 use storebench_crds::workload::{KeyOrder, Parameters, Workload};
 
@@ -18,6 +19,7 @@ pub(super) fn request(workload: &Workload) -> String {
         Parameters::Redis(redis) => redis::request(redis),
         Parameters::Kubernetes(kubernetes) => kubernetes::request(kubernetes),
         Parameters::BlockStream(block_stream) => block_stream::request(block_stream),
+        Parameters::SqliteReplication(replication) => sqlite_replication::request(replication),
     };
     parts.join(", ")
 }

@@ -1,6 +1,6 @@
 //! Objects as files below a folder, as Litestream's file replicas have them. A file appears whole and synced, by a link.
 
-use super::{Body, Object, Store, StoreError};
+use crate::{Body, Object, Store, StoreError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -86,12 +86,12 @@ impl Store for FileStore {
         Ok(Box::new(file.take(range.end - range.start)))
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+    fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut objects = Vec::new();
         let folder = self.root.join(folder);
         self.walk(&folder, &mut objects).map_err(|failure| error(&folder, &failure))?;
-        objects.retain(|object| object.key.starts_with(prefix));
+        objects.retain(|object| object.key.starts_with(prefix) && *object.key > *after);
         objects.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(objects)
     }

@@ -65,7 +65,11 @@ pub trait Store: Send + Sync {
     /// Reads an object, or a range of its bytes, which may be shorter at the end.
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError>;
     /// All objects whose keys begin with `prefix`, ordered by key.
-    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError>;
+    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+        self.list_after(prefix, "")
+    }
+    /// Those of them whose keys come after `after`.
+    fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError>;
     /// Removes an object; one that is not there is no error.
     fn delete(&self, key: &str) -> Result<(), StoreError>;
     /// Whether levels are folders `ltx/0` (Litestream's layout in files) instead of `0000` (in S3).

@@ -4,9 +4,9 @@
 //! server honours it is tried once, before the first object (AWS, R2, MinIO, B2 and versitygw do); where it does not,
 //! the object is looked for before it is sent, which leaves a window, and a warning says so.
 
-use super::credentials::Credentials;
-use super::signature::{Canonical, authorization, encode, hex, sha256_hex};
-use super::{Body, Object, Store, StoreError};
+use crate::credentials::Credentials;
+use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
+use crate::{Body, Object, Store, StoreError};
 use ring::digest;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
@@ -87,7 +87,7 @@ impl S3Store {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_idle_connections(8)
-            .user_agent("walsync")
+            .user_agent("object-store-client")
             .timeout_connect(Some(settings.timeout))
             .timeout_recv_response(Some(settings.timeout));
         if scheme == "https" {
@@ -261,14 +261,19 @@ impl Store for S3Store {
         Ok(Box::new(response.into_body().into_reader()))
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+    fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let mut objects = Vec::new();
         let mut token = String::new();
         loop {
             let prefix = encode(prefix, false);
             let token_parameter =
                 if token.is_empty() { String::new() } else { format!("continuation-token={}&", encode(&token, false)) };
-            let query = format!("{token_parameter}list-type=2&prefix={prefix}");
+            // Parameters are signed in the order of their names. A token says as well where to go on.
+            let start_after = match after.is_empty() || !token.is_empty() {
+                true => String::new(),
+                false => format!("&start-after={}", encode(after, false)),
+            };
+            let query = format!("{token_parameter}list-type=2&prefix={prefix}{start_after}");
             let response = self.send(Request { query: &query, ..Request::new("GET", "") }, None)?;
             if !response.status().is_success() {
                 return Err(self.failure("", response));

@@ -1,6 +1,6 @@
 //! Objects in memory, with the faults that a test plants.
 
-use super::{Body, Object, Store, StoreError};
+use crate::{Body, Object, Store, StoreError};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
@@ -62,9 +62,9 @@ impl Store for MemoryStore {
         Ok(Box::new(Cursor::new(content[start..end].to_vec())))
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+    fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let objects = lock(&self.objects);
-        let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix));
+        let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
         Ok(objects.map(|(key, content)| Object { key: key.clone(), size: content.len() as u64 }).collect())
     }
 

@@ -1,6 +1,6 @@
 //! AWS Signature Version 4, over the headers that S3 asks for. Pure.
 
-use super::credentials::Credentials;
+use crate::credentials::Credentials;
 use ring::{digest, hmac};
 
 /// A request as it is signed.

@@ -1,0 +1,153 @@
+//! Sees objects arrive: how long after a commit an object that holds it is in the object store.
+//!
+//! One thread lists what is new of each watched database, every [`LOOK_INTERVAL`] while commits are missing there, and reads the
+//! number of the last transaction in it. The instant is that of the listing's answer: a lag is too long by at most the time between two
+//! looks, never too short.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::application::Mark;
+use super::replica::Replica;
+use crate::failure::Failure;
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Of the commits of a database within this time, the first is waited for: a million lags would say no more.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the watcher may take to see what a replica is known to have.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One database that is watched.
+pub(super) struct Watched {
+    replica: Replica,
+    mark: Mark,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Commits that were not seen yet, in order.
+    missing: VecDeque<(u64, Instant)>,
+    /// When the last of them was noted.
+    noted: Option<Instant>,
+    lags: Vec<Duration>,
+    /// The newest object that was seen.
+    newest: String,
+}
+
+impl Watched {
+    pub(super) fn new(replica: Replica, mark: Mark) -> Self {
+        Self { replica, mark, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transaction was acknowledged.
+    pub(super) fn committed(&self, sequence: u64, at: Instant) {
+        let mut state = self.state();
+        if state.noted.is_none_or(|noted| at.saturating_duration_since(noted) >= COMMIT_INTERVAL) {
+            state.noted = Some(at);
+            state.missing.push_back((sequence, at));
+        }
+    }
+
+    /// All lags, when nothing is missing any more.
+    pub(super) async fn finish(&self) -> Result<Vec<Duration>, Failure> {
+        let deadline = Instant::now() + FINISH_TIMEOUT;
+        while !self.state().missing.is_empty() {
+            if Instant::now() > deadline {
+                let text = "the object store does not list files of level 0 that its replica is known to have";
+                return Err(Failure::new(text));
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+        Ok(std::mem::take(&mut self.state().lags))
+    }
+
+    /// Looks for what is new. What cannot be read now is looked at again.
+    fn look(&self) {
+        let newest = {
+            let state = self.state();
+            if state.missing.is_empty() {
+                return;
+            }
+            state.newest.clone()
+        };
+        let Ok(arrived) = self.replica.arrived(&newest) else { return };
+        let seen = Instant::now();
+        let Some(last) = arrived.last() else { return };
+        // A replicator may add transactions of its own, which have no mark: the newest that has one counts.
+        let marks = arrived.iter().rev().map(|key| self.replica.mark_in(key, &self.mark));
+        for mark in marks {
+            match mark {
+                Err(_) => return,
+                Ok(None) => {}
+                Ok(Some(sequence)) => {
+                    self.state().saw(sequence, seen);
+                    break;
+                }
+            }
+        }
+        self.state().newest.clone_from(last);
+    }
+}
+
+impl State {
+    /// All transactions up to this one are in the object store.
+    fn saw(&mut self, sequence: u64, at: Instant) {
+        while let Some((_, committed)) = self.missing.pop_front_if(|(missing, _)| *missing <= sequence) {
+            self.lags.push(at.saturating_duration_since(committed));
+        }
+    }
+}
+
+/// The thread that looks.
+pub(super) struct Watcher {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Watcher {
+    pub(super) fn start(watched: Arc<[Watched]>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("watcher".into()).spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                watched.iter().for_each(Watched::look);
+                std::thread::sleep(LOOK_INTERVAL.saturating_sub(begun.elapsed()));
+            }
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It has nothing to say but what it has told already.
+        let _ = self.thread.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_of_all_commits_up_to_it() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut state = State { missing: [(3, at(0)), (5, at(10)), (6, at(20))].into(), ..State::default() };
+        state.saw(2, at(30));
+        assert!(state.lags.is_empty());
+        state.saw(5, at(100));
+        assert_eq!(state.lags, [Duration::from_millis(100), Duration::from_millis(90)]);
+        assert_eq!(state.missing, [(6, at(20))]);
+    }
+}

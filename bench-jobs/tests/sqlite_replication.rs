@@ -1,0 +1,195 @@
+//! `bench-job` beside real replicators of SQLite: every database is compared with what arrived in the object store, and what is
+//! missing there is noticed.
+//!
+//! Needs litestream and versitygw in the peers folder (`peers/fetch litestream versitygw`); without them it says `NOT TESTED`. A run
+//! may end as hindered by a busy machine, which says nothing about the replica.
+
+// Helpers of a test fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use harness::{Process, TempDir, command, free_port, peers, until};
+use serde_json::{Value, json};
+use storebench_crds::engine::object_store::{ACCESS_KEY, BUCKET, PREFIX, REGION, ROLE, SECRET_KEY};
+use storebench_crds::job::{JobLine, JobOutcome, Phase};
+use storebench_crds::measure::Reading;
+
+use support::job::{Ended, Job};
+
+fn peer(name: &str) -> Option<PathBuf> {
+    let path = peers::folder().join(name).join(peers::version(name)).join(name);
+    let found = path.is_file().then_some(path);
+    if found.is_none() {
+        eprintln!("NOT TESTED: {name} is not installed; remedy: peers/fetch {name}");
+    }
+    found
+}
+
+/// Litestream on a directory, and the object store that it fills.
+struct Replicator {
+    folder: TempDir,
+    store_port: u16,
+    _store: Process,
+    _litestream: Process,
+}
+
+impl Replicator {
+    /// `None`: peers are missing, and it was said so.
+    fn start() -> Option<Self> {
+        let (versitygw, litestream) = (peer("versitygw")?, peer("litestream")?);
+        let folder = harness::folder_on_disk();
+        let place = |name: &str| folder.path().join(name);
+        for name in ["shared", "data", &format!("objects/{BUCKET}")] {
+            std::fs::create_dir_all(place(name)).unwrap();
+        }
+        let (store_port, metrics_port) = (free_port(), free_port());
+        let mut store = command(versitygw);
+        store.args(["--port", &format!("127.0.0.1:{store_port}"), "--health", "/healthz", "--quiet", "posix"]);
+        store.arg(place("objects")).env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
+        store.stdout(Stdio::null()).stderr(Stdio::null());
+        let store = Process::start(&mut store);
+        until("versitygw", || std::net::TcpStream::connect(("127.0.0.1", store_port)).is_ok());
+        let settings = format!(
+            "addr: 127.0.0.1:{metrics_port}
+access-key-id: {ACCESS_KEY}
+secret-access-key: {SECRET_KEY}
+logging: {{ level: warn }}
+dbs:
+- dir: {shared}
+  pattern: \"*.db\"
+  watch: true
+  monitor-interval: 100ms
+  meta-path: {data}
+  replica: {{ type: s3, endpoint: \"http://127.0.0.1:{store_port}\", bucket: {BUCKET}, path: {PREFIX}, region: {REGION}, force-path-style: true, sync-interval: 100ms }}
+",
+            shared = place("shared").display(),
+            data = place("data").display(),
+        );
+        std::fs::write(place("litestream.yml"), settings).unwrap();
+        let mut litestream = command(litestream);
+        litestream.args(["replicate", "-config"]).arg(place("litestream.yml")).env_remove("AWS_CA_BUNDLE");
+        // It complains when the directory is removed under it, at the end of the test.
+        litestream.stdout(Stdio::null()).stderr(Stdio::null());
+        let litestream = Process::start(&mut litestream);
+        until("litestream", || std::net::TcpStream::connect(("127.0.0.1", metrics_port)).is_ok());
+        Some(Self { folder, store_port, _store: store, _litestream: litestream })
+    }
+
+    fn job(&self, parameters: Value, load: Value) -> Job {
+        Job::start(
+            &json!({
+                "run": "test", "arm": "litestream", "trial": 0, "seed": 42,
+                "endpoints": ["127.0.0.1:1"],
+                "sharedDirectory": self.folder.path().join("shared"),
+                "companions": { ROLE: format!("127.0.0.1:{}", self.store_port) },
+                "workloads": [{ "name": "w", "sqliteReplication": parameters, "load": load }],
+            }),
+            &[],
+        )
+    }
+
+    /// The files of a replica that came from its WAL, in order.
+    fn files(&self, database: &str) -> Vec<PathBuf> {
+        let folder = self.folder.path().join("objects").join(BUCKET).join(PREFIX).join(database).join("0000");
+        let files = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> = files.filter(|path| path.is_file()).collect();
+        files.sort();
+        files
+    }
+}
+
+fn reading(ended: &Ended, wanted: &str) -> Option<Reading> {
+    ended.lines.iter().find_map(|line| match line {
+        JobLine::Measure { measure, reading, .. } if measure == wanted => Some(reading.clone()),
+        _ => None,
+    })
+}
+
+fn left_behind(shared: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(shared).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.contains(".db")).collect()
+}
+
+#[test]
+fn every_row_of_every_database_is_found_in_the_object_store() {
+    let Some(replicator) = Replicator::start() else { return };
+    let parameters = json!({ "operation": "Write", "databases": 3, "rows": 300, "rowsPerTransaction": 3 });
+    let load = json!({ "connections": 2, "threads": 2, "mode": "OpenLoop", "rate": 60, "duration": "1500ms", "warmUp": "100ms" });
+    let ended = replicator.job(parameters, load).end();
+    let measured = ended.measured();
+    assert_eq!((measured.operations, measured.errors, measured.verified), (90, 0, 900));
+    let Some(Reading::Durations(lags)) = reading(&ended, "replicationLag") else { panic!("{:?}", ended.lines) };
+    assert_eq!(lags.decode().unwrap().len(), 90, "one for each commit, of three databases that are all watched");
+    assert!(lags.summary.max_nanos > 1_000_000, "an upload follows a commit: {:?}", lags.summary);
+    let Some(Reading::Total(objects)) = reading(&ended, "replicaObjects") else { panic!("{:?}", ended.lines) };
+    let files: usize = (0..3).map(|number| replicator.files(&format!("{number:04}.db")).len()).sum();
+    assert!(objects >= files as u64 && files >= 6, "{objects} objects, {files} files");
+    assert_eq!(left_behind(&replicator.folder.path().join("shared")), Vec::<String>::new());
+}
+
+#[test]
+fn idle_databases_are_compared_as_well() {
+    let Some(replicator) = Replicator::start() else { return };
+    let parameters = json!({ "operation": "Idle", "databases": 5, "rows": 50 });
+    let ended = replicator.job(parameters, json!({ "duration": "500ms", "warmUp": "0s" })).end();
+    let measured = ended.measured();
+    assert!((3..=6).contains(&measured.operations), "a read each 100 ms: {}", measured.operations);
+    assert_eq!((measured.errors, measured.verified), (0, 250));
+}
+
+#[test]
+fn a_replica_with_a_hole_is_a_wrong_answer() {
+    let Some(replicator) = Replicator::start() else { return };
+    let parameters = json!({ "operation": "Write", "rows": 100 });
+    let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
+    let mut job = replicator.job(parameters, load);
+    job.until(Phase::Measure);
+    until("some files", || replicator.files("0000.db").len() >= 5);
+    std::fs::remove_file(&replicator.files("0000.db")[2]).unwrap();
+    let ended = job.end();
+    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
+    assert_eq!(key, "0000.db");
+    assert!(detail.starts_with("its replica has a hole: TXID 3 is missing of "), "{detail}");
+}
+
+#[test]
+fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
+    let Some(replicator) = Replicator::start() else { return };
+    let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
+    let mut job = replicator.job(json!({ "operation": "Write", "rows": 100 }), load);
+    job.until(Phase::Measure);
+    until("some files", || replicator.files("0000.db").len() >= 5);
+    let file = &replicator.files("0000.db")[2];
+    let mut content = std::fs::read(file).unwrap();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    std::fs::write(file, content).unwrap();
+    let ended = job.end();
+    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
+    assert_eq!(key, "0000.db");
+    assert!(detail.contains("0000000000000003-0000000000000003.ltx: "), "{detail}");
+}
+
+#[test]
+fn a_job_without_a_directory_or_an_object_store_is_refused() {
+    let job = |directory: Option<&str>| {
+        let spec = json!({
+            "run": "test", "arm": "litestream", "trial": 0, "seed": 42, "endpoints": ["127.0.0.1:1"],
+            "sharedDirectory": directory,
+            "workloads": [{ "name": "w", "sqliteReplication": { "operation": "Write" }, "load": { "total": 1 } }],
+        });
+        let mut spec = spec;
+        if directory.is_none() {
+            spec.as_object_mut().unwrap().remove("sharedDirectory");
+        }
+        let (status, said) = Job::start(&spec, &[]).fail();
+        assert!(!status.success());
+        said
+    };
+    assert!(job(None).contains("sharedDirectory: is missing"));
+    assert!(job(Some("/tmp")).contains("companions.object-store: is missing"));
+}

@@ -1,0 +1,154 @@
+//! Writes that are given to a member that does not lead: it hands them to the leader, once, and says what came of them.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use d_engine_client::{Error, Written};
+use replog::runtime::tcp::Host;
+use replog::runtime::{Leading, SubmitError};
+use tokio::time::timeout;
+
+use super::identity::Introduction;
+use super::{Inner, Node};
+use crate::machine::{Broken, Reply, Shown};
+use crate::state::{Applied, Known, known_members};
+
+/// In front of a reply on its way: the member's state cannot go on, or what the command came to follows.
+const BROKEN: u8 = 0;
+const APPLIED: u8 = 1;
+
+/// What this store brings along so that commands can be given to any member.
+pub(super) struct Leader;
+
+impl Leading for Leader {
+    type Reply = Reply;
+
+    fn encode(reply: &Reply) -> Bytes {
+        match reply {
+            Err(Broken) => vec![BROKEN].into(),
+            Ok(applied) => [&[APPLIED][..], &applied.encode()].concat().into(),
+        }
+    }
+
+    fn decode(mut reply: Bytes) -> Option<Reply> {
+        let kind = reply.first().copied()?;
+        match kind {
+            BROKEN if reply.len() == 1 => Some(Err(Broken)),
+            APPLIED => Applied::decode(reply.split_off(1)).ok().map(Ok),
+            _ => None,
+        }
+    }
+
+    /// Leaders are asked nothing.
+    fn answer(&self, _: &Bytes) -> Option<Bytes> {
+        None
+    }
+}
+
+/// What a member is to the others, on the connections of the log.
+pub(super) struct Neighbour {
+    shown: Shown,
+    /// Weak: the member owns the connections that own this.
+    node: OnceLock<Weak<Inner>>,
+}
+
+impl Neighbour {
+    pub(super) fn new(shown: Shown) -> Self {
+        Self { shown, node: OnceLock::new() }
+    }
+
+    /// From now on this one hears what others send; what came earlier is lost, and its sender is told by the next change of leaders.
+    pub(super) fn hears(&self, node: &Node) {
+        // There is one; a second one would not be listened to.
+        let _ = self.node.set(Arc::downgrade(&node.0));
+    }
+
+    fn node(&self) -> Option<Node> {
+        self.node.get()?.upgrade().map(Node)
+    }
+}
+
+impl Host for Neighbour {
+    fn note(&self, from: u64, note: Bytes) {
+        if let Some(node) = self.node() {
+            node.0.forwarder.note(from, &note);
+        }
+    }
+
+    /// Tells newcomers who has been seen, and whom they join.
+    fn introduction(&self) -> Vec<u8> {
+        let known = known_members(&*self.shown.view().rows).unwrap_or_default();
+        let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
+        let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
+        let (group, members) = match self.node() {
+            Some(node) => (format!("{:x}", node.options().group_number()), (*node.members()).clone()),
+            None => Default::default(),
+        };
+        serde_json::to_vec(&Introduction { seen, group, members, removed }).unwrap_or_default()
+    }
+
+    /// Only when the log has no more use for it either: to leave it needs its own voice.
+    fn is_removed(&self, member: u64) -> bool {
+        self.node().is_some_and(|node| node.has_removed(member))
+    }
+}
+
+impl Node {
+    /// Hands a command to whoever leads, waits until it was applied there and here, and says what it came to. It is sent to one leader
+    /// at most. On a tokio runtime.
+    pub(super) async fn forward(self, command: Bytes) -> Result<Written, Error> {
+        let patience = self.options().forward_timeout;
+        let mut leadership = self.leadership();
+        // An election takes no longer, most of the time. Who finds no leader by then has sent nothing, and says so.
+        match timeout(2 * self.options().election, leadership.wait_for(|now| now.leader.is_some())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Err(Error::Stopped),
+            Err(_) => return Err(Error::NotLeader(None)),
+        }
+        self.counters().forward();
+        let submitted = timeout(patience, self.0.forwarder.submit(command)).await;
+        let unknown = |why: &str| Err(Error::UnknownOutcome(why.into()));
+        match submitted {
+            Ok(Ok(committed)) => self.written(Ok(committed)),
+            Ok(Err(error)) => {
+                self.counters().write(false);
+                match error {
+                    SubmitError::Busy => Err(Error::Busy),
+                    SubmitError::TooLarge(bytes) => Err(super::door::too_large(bytes)),
+                    SubmitError::Unknown => unknown("the leader was lost meanwhile"),
+                    SubmitError::NotHere => unknown("it was applied by the leader, but this member has ended"),
+                    SubmitError::Stopped => Err(Error::Stopped),
+                }
+            }
+            Err(_) => {
+                self.counters().write(false);
+                unknown("the leader did not answer in time")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::state::Refusal;
+
+    #[test]
+    fn replies_arrive_as_they_were_given() {
+        let refused = Applied { index: 7, term: 2, outcome: Err(Refusal::NoSession) };
+        for reply in [Err(Broken), Ok(refused)] {
+            assert_eq!(Leader::decode(Leader::encode(&reply)), Some(reply));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_a_reply_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(reply) = Leader::decode(bytes.clone().into()) {
+                prop_assert_eq!(Leader::encode(&reply), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Who belongs to the group, and how that changes while it works.
+//!
+//! The log's membership says who votes; the state says where members are, and who was removed for good. What is done in several steps is
+//! done again from the beginning if it was not ended: each step that was done is passed over.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use d_engine_client::Error;
+use replog::runtime::RequestError;
+use replog::{Change, Rejected};
+
+use super::{Address, Node};
+use crate::state::{Command, Known, Place, known_members};
+
+/// A change of the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Adds a member that gets the log and does not vote; to be started after that, and told to join.
+    Add(u64, Address),
+    /// Lets a member vote that has caught up.
+    Promote(u64),
+    /// Removes a member for good; its number is never used again.
+    Remove(u64),
+    /// Hands leadership over to a member.
+    Transfer(u64),
+}
+
+/// Members, and where they are.
+pub type Members = BTreeMap<u64, Address>;
+
+impl Node {
+    /// Who the members are, and where; as far as this one knows.
+    pub fn members(&self) -> Arc<Members> {
+        self.0.members.load_full()
+    }
+
+    /// Whether a member was removed for good, and the log has no more use for it.
+    pub fn has_removed(&self, member: u64) -> bool {
+        self.shall_go(member) && !self.handle().status().membership.all().contains(&member)
+    }
+
+    fn shall_go(&self, member: u64) -> bool {
+        let is_removed = |known: BTreeMap<u64, Known>| known.get(&member).is_some_and(|known| known.is_removed);
+        known_members(&*self.shown().view().rows).is_ok_and(is_removed)
+    }
+
+    /// Whether this member was removed for good.
+    pub fn is_removed(&self) -> bool {
+        self.0.peers.is_removed() || self.has_removed(self.options().id)
+    }
+
+    /// Makes known here what the state says of members, and tells the transport.
+    pub(super) fn follow_members(&self) {
+        // One at a time, or what one has just learned would be undone by another who began before.
+        let _one = self.0.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(known) = known_members(&*self.shown().view().rows) else { return };
+        let in_log = self.handle().status().membership.all();
+        let mut members = self.options().members.clone();
+        for (id, Known { is_removed, place, .. }) in known {
+            // Who leaves is reached until the log has let it go.
+            if is_removed && !in_log.contains(&id) {
+                members.remove(&id);
+            } else if place != Place::default() {
+                members.insert(id, address_of(&place));
+            }
+        }
+        let before = self.members();
+        if *before == members {
+            return;
+        }
+        let mut is_complete = true;
+        for (id, address) in members.iter().filter(|(id, address)| before.get(id) != Some(address)) {
+            if let Err(error) = self.0.peers.set(*id, Some(&address.peer)) {
+                tracing::warn!(%error, member = id, "cannot be sent to");
+                is_complete = false;
+            }
+        }
+        for gone in before.keys().filter(|id| !members.contains_key(id) && **id != self.options().id) {
+            // It cannot fail: nothing is started.
+            let _ = self.0.peers.set(*gone, None);
+        }
+        // What has failed is tried again.
+        if is_complete {
+            self.0.members.store(Arc::new(members));
+        }
+    }
+
+    /// Changes the members, if this one leads. What was done already is no error.
+    pub async fn change_members(&self, change: MemberChange) -> Result<(), Error> {
+        let leads = self.leads();
+        if !leads {
+            return Err(Error::NotLeader(self.leader_elsewhere()));
+        }
+        match change {
+            MemberChange::Add(id, address) => self.add_member(id, address).await,
+            MemberChange::Promote(id) => self.promote_member(id).await,
+            MemberChange::Remove(id) => self.remove_member(id).await,
+            MemberChange::Transfer(id) => self.transfer_leadership(id).await,
+        }
+    }
+
+    async fn add_member(&self, id: u64, address: Address) -> Result<(), Error> {
+        if id == 0 || u32::try_from(id).is_err() {
+            return Err(Error::Invalid(format!("member {id}: numbers are from 1 to 4294967295")));
+        }
+        if !self.0.serves_members {
+            let text =
+                "this member serves no others: start it with --listen-peer-address HOST:PORT, and where others find it";
+            return Err(Error::Invalid(text.into()));
+        }
+        let membership = self.handle().status().membership;
+        if let Some((other, _)) =
+            self.members().iter().find(|(other, known)| **other != id && known.peer == address.peer)
+        {
+            return Err(Error::Invalid(format!("member {other} is at {} already", address.peer)));
+        }
+        if membership.voters.contains(&id) && self.members().get(&id) == Some(&address) {
+            return Ok(());
+        }
+        // All members must find it before the log counts on it.
+        let place = Place { client: address.client.into(), peer: address.peer.into() };
+        self.carry_out(Command::Place(id, place)).await?;
+        self.follow_members();
+        match membership.all().contains(&id) {
+            true => Ok(()),
+            false => self.change_membership(Change::AddLearner(id)).await,
+        }
+    }
+
+    async fn promote_member(&self, id: u64) -> Result<(), Error> {
+        let membership = self.handle().status().membership;
+        match (membership.voters.contains(&id), membership.learners.contains(&id)) {
+            (true, _) => Ok(()),
+            (false, true) => self.change_membership(Change::Promote(id)).await,
+            (false, false) => Err(not_a_member(id)),
+        }
+    }
+
+    async fn remove_member(&self, id: u64) -> Result<(), Error> {
+        let membership = self.handle().status().membership;
+        if id == self.options().id {
+            return Err(Error::Invalid(format!("member {id} leads: hand leadership over first (ctl transfer)")));
+        }
+        let is_in_log = membership.all().contains(&id);
+        let is_known = is_in_log || self.members().contains_key(&id) || self.shall_go(id);
+        if !is_known {
+            return Err(not_a_member(id));
+        }
+        // While it still gets the log, so that it knows and ends.
+        if !self.shall_go(id) {
+            self.carry_out(Command::Leave(id)).await?;
+        }
+        if is_in_log {
+            self.change_membership(Change::Remove(id)).await?;
+        }
+        self.follow_members();
+        Ok(())
+    }
+
+    async fn transfer_leadership(&self, id: u64) -> Result<(), Error> {
+        if id == self.options().id {
+            return Ok(());
+        }
+        if !self.handle().status().membership.voters.contains(&id) {
+            return Err(Error::Invalid(format!("member {id} does not vote: promote it first")));
+        }
+        self.handle().transfer_leader(id).await.map_err(|error| self.request_error(error))?;
+        let mut leadership = self.leadership();
+        let changed = leadership.wait_for(|now| now.leader == Some(id));
+        match tokio::time::timeout(self.options().forward_timeout, changed).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(Error::Stopped),
+            Err(_) => Err(Error::UnknownOutcome(format!("member {id} does not lead yet"))),
+        }
+    }
+
+    async fn carry_out(&self, command: Command) -> Result<(), Error> {
+        let proposed = self.handle().propose_async(command.encode()).await;
+        self.written(proposed).map(drop)
+    }
+
+    async fn change_membership(&self, change: Change) -> Result<(), Error> {
+        let changed = self.handle().change_membership(vec![change]).await;
+        changed.map(drop).map_err(|error| self.request_error(error))
+    }
+
+    fn request_error(&self, error: RequestError) -> Error {
+        match error {
+            RequestError::Rejected(Rejected::NotLeader(leader)) => Error::NotLeader(self.leader(leader)),
+            RequestError::Rejected(Rejected::Busy) => Error::Busy,
+            RequestError::Rejected(Rejected::NotCaughtUp(id)) => {
+                Error::Invalid(format!("member {id} has not caught up: is it running? Try again"))
+            }
+            RequestError::Rejected(Rejected::NotNow) => {
+                Error::Invalid("another change of the members is under way: try again".into())
+            }
+            RequestError::Rejected(rejected @ Rejected::TooLarge(_)) => Error::Invalid(rejected.to_string()),
+            RequestError::Unknown => Error::UnknownOutcome("leadership was lost meanwhile".into()),
+            RequestError::Stopped => Error::Stopped,
+        }
+    }
+}
+
+fn not_a_member(id: u64) -> Error {
+    Error::Invalid(format!("{id} is no member"))
+}
+
+fn address_of(Place { client, peer }: &Place) -> Address {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Address { client: text(client), peer: text(peer) }
+}

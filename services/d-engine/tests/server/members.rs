@@ -1,0 +1,185 @@
+//! Groups that grow, shrink and replace members while clients write.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use d_engine_client::grpc::Channel;
+use d_engine_client::proto::d_engine::server::cluster as new;
+use d_engine_client::{Client, Operation, Options, ReadLevel, Transaction};
+
+use crate::group::{Group, PATIENCE};
+
+/// Adds to a counter until it is told to stop, on a thread of its own.
+struct Adder {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u64, Duration)>,
+}
+
+impl Adder {
+    fn start(address: &str, only_given: bool) -> Self {
+        let (address, stop) = (address.to_owned(), Arc::new(AtomicBool::new(false)));
+        let of_thread = Arc::clone(&stop);
+        let work = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(Self::add(&address, only_given, &of_thread))
+        };
+        Self { stop, thread: std::thread::spawn(work) }
+    }
+
+    async fn add(address: &str, only_given: bool, stop: &AtomicBool) -> (u64, Duration) {
+        let options = Options { request_timeout: PATIENCE, only_given, ..Options::default() };
+        let client = Client::connect(&[address.to_owned()], options).await.unwrap();
+        let session = client.session().await.unwrap();
+        let (mut adds, mut longest) = (0, Duration::ZERO);
+        while !stop.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            let add = Transaction::of(Operation::Add { key: "counter".into(), delta: 1 });
+            session.transact(add, PATIENCE).await.unwrap();
+            longest = longest.max(begun.elapsed());
+            adds += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        (adds, longest)
+    }
+
+    /// How often it has added, and the longest time that one took.
+    fn stop(self) -> (u64, Duration) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+async fn voters(group: &Group, id: usize) -> Vec<u64> {
+    let status = group.status(id).await.unwrap();
+    status.members.iter().filter(|member| member.is_voter).map(|member| member.id).collect()
+}
+
+/// The members as the leader has them, as soon as they are these.
+async fn wait_for_voters(group: &Group, wanted: &[u64]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let leader = group.leader().await;
+        let voters = voters(group, leader).await;
+        if voters == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{voters:?} are not {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_member_grows_to_three_and_shrinks_again_while_clients_write() {
+    let mut group = Group::start(1);
+    group.leader().await;
+    let first = Adder::start(&group.addresses[0], false);
+    let (second_id, third_id) = (group.grow(), group.grow());
+    wait_for_voters(&group, &[1, 2, 3]).await;
+    // A client of the new member alone: what it writes goes to the leader.
+    let second = Adder::start(&group.addresses[second_id - 1], true);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The founder hands over and leaves.
+    assert!(group.ctl(&["member", "remove", "1"]).unwrap_err().contains("hand leadership over first"));
+    group.ctl_until(&["transfer", &second_id.to_string()]);
+    assert_eq!(group.leader().await, second_id);
+    // It knows of the founder alone.
+    let (first, first_longest) = first.stop();
+    group.ctl_until(&["member", "remove", "1"]);
+    wait_for_voters(&group, &[2, 3]).await;
+    let (status, said) = group.wait_for_end(1);
+    assert!(!status.success() && said.contains("was removed from its group"), "{status}: {said}");
+    group.ctl_until(&["member", "remove", &third_id.to_string()]);
+    wait_for_voters(&group, &[2]).await;
+    // Nobody comes back under the number of somebody who has left.
+    assert!(group.ctl(&["member", "add", "1", "127.0.0.1:9,127.0.0.1:10"]).unwrap_err().contains("never used"));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (second, second_longest) = second.stop();
+    assert!(first > 50 && second > 50, "{first} and {second} adds");
+    let longest = first_longest.max(second_longest);
+    assert!(longest < Duration::from_secs(10), "a write took {longest:?}");
+    let client = group.client_of(second_id).await;
+    assert_eq!(client.get("counter").await.unwrap().unwrap().value, (first + second).to_string());
+    // It goes on alone, also after a kill.
+    group.kill(second_id);
+    group.start_member(second_id);
+    assert_eq!(group.leader().await, second_id);
+    let client = group.client_of(second_id).await;
+    assert_eq!(client.get("counter").await.unwrap().unwrap().value, (first + second).to_string());
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_log_is_replaced() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let client = group.client().await;
+    for number in 0..100 {
+        client.put(format!("k{number}"), number.to_string()).await.unwrap();
+    }
+    // Until it is written down who has acknowledged entries.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lost = leader % 3 + 1;
+    group.kill(lost);
+    fs::remove_dir_all(group.directory(lost)).unwrap();
+    assert!(group.refused(lost).1.contains("has lost its log"));
+    group.ctl_until(&["member", "remove", &lost.to_string()]);
+    let new = group.grow();
+    let rest: Vec<u64> = (1..=4).filter(|id| *id != lost as u64).collect();
+    wait_for_voters(&group, &rest).await;
+    // It counts: with one of the others down, it is needed.
+    let other = (1..=3).find(|id| *id != lost && *id != leader).unwrap();
+    group.kill(other);
+    let written = client.put("after", "v").await.unwrap();
+    let seen = group.client_of(new).await.get_with("k99", ReadLevel::Linearizable).await.unwrap();
+    assert_eq!(seen.value.unwrap().value, "99");
+    assert!(seen.index >= written);
+    // It comes back without being told again whom it joined.
+    group.kill(new);
+    group.start_member(new);
+    group.start_member(other);
+    group.wait_until_it_serves(new).await;
+    let seen = group.client_of(new).await.get_with("after", ReadLevel::Linearizable).await.unwrap();
+    assert_eq!(seen.value.unwrap().value, "v");
+}
+
+#[tokio::test]
+async fn the_dialects_change_members() {
+    let group = Group::start(1);
+    group.leader().await;
+    let channel = Channel::connect(&group.addresses[0]).await.unwrap();
+    let path = "/d_engine.server.cluster.ClusterManagementService/JoinCluster";
+    let join = |node_id, address: &str| new::JoinRequest { node_id, address: address.into(), ..Default::default() };
+    let answer: new::JoinResponse = channel.unary(path, &join(2, "127.0.0.1:1")).await.unwrap();
+    assert!(answer.success, "{}", answer.error);
+    let nodes = answer.config.unwrap().nodes;
+    let learner = nodes.iter().find(|node| node.id == 2).unwrap();
+    assert_eq!((learner.role, &*learner.address), (4, "127.0.0.1:1"));
+    let answer: new::JoinResponse = channel.unary(path, &join(3, "nowhere")).await.unwrap();
+    assert!(!answer.success && answer.error.contains("not an address"), "{}", answer.error);
+    let path = "/d_engine.server.cluster.ClusterManagementService/UpdateClusterConf";
+    let change = |change| new::ClusterConfChangeRequest {
+        id: 1,
+        change: Some(new::MembershipChange { change: Some(change) }),
+        ..Default::default()
+    };
+    use new::membership_change::Change;
+    // It is not there, and so has not caught up.
+    let promote = change(Change::Promote(new::PromoteLearner { node_id: 2, ..Default::default() }));
+    let answer: new::ClusterConfUpdateResponse = channel.unary(path, &promote).await.unwrap();
+    assert_eq!((answer.success, answer.error_code), (false, 4));
+    let remove = change(Change::RemoveNode(new::RemoveNode { node_id: 2 }));
+    let answer: new::ClusterConfUpdateResponse = channel.unary(path, &remove).await.unwrap();
+    assert_eq!((answer.success, answer.error_code), (true, 0));
+    let answer: new::ClusterConfUpdateResponse = channel.unary(path, &remove).await.unwrap();
+    assert_eq!((answer.success, answer.error_code), (true, 0), "it is done already");
+    let never = change(Change::RemoveNode(new::RemoveNode { node_id: 9 }));
+    let answer: new::ClusterConfUpdateResponse = channel.unary(path, &never).await.unwrap();
+    assert_eq!((answer.success, answer.error_code), (false, 4), "it never was a member");
+    let answer: new::JoinResponse = {
+        let path = "/d_engine.server.cluster.ClusterManagementService/JoinCluster";
+        channel.unary(path, &join(2, "127.0.0.1:1")).await.unwrap()
+    };
+    assert!(!answer.success && answer.error.contains("never used"), "{}", answer.error);
+}

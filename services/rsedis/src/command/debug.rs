@@ -1,0 +1,227 @@
+//! DEBUG, as far as tests of Redis ask for it.
+
+use std::time::Duration;
+
+use super::options::{integer, is};
+use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
+use crate::keyspace::Key;
+use crate::number::parse_double;
+use crate::protocol::Args;
+use crate::server::{Request, Server};
+use crate::session::Session;
+use crate::{digest, log};
+
+const NOT_ALLOWED: Failure = Failure::new(
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, \
+     otherwise you need to set this option in the configuration file, and then restart the server.",
+);
+
+pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let is_local = client.address.starts_with("127.") || client.address.starts_with("[::1]");
+    match server.settings.text("enable-debug-command") {
+        "yes" => {}
+        "local" if is_local => {}
+        _ => return Err(NOT_ALLOWED),
+    }
+    let word = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
+    let flag = |at: usize| args.get(at).ok_or(SYNTAX).map(|flag| flag != b"0");
+    match (word.as_str(), args.len()) {
+        ("sleep", 3) => {
+            let seconds = parse_double(args.at(2)).filter(|seconds| (0.0..=3600.0).contains(seconds)).unwrap_or(0.0);
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+        }
+        ("set-active-expire", 3) => server.expires_actively = flag(2)?,
+        ("log", 3) => log::notice(format_args!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
+        ("error", 3) => return Err(Failure::text(String::from_utf8_lossy(args.at(2)).into_owned())),
+        // On a thread of its own, as the worst of places: nobody waits for it.
+        ("panic" | "assert", 2) => {
+            drop(std::thread::spawn(|| std::panic::panic_any("DEBUG PANIC asked for it")).join());
+        }
+        ("digest", 2) => {
+            let digest = digest::of_server(server);
+            client.reply.simple(&digest);
+            return Ok(());
+        }
+        ("digest-value", 3..) => {
+            client.reply.array(args.len() - 2);
+            for name in args.from(2).iter() {
+                let digest = match server.find(client.database, &Key::new(name)) {
+                    Some(place) => digest::of_value(server.databases[client.database].entry(place)),
+                    None => digest::NOTHING.to_owned(),
+                };
+                client.reply.simple(&digest);
+            }
+            return Ok(());
+        }
+        ("object", 3 | 4) => {
+            let place = server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            let entry = server.databases[client.database].entry(place);
+            let text = format!(
+                "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0{}",
+                entry.encoding(),
+                crate::rdb::dump_body(entry).len(),
+                object_details(entry)
+            );
+            client.reply.simple(&text);
+            return Ok(());
+        }
+        ("listpack", 3) => {
+            server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+        }
+        ("protocol", 3) => return protocol(client, args.at(2)),
+        ("populate", 3..=5) => populate(server, client, args)?,
+        ("reload", _) => {
+            for word in args.from(2).iter() {
+                if !["MERGE", "NOFLUSH", "NOSAVE"].iter().any(|known| is(word, known)) {
+                    return Err(Failure::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
+                }
+            }
+            reload(server)?;
+        }
+        ("loadaof", 2) => {
+            server.requests.push(Request::ReloadAof(client.slot));
+            return Ok(());
+        }
+        ("quicklist-packed-threshold", 3) => {
+            // No list of ours has nodes of one plain element: any number of bytes is as good as another.
+            let text = args.at(2).to_ascii_lowercase();
+            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 || !matches!(&text[digits..], b"" | b"b" | b"k" | b"kb" | b"m" | b"mb" | b"g" | b"gb") {
+                return Err(Failure::new("ERR argument must be a memory value bigger than 1 and smaller than 4gb"));
+            }
+        }
+        ("set-skip-checksum-validation", 3) => server.skips_checksums = flag(2)?,
+        ("set-disable-deny-scripts", 3) => server.allows_all_in_scripts = flag(2)?,
+        ("pause-cron", 3) => server.is_tick_paused = flag(2)?,
+        ("htstats-key", 3) => {
+            server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            client.reply.verbatim("Hash table 0 stats (main hash table):\n");
+            return Ok(());
+        }
+        ("htstats", 3) => {
+            let text = format!("[Dictionary HT]\nkeys: {}\n", server.databases[client.database].len());
+            client.reply.verbatim(&text);
+            return Ok(());
+        }
+        ("change-repl-id", 2) => server.run_id = server.random.name(),
+        ("stringmatch-len", 4) => {
+            integer(args.at(2))?;
+        }
+        _ => {
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try DEBUG HELP.",
+                String::from_utf8_lossy(args.at(1))
+            )));
+        }
+    }
+    client.reply.ok();
+    Ok(())
+}
+
+/// What DEBUG OBJECT says of a list's nodes.
+fn object_details(entry: &crate::keyspace::Entry) -> String {
+    match entry.value() {
+        Some(crate::value::Value::List(list)) => {
+            let nodes = list.nodes().count();
+            format!(
+                " ql_nodes:{nodes} ql_avg_node:{:.2} ql_listpack_max:-2 ql_compressed:0 ql_uncompressed_size:{}",
+                list.len() as f64 / nodes.max(1) as f64,
+                list.nodes().map(crate::structure::listpack::Listpack::bytes).sum::<usize>()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// All keys to bytes and back.
+fn reload(server: &mut Server) -> Outcome {
+    let bytes = crate::rdb::write(server, false);
+    for database in 0..server.databases.len() {
+        server.take_database(database);
+    }
+    if let Err(error) = crate::rdb::read(server, &bytes) {
+        return Err(Failure::text(format!("ERR Error trying to load the RDB dump: {error}")));
+    }
+    Ok(())
+}
+
+/// `DEBUG POPULATE count [prefix] [size]`.
+fn populate(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let count = integer(args.at(2))?.max(0);
+    let prefix = args.get(3).unwrap_or(b"key");
+    let size = match args.get(4) {
+        Some(text) => Some(integer(text)?.max(0) as usize),
+        None => None,
+    };
+    for number in 0..count {
+        let name = [prefix, b":", number.to_string().as_bytes()].concat();
+        let key = Key::new(&name);
+        if server.find(client.database, &key).is_some() {
+            continue;
+        }
+        let mut value = format!("value:{number}").into_bytes();
+        if let Some(size) = size {
+            value.resize(size, 0);
+        }
+        server.databases[client.database].set_string(&key, None, &value, None);
+        server.touch(client.database, &name);
+    }
+    Ok(())
+}
+
+/// A reply of every kind.
+fn protocol(client: &mut Session, kind: &[u8]) -> Outcome {
+    let reply = &mut client.reply;
+    match kind.to_ascii_lowercase().as_slice() {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.integer(12345),
+        b"double" => reply.double(3.141),
+        b"null" => reply.null(),
+        b"array" | b"set" | b"map" => {
+            let kind = kind.to_ascii_lowercase();
+            match kind.as_slice() {
+                b"array" => reply.array(3),
+                b"set" => reply.set(3),
+                _ => reply.map(3),
+            }
+            for number in 0..3 {
+                reply.integer(number);
+                if kind == b"map" {
+                    reply.boolean(number == 1);
+                }
+            }
+        }
+        b"attrib" => {
+            if reply.is_resp3 {
+                reply.bytes.extend_from_slice(b"|1\r\n");
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.integer(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" => {
+            if !reply.is_resp3 {
+                return Err(Failure::new("ERR RESP2 is not supported by this command"));
+            }
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.integer(42);
+        }
+        b"verbatim" => reply.verbatim("This is a verbatim\nstring"),
+        b"true" => reply.boolean(true),
+        b"false" => reply.boolean(false),
+        b"bignum" => match reply.is_resp3 {
+            true => reply.bytes.extend_from_slice(b"(1234567999999999999999999999999999999\r\n"),
+            false => reply.bulk(b"1234567999999999999999999999999999999"),
+        },
+        _ => {
+            return Err(Failure::new(
+                "ERR Wrong protocol type name. Please use one of the following: \
+                 string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(())
+}

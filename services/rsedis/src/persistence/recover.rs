@@ -1,0 +1,47 @@
+//! Brings the server back to where its files say it was.
+
+use std::io;
+
+use wal::files::{Directory, File};
+
+use super::{Aof, Loaded, OpenError, Piece};
+use crate::rdb;
+use crate::server::Server;
+use crate::session::Session;
+
+/// Replays the append-only file into a server without keys.
+pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>, Loaded), OpenError> {
+    let name = server.settings.text("appendfilename").to_owned();
+    let cuts = server.settings.is_yes("aof-load-truncated");
+    let was_enabled = std::mem::take(&mut server.effects.is_enabled);
+    server.is_loading = true;
+    let mut loader = Session { is_authenticated: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
+    let opened = Aof::open(directory, &name, cuts, |piece| match piece {
+        Piece::Rdb(bytes) => rdb::read(server, bytes).map_err(|error| error.to_string()),
+        Piece::Command(args) => {
+            let command = crate::command::resolve(args).map_err(|failure| failure.to_string())?;
+            crate::command::run(server, &mut loader, command, args);
+            loader.reply.bytes.clear();
+            Ok(0)
+        }
+    });
+    server.is_loading = false;
+    server.effects.is_enabled = was_enabled;
+    opened
+}
+
+/// Reads the RDB file into a server without keys, if there is one; how many bytes it has.
+pub fn load_rdb<D: Directory>(server: &mut Server, directory: &D, name: &str) -> Result<Option<u64>, String> {
+    let told = |error: io::Error| format!("{name}: {error}");
+    if !directory.names().map_err(told)?.iter().any(|known| known == name) {
+        return Ok(None);
+    }
+    let bytes = directory.open(name).and_then(|file| file.read()).map_err(told)?;
+    server.is_loading = true;
+    let read = rdb::read(server, &bytes);
+    server.is_loading = false;
+    match read.map_err(|error| format!("{name}: {error}"))? {
+        length if length == bytes.len() => Ok(Some(length as u64)),
+        length => Err(format!("{name}, byte {length}: more behind the end of the RDB file: restore it from a backup")),
+    }
+}

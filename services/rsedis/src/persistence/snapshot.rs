@@ -1,0 +1,194 @@
+//! All keys as they are at one moment into a file, while the loop goes on: as an RDB file, or as commands.
+//!
+//! Keys are taken a little in each turn of the loop ([`crate::keyspace::Database::walk`]); another thread writes and syncs. The file has
+//! a temporary name until it is whole and safe: what is there under the final name is always whole.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wal::files::{Directory, File};
+
+use crate::keyspace::Entry;
+use crate::number::integer_text;
+use crate::protocol::push_command;
+use crate::rdb;
+use crate::server::Server;
+use crate::structure::table::Element as _;
+
+/// What the file is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// RDB; `is_base`: as the base of an append-only file.
+    Rdb {
+        /// See above.
+        is_base: bool,
+    },
+    /// A RESTORE for each key.
+    Commands,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub enum Progress {
+    /// There is more to do at once.
+    Busy,
+    /// The thread has enough to do for now.
+    Waits,
+    /// The file is whole and safe under its temporary name, and has so many bytes.
+    Done(io::Result<u64>),
+}
+
+/// Pieces that wait for the thread.
+const PIECES_MAX: usize = 8;
+/// Keys are taken until a piece has this many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// See the module's description.
+pub struct Snapshot {
+    format: Format,
+    /// Gone when everything was given.
+    pieces: Option<SyncSender<Vec<u8>>>,
+    outcome: Receiver<io::Result<u64>>,
+    /// Not given yet.
+    piece: Vec<u8>,
+    database: Option<usize>,
+    is_walked: bool,
+}
+
+fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
+    let expiry = integer_text(entry.expiry().unwrap_or(0));
+    let payload = rdb::dump(entry, true);
+    push_command(out, [b"RESTORE".as_slice(), entry.key(), &expiry, &payload, b"REPLACE", b"ABSTTL"].into_iter());
+}
+
+impl Snapshot {
+    /// Begins a file under a temporary name. What is written are the keys of this moment.
+    pub fn begin<D: Directory>(server: &mut Server, directory: &D, name: &str, format: Format) -> io::Result<Self> {
+        let file = directory.create_zeroed(name, 0)?;
+        let (pieces, received) = sync_channel::<Vec<u8>>(PIECES_MAX);
+        let (done, outcome) = channel();
+        let has_checksum = format != Format::Commands;
+        thread::Builder::new().name("snapshot".into()).spawn(move || {
+            // Whoever waits may have given up.
+            drop(done.send(write_all(&file, &received, has_checksum)));
+        })?;
+        let encode = match format {
+            Format::Commands => encode_command,
+            Format::Rdb { .. } if server.settings.is_yes("rdbcompression") => rdb::encode_compressed,
+            Format::Rdb { .. } => rdb::encode_plain,
+        };
+        for (number, database) in server.databases.iter_mut().enumerate() {
+            database.begin_walk(encode, number);
+        }
+        let piece = match format {
+            Format::Rdb { is_base } => rdb::header(server, is_base),
+            Format::Commands => {
+                let mut piece = Vec::new();
+                for code in crate::scripting::library_codes(server) {
+                    push_command(&mut piece, [b"FUNCTION".as_slice(), b"LOAD", b"REPLACE", code].into_iter());
+                }
+                piece
+            }
+        };
+        Ok(Self { format, pieces: Some(pieces), outcome, piece, database: None, is_walked: false })
+    }
+
+    /// Goes on, for about so long.
+    pub fn step(&mut self, server: &mut Server, budget: Duration) -> Progress {
+        let began = Instant::now();
+        while let Some(pieces) = &self.pieces {
+            if self.piece.len() >= PIECE_BYTES || (self.is_walked && !self.piece.is_empty()) {
+                match pieces.try_send(std::mem::take(&mut self.piece)) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(piece)) => {
+                        self.piece = piece;
+                        return Progress::Waits;
+                    }
+                    // It has failed, and says why.
+                    Err(TrySendError::Disconnected(_)) => self.pieces = None,
+                }
+                continue;
+            }
+            if self.is_walked {
+                self.pieces = None;
+                break;
+            }
+            self.walk(server);
+            if began.elapsed() >= budget {
+                return Progress::Busy;
+            }
+        }
+        match self.outcome.try_recv() {
+            Ok(outcome) => Progress::Done(outcome),
+            Err(TryRecvError::Empty) => Progress::Waits,
+            Err(TryRecvError::Disconnected) => Progress::Done(Err(io::Error::other("the thread that writes has gone"))),
+        }
+    }
+
+    /// Takes some keys.
+    fn walk(&mut self, server: &mut Server) {
+        let Server { databases, flushed, .. } = server;
+        let Some(database) = flushed.iter_mut().chain(databases).find(|database| database.walked_number().is_some())
+        else {
+            flushed.clear();
+            if self.format != Format::Commands {
+                self.piece.push(rdb::END);
+            }
+            self.is_walked = true;
+            return;
+        };
+        let number = database.walked_number();
+        let mut taken = Vec::new();
+        database.walk(&mut taken, PIECE_BYTES);
+        if taken.is_empty() {
+            return;
+        }
+        if self.database != number {
+            self.database = number;
+            let number = number.unwrap_or(0);
+            match self.format {
+                Format::Rdb { .. } => rdb::push_database(&mut self.piece, number),
+                Format::Commands => {
+                    push_command(&mut self.piece, [b"SELECT".as_slice(), &integer_text(number as i64)].into_iter());
+                }
+            }
+        }
+        self.piece.append(&mut taken);
+    }
+
+    /// Goes on until it is done; the loop stands still meanwhile.
+    pub fn finish(mut self, server: &mut Server) -> io::Result<u64> {
+        loop {
+            match self.step(server, Duration::MAX) {
+                Progress::Done(outcome) => return outcome,
+                Progress::Busy => {}
+                Progress::Waits => thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    }
+
+    /// Gives up. What was written stays under its temporary name.
+    pub fn abandon(self, server: &mut Server) {
+        server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
+        server.flushed.clear();
+    }
+}
+
+/// Writes what comes, its checksum, and syncs; how many bytes.
+fn write_all<F: File>(file: &F, pieces: &Receiver<Vec<u8>>, has_checksum: bool) -> io::Result<u64> {
+    let mut digest = rdb::CRC.digest();
+    let mut at = 0;
+    while let Ok(piece) = pieces.recv() {
+        file.write_at(&piece, at)?;
+        digest.update(&piece);
+        at += piece.len() as u64;
+    }
+    if has_checksum {
+        file.write_at(&digest.finalize().to_le_bytes(), at)?;
+        at += 8;
+    }
+    file.sync_data()?;
+    Ok(at)
+}

@@ -1,0 +1,433 @@
+//! Reads values and files. Bytes may be anything: what is wrong is told with its place, and nothing is taken of a value that is
+//! not whole.
+
+use super::{CRC, VERSION_MAX, checksum, kind, lzf, old, opcode};
+use crate::keyspace::{Entry, Key};
+use crate::number::{parse_double, parse_integer};
+use crate::server::Server;
+use crate::structure::listpack::Listpack;
+use crate::value::{Consumer, End, Group, Hash, Id, List, Packing, Pending, Set, Stream, Value, Zset};
+
+/// Why bytes are no RDB file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("RDB, byte {offset}: {what}: restore the file from a backup")]
+pub struct RdbError {
+    /// Where.
+    pub offset: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// A value that was read.
+enum Read {
+    Text(Vec<u8>),
+    Value(Value),
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    packing: Packing,
+}
+
+/// A length, or the code of a special string.
+enum Length {
+    Plain(u64),
+    Special(u8),
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let piece = self.bytes.get(self.at..self.at.checked_add(count)?)?;
+        self.at += count;
+        Some(piece)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn any_length(&mut self) -> Option<Length> {
+        let head = self.byte()?;
+        Some(match head >> 6 {
+            0 => Length::Plain(u64::from(head)),
+            1 => Length::Plain(u64::from(head & 0x3F) << 8 | u64::from(self.byte()?)),
+            2 if head == 0x80 => Length::Plain(u64::from(u32::from_be_bytes(self.array()?))),
+            2 if head == 0x81 => Length::Plain(u64::from_be_bytes(self.array()?)),
+            3 => Length::Special(head & 0x3F),
+            _ => return None,
+        })
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        match self.any_length()? {
+            Length::Plain(length) => Some(length),
+            Length::Special(_) => None,
+        }
+    }
+
+    /// A number of things of at least one byte each.
+    fn count(&mut self) -> Option<usize> {
+        let count = usize::try_from(self.length()?).ok()?;
+        (count <= self.bytes.len() - self.at).then_some(count)
+    }
+
+    fn string(&mut self) -> Option<Vec<u8>> {
+        let integer = |number: i64| Some(crate::number::integer_text(number));
+        match self.any_length()? {
+            Length::Plain(length) => self.take(usize::try_from(length).ok()?).map(<[u8]>::to_vec),
+            Length::Special(0) => integer(i64::from(self.byte()? as i8)),
+            Length::Special(1) => integer(i64::from(i16::from_le_bytes(self.array()?))),
+            Length::Special(2) => integer(i64::from(i32::from_le_bytes(self.array()?))),
+            Length::Special(3) => {
+                let (small, length) = (self.length()?, self.length()?);
+                let small = self.take(usize::try_from(small).ok()?)?;
+                lzf::decompress(small, usize::try_from(length).ok()?)
+            }
+            Length::Special(_) => None,
+        }
+    }
+
+    /// A double as text: its length, 253 for NaN, 254 and 255 for the infinities.
+    fn text_double(&mut self) -> Option<f64> {
+        match self.byte()? {
+            253 => None,
+            254 => Some(f64::INFINITY),
+            255 => Some(f64::NEG_INFINITY),
+            length => parse_double(self.take(usize::from(length))?),
+        }
+    }
+
+    fn listpack(&mut self) -> Option<Listpack> {
+        Listpack::from_bytes(self.string()?)
+    }
+
+    fn packed_strings(&mut self) -> Option<Vec<Vec<u8>>> {
+        Some(self.listpack()?.iter().map(|item| item.to_vec()).collect())
+    }
+
+    /// A value of a type; nothing if it is none, or has nothing in it.
+    fn value(&mut self, kind: u8) -> Option<Read> {
+        let value = match kind {
+            kind::STRING => return self.string().map(Read::Text),
+            kind::LIST => {
+                let mut list = List::default();
+                for _ in 0..self.count()? {
+                    list.push(End::Back, &self.string()?, self.packing.list_size);
+                }
+                Value::List(list)
+            }
+            kind::LIST_ZIPLIST => {
+                let mut list = List::default();
+                for text in old::ziplist(&self.string()?)? {
+                    list.push(End::Back, &text, self.packing.list_size);
+                }
+                Value::List(list)
+            }
+            kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => self.quicklist(kind == kind::LIST_QUICKLIST_2)?,
+            kind::SET | kind::SET_LISTPACK => {
+                let members = match kind {
+                    kind::SET_LISTPACK => self.packed_strings()?,
+                    _ => (0..self.count()?).map(|_| self.string()).collect::<Option<_>>()?,
+                };
+                let mut set = Set::default();
+                for member in members {
+                    if !set.insert(&member, self.packing.intset_entries) {
+                        return None;
+                    }
+                }
+                Value::Set(set)
+            }
+            kind::SET_INTSET => self.intset()?,
+            kind::HASH => {
+                let count = self.count()?;
+                let strings = (0..count.checked_mul(2)?).map(|_| self.string()).collect::<Option<Vec<_>>>()?;
+                self.hash(&strings)?
+            }
+            kind::HASH_LISTPACK => {
+                let strings = self.packed_strings()?;
+                self.hash(&strings)?
+            }
+            kind::HASH_ZIPLIST => {
+                let strings = old::ziplist(&self.string()?)?;
+                self.hash(&strings)?
+            }
+            kind::HASH_ZIPMAP => {
+                let strings = old::zipmap(&self.string()?)?;
+                self.hash(&strings)?
+            }
+            kind::ZSET | kind::ZSET_TEXT => {
+                let mut zset = Zset::default();
+                for _ in 0..self.count()? {
+                    let member = self.string()?;
+                    let score = match kind {
+                        kind::ZSET => f64::from_le_bytes(self.array()?),
+                        _ => self.text_double()?,
+                    };
+                    self.add_member(&mut zset, &member, score)?;
+                }
+                Value::Zset(zset)
+            }
+            kind::ZSET_LISTPACK => {
+                let strings = self.packed_strings()?;
+                self.zset(&strings)?
+            }
+            kind::ZSET_ZIPLIST => {
+                let strings = old::ziplist(&self.string()?)?;
+                self.zset(&strings)?
+            }
+            kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => Value::Stream(self.stream(kind)?),
+            _ => return None,
+        };
+        (!value.is_empty()).then_some(Read::Value(value))
+    }
+
+    fn quicklist(&mut self, has_containers: bool) -> Option<Value> {
+        const PLAIN: u64 = 1;
+        let mut list = List::default();
+        for _ in 0..self.count()? {
+            let container = if has_containers { self.length()? } else { 0 };
+            let bytes = self.string()?;
+            match (has_containers, container) {
+                (true, PLAIN) => list.push(End::Back, &bytes, self.packing.list_size),
+                (true, _) => {
+                    if !list.push_node(Listpack::from_bytes(bytes)?) {
+                        return None;
+                    }
+                }
+                (false, _) => {
+                    for text in old::ziplist(&bytes)? {
+                        list.push(End::Back, &text, self.packing.list_size);
+                    }
+                }
+            }
+        }
+        Some(Value::List(list))
+    }
+
+    fn intset(&mut self) -> Option<Value> {
+        let bytes = self.string()?;
+        let (head, body) = bytes.split_at_checked(8)?;
+        let width = u32::from_le_bytes(head[..4].try_into().ok()?) as usize;
+        let count = u32::from_le_bytes(head[4..].try_into().ok()?) as usize;
+        if !matches!(width, 2 | 4 | 8) || count.checked_mul(width)? != body.len() {
+            return None;
+        }
+        let (mut set, mut before) = (Set::default(), None);
+        for piece in body.chunks_exact(width) {
+            let number = match width {
+                2 => i64::from(i16::from_le_bytes(piece.try_into().ok()?)),
+                4 => i64::from(i32::from_le_bytes(piece.try_into().ok()?)),
+                _ => i64::from_le_bytes(piece.try_into().ok()?),
+            };
+            if before.is_some_and(|before| before >= number) {
+                return None;
+            }
+            before = Some(number);
+            set.insert(&crate::number::integer_text(number), self.packing.intset_entries);
+        }
+        Some(Value::Set(set))
+    }
+
+    fn hash(&self, strings: &[Vec<u8>]) -> Option<Value> {
+        let mut hash = Hash::default();
+        if !strings.len().is_multiple_of(2) {
+            return None;
+        }
+        for pair in strings.chunks_exact(2) {
+            if !hash.set(&pair[0], &pair[1], &self.packing) {
+                return None;
+            }
+        }
+        Some(Value::Hash(hash))
+    }
+
+    fn add_member(&self, zset: &mut Zset, member: &[u8], score: f64) -> Option<()> {
+        if score.is_nan() || zset.score(member).is_some() {
+            return None;
+        }
+        zset.insert(member, score, &self.packing);
+        Some(())
+    }
+
+    fn zset(&self, strings: &[Vec<u8>]) -> Option<Value> {
+        let mut zset = Zset::default();
+        if !strings.len().is_multiple_of(2) {
+            return None;
+        }
+        for pair in strings.chunks_exact(2) {
+            self.add_member(&mut zset, &pair[0], parse_double(&pair[1])?)?;
+        }
+        Some(Value::Zset(zset))
+    }
+
+    fn id(&mut self) -> Option<Id> {
+        Some(Id { millis: self.length()?, sequence: self.length()? })
+    }
+
+    fn stream(&mut self, kind: u8) -> Option<Stream> {
+        let mut stream = Stream::default();
+        for _ in 0..self.count()? {
+            let base = Id::from_bytes(self.string()?.try_into().ok()?);
+            if !stream.push_node(base, self.listpack()?) {
+                return None;
+            }
+        }
+        let length = self.length()?;
+        if length != stream.len() as u64 {
+            return None;
+        }
+        stream.last = self.id()?;
+        if kind >= kind::STREAM_2 {
+            // The first entry's identifier follows from the entries.
+            self.id()?;
+            stream.max_deleted = self.id()?;
+            stream.added = self.length()?;
+        } else {
+            stream.added = length;
+        }
+        for _ in 0..self.count()? {
+            let name = self.string()?;
+            let mut group = Group { last: self.id()?, ..Group::default() };
+            if kind >= kind::STREAM_2 {
+                group.read = Some(self.length()?).filter(|read| *read != u64::MAX);
+            }
+            let mut pending = std::collections::BTreeMap::new();
+            for _ in 0..self.count()? {
+                let id = Id::from_bytes(self.array()?);
+                let delivered = i64::from_le_bytes(self.array()?);
+                pending.insert(id, Pending { consumer: Vec::new(), delivered, deliveries: self.length()? });
+            }
+            for _ in 0..self.count()? {
+                let consumer = self.string()?;
+                let seen = i64::from_le_bytes(self.array()?);
+                if kind >= kind::STREAM_3 {
+                    // When it was active last, which 7.0 does not know.
+                    self.take(8)?;
+                }
+                if group.consumers.insert(consumer.clone(), Consumer { seen, ..Consumer::default() }).is_some() {
+                    return None;
+                }
+                for _ in 0..self.count()? {
+                    let id = Id::from_bytes(self.array()?);
+                    let given = pending.remove(&id)?;
+                    group.give(id, Pending { consumer: consumer.clone(), ..given });
+                }
+            }
+            if !pending.is_empty() || stream.groups.insert(name, group).is_some() {
+                return None;
+            }
+        }
+        Some(stream)
+    }
+}
+
+fn entry(key: &[u8], read: Read, expiry: Option<i64>) -> Entry {
+    match read {
+        Read::Text(text) => Entry::string(key, &text, expiry),
+        Read::Value(value) => Entry::object(key, value, expiry),
+    }
+}
+
+/// Whether a value of DUMP has a version that can be read, and its checksum.
+pub fn is_whole(payload: &[u8], skips_checksum: bool) -> bool {
+    let Some((body, check)) = payload.len().checked_sub(8).map(|at| payload.split_at(at)) else { return false };
+    let Some(version) = body.last_chunk::<2>() else { return false };
+    let sum = u64::from_le_bytes(check.try_into().unwrap_or_default());
+    u16::from_le_bytes(*version) <= VERSION_MAX && (skips_checksum || sum == 0 || sum == checksum(body))
+}
+
+/// The entry that RESTORE makes; nothing if the value cannot be read.
+pub fn restore(key: &[u8], payload: &[u8], expiry: Option<i64>, packing: Packing) -> Option<Entry> {
+    let body = payload.get(..payload.len().checked_sub(10)?)?;
+    let mut reader = Reader { bytes: body, at: 0, packing };
+    let kind = reader.byte()?;
+    let read = reader.value(kind)?;
+    (reader.at == body.len()).then(|| entry(key, read, expiry))
+}
+
+/// The texts of the libraries of FUNCTION DUMP; nothing if it is none.
+pub fn restore_libraries(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let body = payload.get(..payload.len().checked_sub(10)?)?;
+    let mut reader = Reader { bytes: body, at: 0, packing: Packing::default() };
+    let mut codes = Vec::new();
+    while reader.at < body.len() {
+        (reader.byte()? == opcode::FUNCTION).then_some(())?;
+        codes.push(reader.string()?);
+    }
+    Some(codes)
+}
+
+/// Reads a file's keys into the server; how many bytes it is long. Keys that have expired are left out.
+pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
+    let mut reader = Reader { bytes, at: 0, packing: server.packing() };
+    let failed = |offset: usize, what: &str| RdbError { offset, what: what.to_owned() };
+    let head = reader.take(9).filter(|head| head.starts_with(b"REDIS")).ok_or(failed(0, "not an RDB file"))?;
+    let version =
+        parse_integer(head[5..].trim_ascii_start()).or_else(|| std::str::from_utf8(&head[5..]).ok()?.parse().ok());
+    let version = version.filter(|version| (1..=i64::from(VERSION_MAX)).contains(version) || *version == 80);
+    let version = version.ok_or_else(|| failed(5, "a version that cannot be read"))?;
+    let (mut database, mut expiry) = (0, None);
+    loop {
+        let offset = reader.at;
+        let cut = || failed(offset, "not what an RDB file has here, or the file ends too early");
+        match reader.byte().ok_or_else(cut)? {
+            opcode::END => break,
+            opcode::DATABASE => {
+                let number = reader.length().and_then(|number| usize::try_from(number).ok());
+                database = number
+                    .filter(|number| *number < server.databases.len())
+                    .ok_or_else(|| failed(offset, "a database with a number above the setting `databases`"))?;
+            }
+            opcode::EXPIRY_SECONDS => {
+                expiry = Some(i64::from(i32::from_le_bytes(reader.array().ok_or_else(cut)?)) * 1000);
+            }
+            opcode::EXPIRY_MILLIS => expiry = Some(i64::from_le_bytes(reader.array().ok_or_else(cut)?)),
+            opcode::SIZES => {
+                reader.length().and_then(|_| reader.length()).ok_or_else(cut)?;
+            }
+            opcode::AUX => {
+                reader.string().and_then(|_| reader.string()).ok_or_else(cut)?;
+            }
+            opcode::IDLE => {
+                reader.length().ok_or_else(cut)?;
+            }
+            opcode::FREQUENCY => {
+                reader.byte().ok_or_else(cut)?;
+            }
+            opcode::FUNCTION => {
+                let code = reader.string().ok_or_else(cut)?;
+                let loaded =
+                    crate::scripting::engine(server).and_then(|scripts| scripts.load_library(&code, true, None));
+                loaded.map_err(|failure| failed(offset, &format!("a library of functions: {failure}")))?;
+            }
+            opcode::MODULE_AUX => return Err(failed(offset, "data of a module")),
+            kind => {
+                let key = reader.string().ok_or_else(cut)?;
+                let value = reader
+                    .value(kind)
+                    .ok_or_else(|| failed(offset, &format!("a value of type {kind} that cannot be read")))?;
+                let expiry = expiry.take();
+                let key_of = Key::new(&key);
+                let keys = &mut server.databases[database];
+                keys.remove(&key_of);
+                if expiry.is_none_or(|expiry| expiry > server.now) {
+                    keys.insert(&key_of, entry(&key, value, expiry));
+                }
+            }
+        }
+    }
+    if version >= 5 {
+        let body = &bytes[..reader.at];
+        let sum = reader.array().map(u64::from_le_bytes);
+        let sum = sum.ok_or_else(|| failed(reader.at, "the file ends before its checksum"))?;
+        if sum != 0 && !server.skips_checksums && sum != CRC.checksum(body) {
+            return Err(failed(reader.at - 8, "the checksum is another"));
+        }
+    }
+    Ok(reader.at)
+}

@@ -1,0 +1,290 @@
+//! Snapshots as the loop makes them: RDB files, bases of the append-only file, a little in each turn.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use wal::files::Directory;
+
+use super::{Reactor, Sockets};
+use crate::log;
+use crate::persistence::snapshot::{Format, Progress, Snapshot};
+use crate::persistence::{Aof, recover};
+use crate::server::{Request, Server};
+
+/// What a turn of the loop may spend on a snapshot.
+const BUDGET: Duration = Duration::from_millis(1);
+const TEMPORARY_BASE: &str = "temp-base";
+
+/// A snapshot that is being made.
+pub(super) struct Job<D> {
+    snapshot: Snapshot,
+    /// Where it goes: the directory of the RDB file, or the append-only file's.
+    rdb: Option<D>,
+    is_rdb: bool,
+}
+
+fn temporary_rdb(server: &Server) -> String {
+    format!("temp-{}", server.settings.text("dbfilename"))
+}
+
+/// Puts an RDB file that is whole under its name.
+fn put_rdb<D: Directory>(server: &Server, directory: &D) -> io::Result<()> {
+    directory.rename(&temporary_rdb(server), server.settings.text("dbfilename"))?;
+    directory.sync()
+}
+
+impl<S: Sockets, D: Directory> Reactor<S, D> {
+    /// Does what commands asked for. Nobody's command is running, and all effects are written.
+    pub(super) fn do_requests(&mut self) {
+        for request in std::mem::take(&mut self.server.requests) {
+            match request {
+                Request::Shutdown => self.is_stopping = true,
+                Request::Save(slot) => {
+                    let outcome = self.save_now();
+                    if let Err(error) = &outcome {
+                        log::warning(format_args!("save: {error}"));
+                    }
+                    self.reply(slot, outcome.map_err(|_| "ERR Errors trying to save. Check logs.".to_owned()));
+                }
+                Request::BackgroundSave => self.begin_save(),
+                Request::RewriteAof => self.begin_rewrite(),
+                Request::ReloadAof(slot) => {
+                    let outcome = self.reload();
+                    self.reply(slot, outcome);
+                }
+                Request::SwitchAof => self.switch_aof(),
+            }
+        }
+    }
+
+    /// Answers a client whose command was a request.
+    fn reply(&mut self, slot: usize, outcome: Result<(), String>) {
+        if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+            match outcome {
+                Ok(()) => session.reply.ok(),
+                Err(text) => session.reply.error(&text),
+            }
+            self.touched.push(slot);
+        }
+    }
+
+    fn rdb_directory(&self) -> io::Result<D> {
+        (self.open)(Path::new(self.server.settings.text("dir")))
+    }
+
+    /// Writes the RDB file while everybody waits.
+    pub(super) fn save_now(&mut self) -> io::Result<()> {
+        if let Some(job) = self.job.take() {
+            job.snapshot.abandon(&mut self.server);
+            self.server.save.saves = false;
+            self.server.save.is_rewrite_due |= std::mem::take(&mut self.server.save.rewrites);
+        }
+        let directory = self.rdb_directory()?;
+        let name = temporary_rdb(&self.server);
+        let server = &mut self.server;
+        let snapshot = Snapshot::begin(server, &directory, &name, Format::Rdb { is_base: false })?;
+        let (dirty, now) = (server.dirty, server.now);
+        let outcome = snapshot.finish(server).and_then(|_| put_rdb(server, &directory));
+        server.save.is_saved_well = outcome.is_ok();
+        if outcome.is_ok() {
+            (server.save.last, server.save.dirty) = (now, dirty);
+            server.save.saved += 1;
+        }
+        outcome
+    }
+
+    fn begin_save(&mut self) {
+        let (name, now, dirty) = (temporary_rdb(&self.server), self.server.now, self.server.dirty);
+        let begun = self.rdb_directory().and_then(|directory| {
+            let format = Format::Rdb { is_base: false };
+            let snapshot = Snapshot::begin(&mut self.server, &directory, &name, format)?;
+            Ok(Job { snapshot, rdb: Some(directory), is_rdb: true })
+        });
+        let save = &mut self.server.save;
+        match begun {
+            Ok(job) => {
+                self.job = Some(job);
+                save.saves = true;
+                (save.last_begun, save.dirty_begun) = (now, dirty);
+            }
+            Err(error) => {
+                log::warning(format_args!("background save: {error}"));
+                save.is_saved_well = false;
+            }
+        }
+    }
+
+    /// Begins a new increment, and a base of the keys of this moment.
+    fn begin_rewrite(&mut self) {
+        if self.aof.is_none() || self.job.is_some() {
+            self.server.save.is_rewrite_due = self.aof.is_some();
+            return;
+        }
+        let begun = self.try_begin_rewrite();
+        let save = &mut self.server.save;
+        match begun {
+            Ok(job) => {
+                self.job = Some(job);
+                save.rewrites = true;
+            }
+            Err(error) => {
+                log::warning(format_args!("rewrite of the append-only file: {error}"));
+                save.is_rewritten_well = false;
+            }
+        }
+        save.is_rewrite_due = false;
+    }
+
+    fn try_begin_rewrite(&mut self) -> io::Result<Job<D>> {
+        let Some(aof) = &mut self.aof else { return Err(io::ErrorKind::NotFound.into()) };
+        aof.begin_increment()?;
+        self.server.effects.forget_selected();
+        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
+        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
+        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
+        Ok(Job { snapshot, rdb: None, is_rdb })
+    }
+
+    /// Goes on with a snapshot that is under way; whether there is more to do at once.
+    pub(super) fn step_job(&mut self) -> bool {
+        let Some(job) = &mut self.job else { return false };
+        match job.snapshot.step(&mut self.server, BUDGET) {
+            Progress::Busy => true,
+            Progress::Waits => false,
+            Progress::Done(outcome) => {
+                if let Some(job) = self.job.take() {
+                    self.end_job(&job, outcome);
+                }
+                false
+            }
+        }
+    }
+
+    fn end_job(&mut self, job: &Job<D>, outcome: io::Result<u64>) {
+        let ended = match (&job.rdb, &mut self.aof) {
+            (Some(directory), _) => outcome.and_then(|_| put_rdb(&self.server, directory)),
+            (None, Some(aof)) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, job.is_rdb)),
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = &ended {
+            log::warning(format_args!("snapshot: {error}"));
+        }
+        let save = &mut self.server.save;
+        if job.rdb.is_some() {
+            save.saves = false;
+            save.is_saved_well = ended.is_ok();
+            if ended.is_ok() {
+                (save.last, save.dirty) = (save.last_begun, save.dirty_begun);
+                save.saved += 1;
+            }
+        } else {
+            save.rewrites = false;
+            save.is_rewritten_well = ended.is_ok();
+            save.rewritten += u64::from(ended.is_ok());
+        }
+        if std::mem::take(&mut save.is_rewrite_due) {
+            self.server.requests.push(Request::RewriteAof);
+        } else if std::mem::take(&mut save.is_save_due) {
+            self.server.requests.push(Request::BackgroundSave);
+        }
+    }
+
+    /// Looks whether a snapshot is due by the settings.
+    pub(super) fn look_at_snapshots(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        let server = &mut self.server;
+        let changes = server.dirty.saturating_sub(server.save.dirty);
+        let seconds = (server.now - server.save.last) / 1000;
+        let points: Vec<i64> = server.settings.text("save").split(' ').filter_map(|word| word.parse().ok()).collect();
+        if points.chunks_exact(2).any(|point| changes >= point[1].max(1) as u64 && seconds > point[0]) {
+            // Not every turn, if it fails.
+            server.save.last = server.now;
+            server.requests.push(Request::BackgroundSave);
+            return;
+        }
+        let percent = server.settings.integer("auto-aof-rewrite-percentage") as u64;
+        let least = server.settings.integer("auto-aof-rewrite-min-size") as u64;
+        if let Some(aof) = &self.aof
+            && percent > 0
+            && aof.bytes() > least
+            && aof.bytes() >= aof.base_bytes() + aof.base_bytes() / 100 * percent
+        {
+            server.requests.push(Request::RewriteAof);
+        }
+    }
+
+    fn aof_path(&self) -> PathBuf {
+        let settings = &self.server.settings;
+        Path::new(settings.text("dir")).join(settings.text("appenddirname"))
+    }
+
+    /// Empties the server and replays the append-only file.
+    fn reload(&mut self) -> Result<(), String> {
+        let Some(aof) = self.aof.take() else {
+            return Err("ERR the append only file is off: CONFIG SET appendonly yes first".to_owned());
+        };
+        if let Some(job) = self.job.take() {
+            job.snapshot.abandon(&mut self.server);
+            (self.server.save.saves, self.server.save.rewrites) = (false, false);
+        }
+        let directory = aof.directory().clone();
+        aof.close()?;
+        let server = &mut self.server;
+        for database in 0..server.databases.len() {
+            server.take_database(database);
+        }
+        let dirty = server.dirty;
+        let (aof, _) = recover::replay(server, directory).map_err(|error| format!("ERR {error}"))?;
+        server.dirty = dirty;
+        server.effects.forget_selected();
+        self.aof = Some(aof);
+        Ok(())
+    }
+
+    /// Begins or ends the append-only file, as the setting says now.
+    fn switch_aof(&mut self) {
+        let wanted = self.server.settings.is_yes("appendonly");
+        let outcome = match (wanted, self.aof.take()) {
+            (true, None) => self.begin_aof(),
+            (false, Some(aof)) => {
+                if let Some(job) = self.job.take_if(|job| job.rdb.is_none()) {
+                    job.snapshot.abandon(&mut self.server);
+                    self.server.save.rewrites = false;
+                }
+                aof.close()
+            }
+            (_, aof) => {
+                self.aof = aof;
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            log::warning(format_args!("append-only file: {error}"));
+            self.server.aof.failure = Some(error);
+        }
+        self.server.effects.is_enabled = self.aof.is_some() || self.server.replicas > 0;
+        self.server.effects.forget_selected();
+    }
+
+    /// An append-only file whose base are the keys of this moment. What was there before is no longer needed.
+    fn begin_aof(&mut self) -> Result<(), String> {
+        let told = |error: io::Error| error.to_string();
+        let directory = (self.open)(&self.aof_path()).map_err(told)?;
+        let name = self.server.settings.text("appendfilename").to_owned();
+        let mut aof = Aof::begin(directory, &name).map_err(|error| error.to_string())?;
+        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
+        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
+        if let Some(job) = self.job.take() {
+            job.snapshot.abandon(&mut self.server);
+            self.server.save.is_save_due |= std::mem::take(&mut self.server.save.saves);
+        }
+        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format).map_err(told)?;
+        let bytes = snapshot.finish(&mut self.server).map_err(told)?;
+        aof.put_base(TEMPORARY_BASE, bytes, is_rdb).map_err(told)?;
+        self.aof = Some(aof);
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+-- What every script sees. `host` is the server's side: `call` while a script runs, `register` while a library is loaded.
+local host, lua = ...
+
+local function readonly(table_, missing)
+    return setmetatable({}, {
+        __index = function(_, key)
+            local value = table_[key]
+            if value == nil and missing then
+                error(missing .. "'" .. tostring(key) .. "'", 2)
+            end
+            return value
+        end,
+        __newindex = function() error("Attempt to modify a readonly table", 2) end,
+        __metatable = false,
+    })
+end
+
+-- The line of the script that called a function of this file.
+local function place()
+    for level = 3, 6 do
+        local _, text = pcall(error, "", level)
+        local source, line = tostring(text):match("^(user_%a+):(%d+):")
+        if source then return "@" .. source, line end
+    end
+end
+
+local redis = {}
+
+function redis.call(...)
+    local reply = host.call(...)
+    if type(reply) == "table" and reply.err then
+        reply.source, reply.line = place()
+        error(reply, 0)
+    end
+    return reply
+end
+
+function redis.pcall(...) return host.call(...) end
+
+function redis.error_reply(text)
+    if type(text) ~= "string" then
+        return {err = "ERR wrong number or type of arguments"}
+    end
+    text = text:gsub("^%-", "")
+    if not text:find(" ", 1, true) then text = "ERR " .. text end
+    return {err = text}
+end
+
+function redis.status_reply(text)
+    if type(text) ~= "string" then
+        return {err = "ERR wrong number or type of arguments"}
+    end
+    return {ok = text}
+end
+
+function redis.sha1hex(...)
+    if select("#", ...) ~= 1 then error({err = "ERR wrong number of arguments"}, 0) end
+    return host.sha1hex(tostring((...)))
+end
+
+function redis.log(level, ...)
+    if type(level) ~= "number" or select("#", ...) < 1 then
+        error({err = "ERR redis.log() requires two arguments or more."}, 0)
+    end
+    if level < 0 or level > 3 then error({err = "ERR Invalid log level."}, 0) end
+    local words = {...}
+    for at, word in ipairs(words) do words[at] = tostring(word) end
+    host.log(level, table.concat(words, " "))
+end
+
+function redis.setresp(version)
+    if version ~= 2 and version ~= 3 then error({err = "ERR RESP version must be 2 or 3."}, 0) end
+    host.setresp(version)
+end
+
+function redis.set_repl(flags)
+    if type(flags) ~= "number" or flags < 0 or flags > 3 then
+        error({err = "ERR Invalid replication flags. Please use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."}, 0)
+    end
+    host.set_repl(flags)
+end
+
+function redis.replicate_commands() return true end
+function redis.breakpoint() return false end
+function redis.debug() end
+
+function redis.acl_check_cmd(...)
+    local known = host.is_command(...)
+    if not known then error({err = "ERR Invalid command passed to redis.acl_check_cmd()"}, 0) end
+    return true
+end
+
+redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
+redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
+redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = host.version, host.version_number
+
+local function text_only(load_text)
+    return function(chunk, ...)
+        if type(chunk) == "string" and chunk:byte(1) == 27 then
+            return nil, "attempt to load a binary chunk"
+        end
+        return load_text(chunk, ...)
+    end
+end
+
+local globals = {
+    xpcall = xpcall, pcall = pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
+    next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = unpack, rawget = rawget, rawset = rawset,
+    rawequal = rawequal, setmetatable = setmetatable, getmetatable = getmetatable, collectgarbage = collectgarbage,
+    loadstring = text_only(loadstring), _VERSION = _VERSION,
+    string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutine),
+    os = readonly({clock = os.clock}),
+    redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),
+    struct = readonly(host.struct),
+}
+globals.server = globals.redis
+
+local MISSING = "Script attempted to access nonexistent global variable "
+local script_env = readonly(globals, MISSING)
+globals._G = script_env
+
+-- While a library is loaded it may register functions, and call nothing.
+local loading_redis = {
+    register_function = function(...) return host.register(...) end,
+    log = redis.log, LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+    REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
+}
+local is_loading = false
+local library_redis = setmetatable({}, {
+    __index = function(_, key)
+        local value = loading_redis[key]
+        if not is_loading then value = key ~= "register_function" and redis[key] or nil end
+        if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
+        return value
+    end,
+    __newindex = function() error("Attempt to modify a readonly table", 2) end,
+    __metatable = false,
+})
+local library_globals = setmetatable({redis = library_redis, server = library_redis}, {
+    __index = function(_, key)
+        if key ~= "KEYS" and key ~= "ARGV" then return globals[key] end
+    end,
+})
+local library_env = readonly(library_globals, MISSING)
+rawset(library_globals, "_G", library_env)
+
+local function failed(problem)
+    if type(problem) == "table" then return problem end
+    problem = tostring(problem)
+    local source, line = problem:match("(user_%a+):(%d+):")
+    return {err = "ERR " .. problem, source = source and "@" .. source, line = line}
+end
+
+return {
+    script_env = script_env,
+    library_env = library_env,
+    run = function(callback, keys, arguments, is_function)
+        if is_function then
+            return xpcall(function() return callback(keys, arguments) end, failed)
+        end
+        globals.KEYS, globals.ARGV = keys, arguments
+        return xpcall(callback, failed)
+    end,
+    load = function(callback)
+        is_loading = true
+        local is_well, problem = xpcall(callback, failed)
+        is_loading = false
+        return is_well, problem
+    end,
+}

@@ -1,0 +1,203 @@
+//! Clients that wait for keys (BLPOP and kin), with or without an end.
+//!
+//! A client that waits keeps its command. Each change of a key that somebody waits for makes the key ready; once the command that
+//! changed it is done, those who wait for it run their commands again, in the order in which they began to wait. Whose command
+//! still cannot be done goes on waiting and keeps its place.
+
+use crate::command::Command;
+use crate::failure::Failure;
+use crate::protocol::Args;
+use crate::protocol::request::OwnedArgs;
+use crate::server::Server;
+use crate::session::Session;
+
+/// What a client hears that waited in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InVain {
+    /// No array.
+    NullArray,
+    /// No value.
+    Null,
+    /// A number.
+    Count(i64),
+    /// Nothing: its command runs now.
+    Runs,
+}
+
+/// A client waits.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The database of its keys.
+    pub database: usize,
+    /// What it waits for.
+    pub keys: Vec<Vec<u8>>,
+    /// Milliseconds since 1970.
+    pub deadline: Option<i64>,
+    in_vain: InVain,
+    command: &'static Command,
+    args: OwnedArgs,
+}
+
+/// Lets a client wait for one of its keys to change; the command runs again then. `deadline`: milliseconds since 1970.
+pub fn wait(
+    server: &mut Server,
+    client: &mut Session,
+    args: Args<'_>,
+    keys: Vec<Vec<u8>>,
+    deadline: Option<i64>,
+    in_vain: InVain,
+) {
+    if client.is_retrying {
+        client.still_waits = true;
+        return;
+    }
+    if client.may_not_wait {
+        return tell_in_vain(client, in_vain);
+    }
+    let Some(command) = server.running else { return };
+    for key in &keys {
+        let slots = server.waiters.entry((client.database, key.clone())).or_default();
+        // A key may be named twice.
+        if !slots.contains(&client.slot) {
+            slots.push(client.slot);
+        }
+    }
+    if let Some(deadline) = deadline {
+        server.deadlines.insert((deadline, client.slot));
+    }
+    let args = args.to_owned();
+    client.waiting = Some(Box::new(Waiting { database: client.database, keys, deadline, in_vain, command, args }));
+}
+
+fn tell_in_vain(client: &mut Session, in_vain: InVain) {
+    match in_vain {
+        InVain::NullArray => client.reply.null_array(),
+        InVain::Null => client.reply.null(),
+        InVain::Count(count) => client.reply.integer(count),
+        InVain::Runs => {}
+    }
+}
+
+/// Forgets that a client waits.
+pub fn forget(server: &mut Server, client: &mut Session) -> Option<Box<Waiting>> {
+    let waiting = client.waiting.take()?;
+    for key in &waiting.keys {
+        let place = (waiting.database, key.clone());
+        if let Some(slots) = server.waiters.get_mut(&place) {
+            slots.retain(|slot| *slot != client.slot);
+            if slots.is_empty() {
+                server.waiters.remove(&place);
+            }
+        }
+    }
+    if let Some(deadline) = waiting.deadline {
+        server.deadlines.remove(&(deadline, client.slot));
+    }
+    Some(waiting)
+}
+
+/// Runs the commands of those who wait for keys that are ready.
+pub fn serve(server: &mut Server) {
+    while !server.ready.is_empty() {
+        for place in std::mem::take(&mut server.ready) {
+            for slot in server.waiters.get(&place).cloned().unwrap_or_default() {
+                retry(server, slot);
+            }
+        }
+    }
+}
+
+/// Runs the command of the client at a slot again.
+fn retry(server: &mut Server, slot: usize) {
+    let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
+    if let Some(waiting) = session.waiting.take() {
+        session.is_retrying = true;
+        let database = std::mem::replace(&mut session.database, waiting.database);
+        let args = waiting.args.as_args();
+        crate::command::run_again(server, &mut session, waiting.command, args);
+        session.database = database;
+        session.is_retrying = false;
+        let still_waits = std::mem::take(&mut session.still_waits);
+        session.waiting = Some(waiting);
+        if !still_waits {
+            forget(server, &mut session);
+            resume(server, &mut session);
+        }
+    }
+    server.sessions[slot] = Some(session);
+}
+
+/// A client goes on.
+fn resume(server: &mut Server, client: &mut Session) {
+    server.woken.push(client.slot);
+    server.resumed.push(client.slot);
+}
+
+/// Tells those whose time has come that they waited in vain.
+pub fn time_out(server: &mut Server) {
+    while let Some(&(deadline, slot)) = server.deadlines.first()
+        && deadline <= server.now
+    {
+        server.deadlines.pop_first();
+        let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { continue };
+        if let Some(waiting) = forget(server, &mut session) {
+            tell_in_vain(&mut session, waiting.in_vain);
+            resume(server, &mut session);
+            if waiting.in_vain == InVain::Runs {
+                crate::command::execute(server, &mut session, waiting.args.as_args());
+            }
+        }
+        server.sessions[slot] = Some(session);
+    }
+}
+
+/// Ends the waiting of the client at a slot (`CLIENT UNBLOCK`): in vain, or with an error. Whether it waited for keys.
+pub fn end(server: &mut Server, slot: usize, is_error: bool) -> bool {
+    let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return false };
+    let is_waiting = session.waiting.as_ref().is_some_and(|waiting| waiting.in_vain != InVain::Runs);
+    if is_waiting && let Some(waiting) = forget(server, &mut session) {
+        match is_error {
+            true => {
+                let failure = Failure::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                crate::command::refuse(server, &mut session, &failure);
+            }
+            false => tell_in_vain(&mut session, waiting.in_vain),
+        }
+        resume(server, &mut session);
+    }
+    server.sessions[slot] = Some(session);
+    is_waiting
+}
+
+/// Postpones a command until the pause is over (`CLIENT PAUSE`).
+pub fn postpone(server: &mut Server, client: &mut Session, args: Args<'_>, command: &'static Command, until: i64) {
+    server.deadlines.insert((until, client.slot));
+    client.waiting = Some(Box::new(Waiting {
+        database: client.database,
+        keys: Vec::new(),
+        deadline: Some(until),
+        in_vain: InVain::Runs,
+        command,
+        args: args.to_owned(),
+    }));
+}
+
+/// Runs all commands that were postponed.
+pub fn end_pause(server: &mut Server) {
+    let is_postponed =
+        |session: &&mut Box<Session>| session.waiting.as_ref().is_some_and(|waiting| waiting.in_vain == InVain::Runs);
+    let now = server.now;
+    let mut changed = Vec::new();
+    for session in server.sessions.iter_mut().flatten().filter(is_postponed) {
+        let slot = session.slot;
+        if let Some(waiting) = &mut session.waiting
+            && let Some(deadline) = waiting.deadline.replace(now)
+        {
+            changed.push((deadline, slot));
+        }
+    }
+    for (deadline, slot) in changed {
+        server.deadlines.remove(&(deadline, slot));
+        server.deadlines.insert((now, slot));
+    }
+}

@@ -1,0 +1,100 @@
+//! `/metrics`, `/livez` and `/readyz` of a replicator at work, on a thread of their own.
+
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use service_kit::listen::Group;
+use service_kit::metrics::{Process, counter};
+use service_kit::operations::Operations;
+use service_kit::probes::Readiness;
+use service_kit::server::{Bound, Options};
+use service_kit::url::Url;
+use std::sync::atomic::Ordering;
+use walsync::replicator::{Observer, Phase};
+
+/// What `/readyz` waits for.
+const WATCHING: &str = "watching";
+
+/// Sockets that nobody serves yet.
+pub struct Listening(Bound);
+
+impl Listening {
+    /// Binds, so that a bad address is found before anything is touched.
+    pub fn bind(url: &Url) -> anyhow::Result<Listening> {
+        let urls = std::slice::from_ref(url);
+        Ok(Listening(Bound::bind(&[Group { urls, grpc: false, http: true }])?))
+    }
+
+    /// Serves until the process ends.
+    pub fn serve(self, observer: Observer) -> anyhow::Result<Readiness> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Replication(observer)));
+        registry.register_collector(Box::new(Process));
+        let readiness = Readiness::default();
+        readiness.wait_for(WATCHING, "databases are not looked for yet");
+        let operations = Operations { registry: Arc::new(registry), readiness: readiness.clone() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let options = Options { threads: 1, ..Options::default() };
+        let mut server = self.0.start(options, move |_| operations.clone())?;
+        std::thread::Builder::new().name("operations".into()).spawn(move || {
+            if let Err(error) = runtime.block_on(server.accept()) {
+                tracing::error!(%error, "metrics and probes are not served any more");
+            }
+        })?;
+        Ok(readiness)
+    }
+}
+
+/// Says that databases are looked for.
+pub fn is_watching(readiness: &Readiness) {
+    readiness.is_there(WATCHING);
+}
+
+/// What the replicator counts. A label for each of thousands of databases would cost more than it says.
+struct Replication(Observer);
+
+impl std::fmt::Debug for Replication {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Replication")
+    }
+}
+
+impl Collector for Replication {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let totals = self.0.totals();
+        for (name, help, total) in [
+            ("walsync_objects", "Objects written", &totals.objects),
+            ("walsync_object_bytes", "Bytes of objects written", &totals.bytes),
+            (
+                "walsync_store_failures",
+                "Requests to the object store that failed and are tried again",
+                &totals.failures,
+            ),
+            ("walsync_whole_databases", "Databases sent whole, the first time included", &totals.anchors),
+            ("walsync_yields", "Check points of others that were let pass", &totals.yields),
+        ] {
+            counter(&mut encoder, name, help, total.load(Ordering::Relaxed))?;
+        }
+        let mut phases = [("waiting", 0), ("running", 0), ("failing", 0), ("refused", 0), ("fenced", 0)];
+        for status in self.0.status() {
+            let phase = match status.phase {
+                Phase::Waiting => 0,
+                Phase::Running => 1,
+                Phase::Failing(_) => 2,
+                Phase::Refused(_) => 3,
+                Phase::Fenced(_) => 4,
+            };
+            phases[phase].1 += 1;
+        }
+        let help = "Databases by what becomes of them";
+        let mut databases = encoder.encode_descriptor("walsync_databases", help, None, MetricType::Gauge)?;
+        for (phase, count) in phases {
+            ConstGauge::<i64>::new(count).encode(databases.encode_family(&[("phase", phase)])?)?;
+        }
+        Ok(())
+    }
+}
