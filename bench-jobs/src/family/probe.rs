@@ -97,8 +97,7 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
 /// How often the store has synced its disk so far, as it counts itself.
 pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
-        Protocol::Etcd | Protocol::DEngine => fsyncs::so_far(&address.to_string()),
-        Protocol::BlockStream => block_stream::probe::fsyncs(address),
+        Protocol::Etcd | Protocol::DEngine | Protocol::BlockStream => fsyncs::so_far(&address.to_string()),
         Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
             Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
         }

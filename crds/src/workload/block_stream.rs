@@ -231,6 +231,15 @@ impl BlockStreamWorkload {
         self.from.unwrap_or_default()
     }
 
+    /// See [`super::Parameters::writes_percent`]. One sync may make a whole window of blocks safe: of 100 blocks, so many take one at least.
+    pub(super) fn writes_percent(&self) -> u32 {
+        match self.operation {
+            BlockStreamOperation::Publish => 100 / self.window().max(1),
+            BlockStreamOperation::Subscribe | BlockStreamOperation::GetBlock => 0,
+            BlockStreamOperation::ServerStatus | BlockStreamOperation::Mixed => 0,
+        }
+    }
+
     /// Blocks that are there before the load.
     pub fn history_blocks(&self) -> u32 {
         let needs_none = match self.operation {

@@ -133,11 +133,10 @@ impl Parameters {
             Self::Etcd(parameters) => parameters.writes_percent(),
             Self::KeyValue(parameters) => parameters.writes_percent(),
             Self::Redis(parameters) => parameters.writes_percent(),
-            // Of a publisher many blocks may be on their way, and its acknowledgements are cumulative.
-            Self::BlockStream(_) => 0,
             // SQLite acknowledges them.
             Self::SqliteReplication(_) => 0,
             Self::Kubernetes(_) => 0,
+            Self::BlockStream(parameters) => parameters.writes_percent(),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::messages::{
     answer_of_get_block, code, end_of_subscription, path,
 };
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check, http};
+use crate::family::check::{ANSWER_TIMEOUT, Check};
 
 /// For all that is tried out together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -22,8 +22,6 @@ const SURFACE: [&str; 5] =
     ["serverStatus", "serverStatusDetail", "getBlock", "subscribeBlockStream", "publishBlockStream"];
 /// A block that nobody has.
 const NOBODYS: u64 = NO_BLOCK - 1;
-/// Syncs of groups of blocks, as our own block node counts them.
-const SYNCS: &str = "block_node_batch_sync_seconds_count ";
 
 /// `serverStatus`.
 pub(crate) fn answers(address: SocketAddr) -> Result<(), Failure> {
@@ -33,16 +31,6 @@ pub(crate) fn answers(address: SocketAddr) -> Result<(), Failure> {
 /// The version that `serverStatusDetail` tells.
 pub(crate) fn version(address: SocketAddr) -> Result<String, Failure> {
     within(ANSWER_TIMEOUT, async { detail(&mut connect(address, ANSWER_TIMEOUT).await?).await })
-}
-
-/// How often it has synced so far. The Java node does not say.
-pub(crate) fn fsyncs(address: SocketAddr) -> Result<u64, Failure> {
-    syncs_in(&http(address, "/metrics")?)
-}
-
-fn syncs_in(text: &str) -> Result<u64, Failure> {
-    let count = text.lines().find_map(|line| line.strip_prefix(SYNCS)?.trim().parse().ok());
-    count.ok_or_else(|| Failure::new("GET /metrics: the answer does not count syncs"))
 }
 
 /// Each method once, within 5 s, on blocks that nobody has; nothing is stored.
@@ -125,16 +113,4 @@ async fn publish(channel: &mut Channel) -> Result<String, Failure> {
     sender.finish().map_err(Failure::new)?;
     while receiver.next().await.map_err(Failure::new)?.is_some() {}
     Ok("a publisher that ends at once is let go".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn syncs_are_read_where_they_are_counted() {
-        let text = "block_node_batch_sync_seconds_sum 0.5\nblock_node_batch_sync_seconds_count 82\n# EOF\n";
-        assert_eq!(syncs_in(text).unwrap(), 82);
-        assert!(syncs_in("blocknode_app_state 1\n").unwrap_err().text().contains("does not count"));
-    }
 }
