@@ -1,7 +1,9 @@
 //! Opening a log: what its files hold, what a crash has left, and what must be refused.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
+use std::path::Path;
 
 use crate::error::OpenError;
 use crate::files::{Directory, File};
@@ -10,9 +12,19 @@ use crate::record::{Code, Record};
 use crate::rotation::{Ahead, NEW, SPARE};
 use crate::segment::{self, Damage};
 
-/// Whether a directory holds a log, or the first file of one that was never written to. Looks at names alone.
-pub fn is_begun(directory: &impl Directory) -> io::Result<bool> {
-    Ok(directory.names()?.iter().any(|name| segment::number(name).is_some()))
+/// Whether a folder of the file system holds a log, or the first file of one that was never written to. Looks at names alone, and
+/// takes no lock; a folder that is not there holds none.
+pub fn is_begun(folder: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    for entry in entries {
+        if entry?.file_name().to_str().is_some_and(|name| segment::number(name).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl<D: Directory> Log<D> {

@@ -12,16 +12,15 @@
 //! its place; a member that is alone.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
-use service_kit::directory::make_private;
+use service_kit::directory::{make_private, write_whole};
 
 use super::options::{Address, Options};
 
@@ -175,14 +174,14 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
     let folder = options.directory.clone();
     let shown = folder.display().to_string();
     let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
-    make(&folder).map_err(|error| file(&folder, error))?;
+    make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
         group: format!("{:x}", options.group_number()),
         member: options.id,
         has_log: false,
         joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
     };
-    let has_log = has_log(&folder).map_err(|error| file(&folder, error))?;
+    let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
     match read(&folder)? {
         Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
@@ -240,36 +239,9 @@ impl Checked {
     }
 }
 
-/// Of its user alone, also if somebody else made it.
-fn make(folder: &Path) -> io::Result<()> {
-    let is_new = !folder.exists();
-    make_private(folder)?;
-    match folder.parent().filter(|parent| is_new && !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-fn has_log(folder: &Path) -> io::Result<bool> {
-    match fs::read_dir(folder.join("wal")) {
-        Ok(mut entries) => {
-            let is_segment =
-                |entry: &fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "wal");
-            Ok(entries.any(|entry| entry.as_ref().is_ok_and(is_segment)))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// All of it or nothing, and safe when this returns.
 fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
-    let next = folder.join("identity.next");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
-    file.write_all(serde_json::to_string_pretty(identity)?.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(next, folder.join(FILE))?;
-    File::open(folder)?.sync_all()
+    write_whole(&folder.join(FILE), &serde_json::to_vec_pretty(identity)?)
 }
 
 #[cfg(test)]

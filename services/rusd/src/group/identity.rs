@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,6 @@ use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
 use service_kit::directory::{make_private, write_whole};
 use service_kit::url::Url;
-use wal::files::RealDirectory;
 
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Founder, Settings, cluster_id};
@@ -118,7 +117,7 @@ impl Identity {
         make_private(&folder).map_err(file)?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
         let log = log_folder(settings);
-        let has_log = has_log(&log).map_err(|error| IdentityError::File(log.display().to_string(), error))?;
+        let has_log = wal::is_begun(&log).map_err(|error| IdentityError::File(log.display().to_string(), error))?;
         let found = match fs::read(&path) {
             Ok(bytes) => {
                 let content = |error| IdentityError::Content(path.display().to_string(), error);
@@ -168,15 +167,8 @@ fn folder(settings: &Settings) -> PathBuf {
 }
 
 /// Where its log is.
-pub fn log_folder(settings: &Settings) -> PathBuf {
+fn log_folder(settings: &Settings) -> PathBuf {
     folder(settings).join("wal")
-}
-
-fn has_log(folder: &Path) -> io::Result<bool> {
-    match folder.exists() {
-        true => wal::is_begun(&RealDirectory::open(folder)?),
-        false => Ok(false),
-    }
 }
 
 /// The member, by its URL, that says that this one has served: that its clients know where it is was in the log. All are asked at the
