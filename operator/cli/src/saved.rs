@@ -9,13 +9,17 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use serde_json::Value;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
-use storebench_core::report::Report;
+use storebench_core::report::{Report, from_json};
 
 use crate::Output;
 use crate::commands::report::render;
 
 const RECORD: &str = "record.json";
+const REPORT: &str = "report.json";
+const SERVICES: &str = "services.json";
 const UNFINISHED: &str = "-unfinished";
 const LATEST: &str = "latest";
 
@@ -24,9 +28,26 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
+/// What is there of a run that is to go on.
+pub(crate) enum Begun {
+    /// It was interrupted: its folder, and what it has measured.
+    Unfinished(Folder, RunRecord),
+    /// It came to its end: its folder and report.
+    Finished(PathBuf, Report),
+}
+
+/// What is asked for now.
+pub(crate) struct Asked<'a> {
+    /// The run, before its first trial.
+    pub(crate) record: &'a RunRecord,
+    /// The specs of the services that its arms load, in order. The record has only what differs between reports.
+    pub(crate) services: Value,
+}
+
 impl Folder {
     /// Makes the folder of a run that begins. Whoever gets one can write there.
-    pub(crate) fn create(directory: &Path, run: &str, started_at: &str) -> anyhow::Result<Self> {
+    pub(crate) fn create(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Self> {
+        let RunRecord { name: run, started_at, .. } = asked.record;
         let all = directory.join(run);
         let time: String = started_at.chars().filter(|character| character.is_ascii_alphanumeric()).collect();
         let said = || format!("--save: {}: cannot be written to", all.display());
@@ -34,32 +55,57 @@ impl Folder {
         // Two runs may begin within a second.
         for number in 1.. {
             let name = if number == 1 { time.clone() } else { format!("{time}-{number}") };
-            let is_taken = fs::read_dir(&all)
-                .with_context(said)?
-                .flatten()
-                .any(|entry| entry.file_name().to_string_lossy().strip_prefix(&name).is_some_and(ends_a_name));
+            let is_taken =
+                names(&all).with_context(said)?.any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
             if !is_taken {
-                let path = all.join(name + UNFINISHED);
-                fs::create_dir(&path).with_context(said)?;
-                return Ok(Self { path });
+                let folder = Self { path: all.join(name + UNFINISHED) };
+                fs::create_dir(&folder.path).with_context(said)?;
+                write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
+                folder.keep(asked.record)?;
+                return Ok(folder);
             }
         }
         bail!("{} has no room for another run", all.display())
     }
 
-    /// The newest unfinished run of this name, and what it has measured.
-    pub(crate) fn find(directory: &Path, run: &str) -> anyhow::Result<Option<(Self, RunRecord)>> {
-        let Ok(entries) = fs::read_dir(directory.join(run)) else { return Ok(None) };
-        let is_unfinished =
-            |path: &PathBuf| path.to_string_lossy().ends_with(UNFINISHED) && path.join(RECORD).is_file();
-        let Some(path) = entries.flatten().map(|entry| entry.path()).filter(is_unfinished).max() else {
+    /// The newest run of this name. Errors: it is not what is asked for now, and what differs.
+    pub(crate) fn find(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Begun>> {
+        let all = directory.join(&asked.record.name);
+        let Ok(names) = names(&all) else { return Ok(None) };
+        // They begin with the time.
+        let Some(newest) = names.filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).max() else {
             return Ok(None);
         };
-        let file = path.join(RECORD);
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let record: RunRecord = serde_json::from_str(&text)
-            .with_context(|| format!("{}: it was changed by somebody else", file.display()))?;
-        Ok(Some((Self { path }, record)))
+        let path = all.join(&newest);
+        let read = |name: &str| {
+            let file = path.join(name);
+            fs::read_to_string(&file).with_context(|| format!("--resume: {}", file.display()))
+        };
+        let damaged = |name: &str| format!("--resume: {} is not what storebench writes", path.join(name).display());
+        let services: Value = serde_json::from_str(&read(SERVICES)?).with_context(|| damaged(SERVICES))?;
+        let is_finished = !newest.ends_with(UNFINISHED);
+        let text = read(if is_finished { REPORT } else { RECORD })?;
+        let begun = match is_finished {
+            true => Begun::Finished(path.clone(), from_json(&text).with_context(|| damaged(REPORT))?),
+            false => {
+                let head: Head = serde_json::from_str(&text).with_context(|| damaged(RECORD))?;
+                check_version(&asked.record.name, &head)?;
+                Begun::Unfinished(
+                    Self { path: path.clone() },
+                    serde_json::from_str(&text).with_context(|| damaged(RECORD))?,
+                )
+            }
+        };
+        let record = match &begun {
+            Begun::Finished(_, report) => &report.record,
+            Begun::Unfinished(_, record) => record,
+        };
+        match check_same(record, asked.record, services == asked.services) {
+            Ok(()) => Ok(Some(begun)),
+            // Nothing could go on: the file asks for another run now.
+            Err(_) if is_finished => Ok(None),
+            Err(differs) => Err(differs),
+        }
     }
 
     /// Keeps what was measured so far; it is on disk when this returns.
@@ -72,7 +118,7 @@ impl Folder {
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, is_interrupted: bool) -> anyhow::Result<PathBuf> {
         let forms = [
-            ("report.json", Output::Json),
+            (REPORT, Output::Json),
             ("report.md", Output::Markdown),
             ("report.html", Output::Html),
             ("run.yaml", Output::Yaml),
@@ -99,13 +145,31 @@ fn ends_a_name(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('-')
 }
 
-/// Whether a record is of the run that is asked for now, on the same machine. Errors name what differs.
-pub(crate) fn check_same(kept: &RunRecord, now: &RunRecord) -> anyhow::Result<()> {
-    let name = &now.name;
-    let remedy = "start anew with --save";
-    if kept.record_version != RECORD_VERSION || kept.storebench_version != now.storebench_version {
-        bail!("--resume: {name} was begun by storebench {}: {remedy}", kept.storebench_version);
+/// The names in a folder.
+fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
+    Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()))
+}
+
+/// Of a record, what can be read whatever wrote it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    record_version: u32,
+    storebench_version: String,
+}
+
+const REMEDY: &str = "start anew with --save";
+
+fn check_version(name: &str, head: &Head) -> anyhow::Result<()> {
+    match head.record_version == RECORD_VERSION && head.storebench_version == env!("CARGO_PKG_VERSION") {
+        true => Ok(()),
+        false => bail!("--resume: {name} was begun by storebench {}: {REMEDY}", head.storebench_version),
     }
+}
+
+/// Whether a record is of the run that is asked for now, on the same machine. Errors name what differs.
+fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> anyhow::Result<()> {
+    let (name, remedy) = (&now.name, REMEDY);
     if kept.spec != now.spec {
         bail!("--resume: {name} was begun with another spec than the file has now: restore it, or {remedy}");
     }
@@ -163,10 +227,41 @@ fn point_to(path: &Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
+    fn record() -> RunRecord {
+        serde_json::from_value(serde_json::json!({
+            "recordVersion": RECORD_VERSION, "name": "run", "storebenchVersion": env!("CARGO_PKG_VERSION"),
+            "startedAt": "2026-11-22T17:30:15Z", "durationMillis": 0, "driver": "Embedded",
+            "spec": { "arms": [], "workloads": [] }, "arms": [], "trials": [],
+            "fingerprint": { "hash": "0" }, "caveats": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_run_goes_on_only_as_what_it_was_begun_as() {
+        let directory = harness::folder();
+        let first = record();
+        let asked = |record, services: &str| Asked { record, services: Value::from(services) };
+        Folder::create(directory.path(), &asked(&first, "args a")).unwrap();
+        let find = |record: &RunRecord, services| Folder::find(directory.path(), &asked(record, services));
+        assert!(matches!(find(&first, "args a"), Ok(Some(Begun::Unfinished(..)))));
+        let refused = |record: &RunRecord, services| format!("{:#}", find(record, services).err().unwrap());
+        assert!(refused(&first, "args b").contains("with other services or versions"));
+        let mut elsewhere = first.clone();
+        elsewhere.fingerprint.facts.insert("cores".into(), "8".into());
+        assert!(refused(&elsewhere, "args a").contains("was begun where cores was unknown, and here it is 8"));
+        let path = directory.path().join("run/20261122T173015Z-unfinished").join(RECORD);
+        let older = fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
+        fs::write(&path, older.replace("\"trials\"", "\"measured\"")).unwrap();
+        assert!(refused(&first, "args a").contains("was begun by storebench 0.0.1"));
+    }
+
     #[test]
     fn no_run_is_written_over() {
         let directory = harness::folder();
-        let create = || Folder::create(directory.path(), "run", "2026-11-22T17:30:15Z").unwrap().path;
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let create = || Folder::create(directory.path(), &asked).unwrap().path;
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let first = create();
         assert_eq!(name(&first), "20261122T173015Z-unfinished");
@@ -184,7 +279,9 @@ mod tests {
     fn where_nothing_can_be_written_is_told_before_anything_is_measured() {
         let directory = harness::folder();
         fs::write(directory.path().join("file"), "").unwrap();
-        let refused = Folder::create(&directory.path().join("file"), "run", "2026-11-22T17:30:15Z").err().unwrap();
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let refused = Folder::create(&directory.path().join("file"), &asked).err().unwrap();
         assert!(format!("{refused:#}").contains("file/run: cannot be written to: Not a directory"), "{refused:#}");
     }
 }

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `first` | packages `raft.*`, as clients of release 0.1.4 speak them |
 //! | `second` | packages `d_engine.*`, as clients of release 0.2.4 do |
-//! | `cluster` | who the members are, in both |
+//! | `cluster` | who the members are, and changes of them, in both |
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody

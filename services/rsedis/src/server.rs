@@ -41,7 +41,7 @@ pub struct Stats {
     pub input_bytes: u64,
     /// Bytes sent.
     pub output_bytes: u64,
-    /// Calls, microseconds, refused calls and failed calls by command.
+    /// Calls, refused calls and failed calls by command.
     pub by_command: HashMap<&'static str, CommandStats>,
 }
 

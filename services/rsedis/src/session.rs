@@ -46,6 +46,8 @@ pub struct Session {
     pub local_address: String,
     /// `CLIENT SETNAME`.
     pub name: Vec<u8>,
+    /// What it has changed in this turn of the loop is not safe yet.
+    pub has_written: bool,
     /// The number of the selected database.
     pub database: usize,
     /// Whether it may send commands.

@@ -321,6 +321,68 @@ fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
     }
 }
 
+/// What was postponed by CLIENT PAUSE, and what somebody waited for, runs outside of the client's own turn.
+#[test]
+fn what_cannot_be_made_safe_is_not_acknowledged_to_those_who_waited() {
+    let large = "v".repeat(50_000);
+    let limited = |directory: &std::path::Path| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
+        command.stderr(std::process::Stdio::null());
+        start_command(&mut command, directory, ALWAYS)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let server = limited(directory.path());
+    let (mut first, mut second) = (server.client(), server.client());
+    assert_eq!(first.call("CLIENT PAUSE 200 WRITE"), "+OK\r\n");
+    assert!(second.try_call(&[b"SET", b"key", large.as_bytes()]).is_err(), "a postponed write was acknowledged");
+    let directory = tempfile::tempdir().unwrap();
+    let server = limited(directory.path());
+    let (mut waits, mut pushes) = (server.client(), server.client());
+    waits.send(b"BLPOP list 0\r\n").unwrap();
+    while !pushes.call("INFO clients").contains("blocked_clients:1") {}
+    assert!(pushes.try_call(&[b"RPUSH", b"list", large.as_bytes()]).is_err());
+    assert!(waits.receive().is_err(), "an element that nobody may have was handed out");
+}
+
+#[test]
+fn a_snapshot_that_failed_stops_writes_where_snapshots_are_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+    let mut client = server.client();
+    client.call("SET key value");
+    // Its files have no place any more.
+    std::fs::create_dir(directory.path().join("dump.rdb")).unwrap();
+    std::fs::write(directory.path().join("dump.rdb/file"), "").unwrap();
+    assert!(client.call("BGSAVE").starts_with("+Background"));
+    while client.call("INFO persistence").contains("rdb_last_bgsave_status:ok") {}
+    assert!(client.call("SET key other").starts_with("-MISCONF Redis is configured to save RDB snapshots"));
+    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n");
+    assert_eq!(client.call("CONFIG SET stop-writes-on-bgsave-error no"), "+OK\r\n");
+    assert_eq!(client.call("SET key other"), "+OK\r\n");
+}
+
+#[test]
+fn a_save_waits_for_the_rewrite_that_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    let mut client = server.client();
+    client.call("SET key value");
+    assert_eq!(client.call("MULTI"), "+OK\r\n");
+    client.call("BGREWRITEAOF");
+    client.call("BGSAVE SCHEDULE");
+    assert!(client.call("EXEC").starts_with("*2\r\n+Background append only file rewriting"));
+    let began = std::time::Instant::now();
+    let done = |client: &mut Client| {
+        let info = client.call("INFO persistence");
+        info.contains("aof_rewrites:1") && info.contains("rdb_saves:1") && info.contains("rdb_bgsave_in_progress:0")
+    };
+    while !done(&mut client) {
+        assert!(began.elapsed().as_secs() < 60, "{}", client.call("INFO persistence"));
+    }
+    assert!(client.call("BGREWRITEAOF").starts_with("+Background"), "it may begin again");
+}
+
 #[test]
 fn keys_expire_also_while_the_server_is_away() {
     let directory = tempfile::tempdir().unwrap();

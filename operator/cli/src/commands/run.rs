@@ -1,6 +1,6 @@
 //! `storebench run FILE…`: the embedded run, from files to report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use storebench_core::judgement::{available, judge};
@@ -14,7 +14,7 @@ use super::report::render;
 use crate::RunArguments;
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
-use crate::saved::{self, Folder};
+use crate::saved::{Asked, Begun, Folder};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let input = super::read_input(&arguments.files)?;
@@ -33,10 +33,18 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     for run in &input.runs {
         let prepared = Prepared::new(run, &options);
         // Found before the first trial, not after the last.
-        let (prepared, folder) = keep(arguments, prepared)?;
+        let (prepared, folder) = match keep(arguments, prepared)? {
+            Kept::Runs(prepared, folder) => (prepared, folder),
+            Kept::Finished(path, report) => {
+                eprintln!("{}: came to its end before: {}", run.name, path.join("report.html").display());
+                super::print(&render(&report, arguments.output)?)?;
+                worst = worst.max(Exit::of(report.judgement.verdict));
+                continue;
+            }
+        };
         let progress = Progress::new(run, arguments.quiet);
         let mut lost = None;
-        let record = embedded::run(prepared, &options, &progress, |record| {
+        let record = embedded::run(*prepared, &options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
             // A disk that is full is no reason to throw away what can still be printed.
             lost = lost.take().or(kept.err());
@@ -84,20 +92,31 @@ fn what_to_do(report: &Report) -> Option<String> {
     Some(format!("{} is Invalid; to do: {remedy}", record.name))
 }
 
-/// The folder that a run is kept in, if it is to be kept; and what is known of it, if it was begun before.
-fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>) -> anyhow::Result<(Prepared<'a>, Option<Folder>)> {
+/// What becomes of a run.
+enum Kept<'a> {
+    /// It begins, or goes on; in this folder, if it is to be kept.
+    Runs(Box<Prepared<'a>>, Option<Folder>),
+    /// Nothing: it came to its end before it was to go on.
+    Finished(PathBuf, Box<Report>),
+}
+
+fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>) -> anyhow::Result<Kept<'a>> {
+    let services = prepared.run.arms.iter().map(|arm| arm.service().map(|service| &service.spec));
+    let services = serde_json::to_value(services.collect::<Vec<_>>())?;
+    let asked = Asked { record: &prepared.record, services };
     let begun = match &arguments.resume {
-        Some(directory) => Folder::find(directory, &prepared.record.name)?,
+        Some(directory) => Folder::find(directory, &asked)?,
         None => None,
     };
-    if let Some((folder, record)) = begun {
-        saved::check_same(&record, &prepared.record)?;
-        return Ok((prepared.resumed(record), Some(folder)));
-    }
-    let Some(directory) = arguments.save.as_ref().or(arguments.resume.as_ref()) else { return Ok((prepared, None)) };
-    let folder = Folder::create(directory, &prepared.record.name, &prepared.record.started_at)?;
-    folder.keep(&prepared.record)?;
-    Ok((prepared, Some(folder)))
+    Ok(match (begun, arguments.save.as_ref().or(arguments.resume.as_ref())) {
+        (Some(Begun::Finished(path, report)), _) => Kept::Finished(path, Box::new(report)),
+        (Some(Begun::Unfinished(folder, record)), _) => Kept::Runs(Box::new(prepared.resumed(record)), Some(folder)),
+        (None, Some(directory)) => {
+            let folder = Folder::create(directory, &asked)?;
+            Kept::Runs(Box::new(prepared), Some(folder))
+        }
+        (None, None) => Kept::Runs(Box::new(prepared), None),
+    })
 }
 
 fn tell_where(arguments: &RunArguments, path: &Path, is_interrupted: bool) {

@@ -60,7 +60,8 @@ pub(crate) struct Prepared<'a> {
     /// What is known of it: the arms and the machine, and of a run that goes on its trials.
     pub(crate) record: RunRecord,
     binaries: Vec<Option<Binaries>>,
-    run: &'a ValidatedRun,
+    /// What was asked.
+    pub(crate) run: &'a ValidatedRun,
     clock: Clock,
 }
 

@@ -285,7 +285,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     }
     client.last_active = server.now;
     let replied = client.reply.bytes.len();
-    let command = match resolve(args).and_then(|command| admit(server, client, command, args).map(|()| command)) {
+    let command = match resolve(args).and_then(|command| admit(server, client, command).map(|()| command)) {
         Ok(command) => command,
         Err(failure) => {
             client.abort_transaction();
@@ -375,9 +375,29 @@ pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
     client.reply.error(&failure.0);
 }
 
+/// Whether anything may be written now: what could not be made safe, or would have too few replicas, is refused.
+pub fn may_write_now(server: &Server) -> Outcome {
+    if let Some(failure) = &server.aof.failure {
+        return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
+    }
+    let settings = &server.settings;
+    if !server.save.is_saved_well && !settings.text("save").is_empty() && settings.is_yes("stop-writes-on-bgsave-error")
+    {
+        return Err(Failure::new(
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify \
+             the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails \
+             (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
+        ));
+    }
+    match settings.replicas_min > server.replicas {
+        true => Err(Failure::new("NOREPLICAS Not enough good replicas to write.")),
+        false => Ok(()),
+    }
+}
+
 /// Whether the client may run the command now.
 #[inline]
-fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Args<'_>) -> Outcome {
+fn admit(server: &mut Server, client: &mut Session, command: &Command) -> Outcome {
     if !client.is_authenticated && !command.is(NO_AUTH) {
         return Err(NO_AUTHENTICATION);
     }
@@ -385,13 +405,8 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, _args: Ar
     if command.is(DENYOOM) && settings.memory_max > 0 && server.used_memory > settings.memory_max {
         return Err(NO_MEMORY);
     }
-    if command.is(WRITE)
-        && let Some(failure) = &server.aof.failure
-    {
-        return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
-    }
-    if command.is(WRITE) && settings.replicas_min > server.replicas {
-        return Err(Failure::new("NOREPLICAS Not enough good replicas to write."));
+    if command.is(WRITE) {
+        may_write_now(server)?;
     }
     if client.subscriptions() > 0 && !client.reply.is_resp3 && !pubsub::is_allowed(command) {
         return Err(Failure::text(format!(
@@ -414,6 +429,7 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     server.running = running;
     if server.dirty != dirty {
         server.effects.end(database, args);
+        client.has_written = true;
     }
     if !server.broken_watches.is_empty() {
         client.is_watch_broken |= server.broken_watches.contains(&client.id);
@@ -443,6 +459,7 @@ pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Co
     server.running = running;
     if server.dirty != dirty {
         server.effects.end(database, args);
+        client.has_written = true;
     }
     match outcome {
         Ok(()) => {}

@@ -52,21 +52,15 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         return Ok(());
     }
     let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
-    if is_write && let Some(failure) = &server.aof.failure {
-        return Err(Failure::text(format!(
-            "EXECABORT Transaction discarded because of: Errors writing to the AOF file: {failure}"
-        )));
+    if is_write {
+        let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
+        super::may_write_now(server).map_err(discarded)?;
     }
     let needs_memory = transaction.queue.iter().any(|(command, _)| command.is(super::DENYOOM));
     let most = server.settings.memory_max;
     if needs_memory && most > 0 && server.used_memory > most {
         return Err(Failure::new(
             "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
-        ));
-    }
-    if is_write && server.settings.replicas_min > server.replicas {
-        return Err(Failure::new(
-            "EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas to write.",
         ));
     }
     client.reply.array(transaction.queue.len());

@@ -14,8 +14,6 @@ pub(super) struct Connection {
     pub(super) sent: usize,
     /// It is not listened to: too many replies wait.
     pub(super) is_paused: bool,
-    /// It changed something in this turn.
-    pub(super) has_written: bool,
     /// Which events are wanted: readable, writable.
     pub(super) wants: (bool, bool),
     /// Since when its replies have been above the soft limit, milliseconds since 1970.
@@ -29,7 +27,6 @@ impl Default for Connection {
             parser: Parser::default(),
             sent: 0,
             is_paused: false,
-            has_written: false,
             wants: (true, false),
             above_since: None,
         }

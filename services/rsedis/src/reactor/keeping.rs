@@ -95,6 +95,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn begin_save(&mut self) {
+        if self.job.is_some() {
+            // Whoever is under way is finished first.
+            self.server.save.is_save_due = true;
+            return;
+        }
         let (name, now, dirty) = (temporary_rdb(&self.server), self.server.now, self.server.dirty);
         let begun = self.rdb_directory().and_then(|directory| {
             let format = Format::Rdb { is_base: false };

@@ -389,7 +389,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return bytes.len();
         };
         self.touched.push(slot);
-        let effects = self.server.effects.bytes.len();
         let mut at = 0;
         while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
             if !self.server.requests.is_empty() {
@@ -423,7 +422,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             session.is_killed = true;
         }
         session.query_bytes = kept;
-        connection.has_written |= self.server.effects.bytes.len() > effects;
         self.server.sessions[slot] = Some(session);
         at
     }
@@ -450,11 +448,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if !is_safe {
             self.tell_of_aof();
         }
-        for &slot in &self.touched {
-            if let Some(Some(connection)) = self.connections.get_mut(slot)
-                && std::mem::take(&mut connection.has_written)
+        // Those who were woken wrote as well: what they had waited for, or what CLIENT PAUSE had postponed.
+        for &slot in self.touched.iter().chain(&self.server.woken) {
+            if let Some(Some(session)) = self.server.sessions.get_mut(slot)
+                && std::mem::take(&mut session.has_written)
                 && !is_safe
-                && let Some(session) = &mut self.server.sessions[slot]
             {
                 session.is_killed = true;
             }

@@ -170,13 +170,8 @@ impl Running<'_> {
         if writes && (self.is_readonly || self.flags.no_writes) {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
-        if command.is(WRITE)
-            && let Some(failure) = &self.server.aof.failure
-        {
-            return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
-        }
-        if command.is(WRITE) && self.server.settings.replicas_min > self.server.replicas {
-            return Err(Failure::new("NOREPLICAS Not enough good replicas to write."));
+        if command.is(WRITE) {
+            command::may_write_now(self.server)?;
         }
         if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !self.has_written {
             return Err(Failure::new("OOM command not allowed when used memory > 'maxmemory'."));

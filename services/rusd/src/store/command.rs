@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_put_of_bytes_that_are_not_text_keeps_its_lease_and_every_byte() {
-        // The original rusd sent `PUT:key:value` as text (facts §1.3, D4).
+        // The original rusd sent `PUT:key:value` as text.
         let put = pb::PutRequest {
             key: b"a:b\xff".as_slice().into(),
             value: b"\x00:\xfe".as_slice().into(),

@@ -81,7 +81,7 @@ proptest! {
 
 #[test]
 fn after_a_restart_revisions_go_on_and_keys_are_there() {
-    // The original rusd began again at revision 1 with an empty index (facts §1.3, D2).
+    // The original rusd began again at revision 1 with an empty index.
     let put = pb::PutRequest { key: "a".into(), value: "v".into(), ..Default::default() };
     let put = Command { caller: Caller::Server, request: Request::Put(put) };
     let restored = read_all(&bytes(&of(&[put.clone(), put]))).unwrap();

@@ -126,7 +126,7 @@ fn an_answer_has_a_bound_and_what_nobody_waits_for_is_not_read() {
 
 #[test]
 fn all_puts_of_a_transaction_have_one_revision() {
-    // The original rusd gave each operation its own (facts §1.3, D3).
+    // The original rusd gave each operation its own.
     let mut state = State::default();
     let success = ["a", "b", "c"].map(|key| op(Operation::RequestPut(put(key, "v")))).to_vec();
     let Ok(Response::Txn(response)) = run(&mut state, Request::Txn(pb::TxnRequest { success, ..Default::default() }))
@@ -141,7 +141,7 @@ fn all_puts_of_a_transaction_have_one_revision() {
 
 #[test]
 fn a_range_in_a_transaction_honours_limit_revision_sort_and_an_open_end() {
-    // The original rusd ignored them (facts §1.3, D5).
+    // The original rusd ignored them.
     let mut state = State::default();
     for (key, value) in [("a", "3"), ("b", "2"), ("c", "1"), ("a", "4")] {
         run(&mut state, Request::Put(put(key, value))).unwrap();
@@ -157,7 +157,7 @@ fn a_range_in_a_transaction_honours_limit_revision_sort_and_an_open_end() {
 
 #[test]
 fn a_comparison_of_a_range_asks_every_key_of_it() {
-    // The original rusd ignored Compare.range_end (facts §1.3, D5).
+    // The original rusd ignored Compare.range_end.
     let mut state = State::default();
     for key in ["a", "b", "b"] {
         run(&mut state, Request::Put(put(key, "v"))).unwrap();
@@ -174,7 +174,7 @@ fn a_comparison_of_a_range_asks_every_key_of_it() {
 
 #[test]
 fn what_is_compacted_or_not_yet_there_has_its_own_error() {
-    // The original rusd answered Internal to both (facts §1.3, D5).
+    // The original rusd answered Internal to both.
     let mut state = State::default();
     for _ in 0..4 {
         run(&mut state, Request::Put(put("a", "v"))).unwrap();
@@ -192,7 +192,7 @@ fn what_is_compacted_or_not_yet_there_has_its_own_error() {
 
 #[test]
 fn filters_come_before_the_limit() {
-    // The original rusd filtered afterwards (facts §1.3, D8).
+    // The original rusd filtered afterwards.
     let mut state = State::default();
     for key in ["a", "b", "c", "d"] {
         run(&mut state, Request::Put(put(key, "v"))).unwrap();

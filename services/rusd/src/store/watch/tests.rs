@@ -277,7 +277,7 @@ fn put(world: &mut World, key: &str) {
 
 #[test]
 fn a_watcher_that_does_not_read_loses_nothing_and_keeps_little() {
-    // The original rusd dropped events when a channel of 256 was full (facts §1.3, D6).
+    // The original rusd dropped events when a channel of 256 was full.
     let mut world = World::new();
     world.create(0, b"a".to_vec(), b"b".to_vec(), 10, 0);
     for n in 0..5000 {
@@ -290,7 +290,7 @@ fn a_watcher_that_does_not_read_loses_nothing_and_keeps_little() {
 
 #[test]
 fn a_watcher_of_the_past_is_told_the_past() {
-    // The original rusd replayed no history (facts §1.3, D7).
+    // The original rusd replayed no history.
     let mut world = small();
     for key in ["a", "b", "a"] {
         put(&mut world, key);
@@ -302,7 +302,7 @@ fn a_watcher_of_the_past_is_told_the_past() {
 
 #[test]
 fn progress_is_told_only_when_all_watchers_of_the_stream_are_in_step() {
-    // The original rusd answered at once, with id 0 (facts §1.3, D7; etcd issue 15220).
+    // The original rusd answered at once, with id 0 (etcd issue 15220).
     let mut world = small();
     let stream = world.streams[0];
     world.hub.request_progress(stream);
