@@ -35,6 +35,16 @@ impl Position {
         }
         bytes
     }
+
+    /// Whether `index` tells of no transaction after this place. Its counter alone does not say so: a recovery begins it
+    /// anew, and it may come to the same number again.
+    pub fn is_end_of(&self, index: &WalIndex) -> bool {
+        let emptied = index.frames == 0;
+        let here = |wal: WalPosition| {
+            index.frames == wal.frames && index.salts == wal.header.salts() && index.checksum == wal.checksum
+        };
+        self.changes == Some(index.changes) && (emptied || self.wal.is_some_and(here))
+    }
 }
 
 /// The place that the newest file of a replica names, if `wal` still has it: same salts, and the same chain up to there.

@@ -137,9 +137,9 @@ pub fn stage_changes(
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
         // Cut to nothing by a TRUNCATE: whatever it held was ours already if no transaction came since.
-        let same_counter = index.is_some_and(|index| position.changes == Some(index.changes));
+        let nothing_since = index.is_some_and(|index| position.is_end_of(&index));
         let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
-        return Ok(if same_counter || still_empty {
+        return Ok(if nothing_since || still_empty {
             Ok(None)
         } else {
             Err("the WAL was emptied, and transactions may have been in it")

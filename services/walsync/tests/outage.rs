@@ -117,6 +117,31 @@ fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
 }
 
 #[test]
+fn truncate_check_points_without_a_transaction_between_them_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    let replicator = start(&database, &store);
+    application.run(INSERT);
+    assert!(replicator.sync(LONG));
+    let anchors = replicator.totals().anchors.load(Ordering::Relaxed);
+    for turn in 1..=4 {
+        let begun = std::time::Instant::now();
+        application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+        // One that waits in vain gives up after the busy timeout of five seconds.
+        assert!(begun.elapsed() < Duration::from_secs(4), "number {turn}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    application.run("PRAGMA user_version=1");
+    assert!(replicator.sync(LONG));
+    assert!(restored(folder.path(), &store) == content(&database));
+    assert!(replicator.totals().anchors.load(Ordering::Relaxed) <= anchors + 1);
+    drop(replicator);
+    application.close();
+}
+
+#[test]
 fn a_writer_that_never_pauses_hardly_notices_us_and_is_not_sent_whole_again() {
     // On a disk, where a check point at each commit would be noticed.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

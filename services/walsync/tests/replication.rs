@@ -6,6 +6,7 @@
 mod support;
 
 use rusqlite::Connection;
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -166,7 +167,7 @@ fn what_litestream_wrote_is_restored_and_continued() {
     let before = place.replica();
     support::wait(|| before.files().is_ok_and(|files| files.len() > 1));
     run(&mut application);
-    rustix::process::kill_process(rustix::process::Pid::from_child(&theirs), rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&theirs), Signal::TERM).unwrap();
     theirs.wait().unwrap();
     assert!(place.restored(Target::Latest) == content(&place.database()), "what Litestream left");
     // The same configuration, our program: it goes on where Litestream stopped.
@@ -264,6 +265,39 @@ fn kill_9_of_both_loses_nothing_that_was_durable() {
         assert!(max >= last, "round {round}: {max} of {last}");
         next = max + 1;
     }
+    application.close();
+}
+
+#[test]
+fn a_counter_that_repeats_after_a_recovery_hides_no_transaction() {
+    const INSERT: &str = "INSERT INTO t(v) VALUES (randomblob(3000))";
+    let place = Place::new();
+    // A start after a kill recovers the WAL, and SQLite's counter of transactions begins anew.
+    Application::start(&place.database(), TABLE).kill();
+    let mut application = Application::start(&place.database(), TABLE);
+    application.run(INSERT);
+    // Rarely enough that what follows is staged for the check point alone.
+    let mut walsync = Walsync::watch_each(3000, &[&place.database()], &place.path("store"), &place.path("log"));
+    walsync.wait_durable(1);
+    // The second look has found nothing new, and others follow each 25 ms.
+    std::thread::sleep(Duration::from_millis(3500));
+    // Between two looks: killed, recovered, and as many transactions as before.
+    walsync.signal(Signal::STOP);
+    application.kill();
+    let mut application = Application::start(&place.database(), TABLE);
+    application.run(INSERT);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            walsync.signal(Signal::CONT);
+        });
+        application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    });
+    let wal = walsync::database::with_suffix(&place.database(), "-wal");
+    assert_eq!(wal.metadata().unwrap().len(), 0, "the check point did not come to its end");
+    application.run(INSERT);
+    walsync.stop();
+    assert!(place.restored(Target::Latest) == content(&place.database()));
     application.close();
 }
 

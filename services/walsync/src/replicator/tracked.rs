@@ -159,10 +159,7 @@ impl State {
 
     /// Whether everything that `index` tells of is staged.
     fn has_staged(&self, index: &WalIndex) -> bool {
-        match self.position {
-            Some(Position { changes: Some(changes), .. }) => changes == index.changes,
-            _ => false,
-        }
+        self.position.is_some_and(|position| position.is_end_of(index))
     }
 
     /// Whether it is time for a snapshot, and anything came since the last one.
@@ -214,7 +211,9 @@ impl Shared {
         }
         let index = files.wal_index()?;
         if index.is_some() && index != state.seen {
-            let committed = index.map(|index| index.changes) != state.seen.map(|index| index.changes);
+            // The counter alone does not tell: after a recovery it may come to the same number again.
+            let end = |index: WalIndex| (index.changes, index.salts, index.frames, index.checksum);
+            let committed = index.map(end) != state.seen.map(end);
             state.seen = index;
             state.last_change = now;
             if committed || state.position.is_none() {

@@ -125,10 +125,16 @@ pub struct Walsync {
 }
 
 impl Walsync {
-    /// Watches databases into a folder.
+    /// Watches databases into a folder, with uploads as often as tests want them.
     pub fn watch(databases: &[&Path], store: &Path, log: &Path) -> Walsync {
+        Walsync::watch_each(50, databases, store, log)
+    }
+
+    /// Watches databases into a folder, with so long between two uploads.
+    pub fn watch_each(interval_millis: u32, databases: &[&Path], store: &Path, log: &Path) -> Walsync {
         let mut command = Command::new(env!("CARGO_BIN_EXE_walsync"));
-        command.arg("watch").args(databases).arg("--to").arg(store).args(["--interval-millis", "50"]);
+        command.arg("watch").args(databases).arg("--to").arg(store).arg("--interval-millis");
+        command.arg(interval_millis.to_string());
         Walsync::start(command, log)
     }
 
@@ -161,12 +167,16 @@ impl Walsync {
         self.child.wait().unwrap();
     }
 
+    /// A signal, such as one that stops its looking for a while: its locks stay.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// SIGTERM; what is committed must be durable when it ends.
     pub fn stop(mut self) {
         // Before that it has no handler for signals yet.
         wait(|| self.log()[self.before..].contains("watching"));
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
     }
