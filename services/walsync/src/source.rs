@@ -157,6 +157,9 @@ pub fn stage_changes(
         }
     };
     if changes.commits == 0 {
+        if limit(&header, index.as_ref()).is_some_and(|frames| frames != changes.end.frames) {
+            return Ok(Err("the WAL does not hold what its index tells of"));
+        }
         // A recovery begins the counter anew; this is what it is at our place now.
         if position.wal == Some(changes.end) {
             position.changes = counter(index.as_ref(), &changes.end).or(position.changes);
