@@ -36,7 +36,7 @@ pub(crate) enum Begun {
     /// It was interrupted: its folder, and what it has measured.
     Unfinished(Folder, RunRecord),
     /// It came to its end: its folder and report.
-    Finished(PathBuf, Report),
+    Finished(PathBuf, Box<Report>),
 }
 
 impl Begun {
@@ -52,7 +52,7 @@ impl Begun {
         if is_finished {
             let report = from_json(&text).with_context(damaged)?;
             let is_same = check_same(&report.record, asked.record, services_are_same).is_ok();
-            return Ok(is_same.then(|| Self::Finished(path.to_owned(), report)));
+            return Ok(is_same.then(|| Self::Finished(path.to_owned(), Box::new(report))));
         }
         let head: Head = serde_json::from_str(&text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
