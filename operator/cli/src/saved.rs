@@ -34,7 +34,7 @@ pub(crate) struct Folder {
 /// What is there of a run that is to go on.
 pub(crate) enum Begun {
     /// It was interrupted: its folder, and what it has measured.
-    Unfinished(Folder, RunRecord),
+    Unfinished(Folder, Box<RunRecord>),
     /// It came to its end: its folder and report.
     Finished(PathBuf, Box<Report>),
 }
@@ -56,10 +56,10 @@ impl Begun {
         }
         let head: Head = serde_json::from_str(&text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
-        let record = serde_json::from_str(&text).with_context(damaged)?;
+        let record: RunRecord = serde_json::from_str(&text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
         let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
-        Ok(Some(Self::Unfinished(folder, record)))
+        Ok(Some(Self::Unfinished(folder, Box::new(record))))
     }
 }
 
