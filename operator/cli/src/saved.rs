@@ -4,7 +4,7 @@
 //! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
 //! written over.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{Report, from_json};
+use storebench_crds::Isolation;
 
 use crate::Output;
 use crate::commands::report::render;
@@ -22,18 +23,44 @@ const REPORT: &str = "report.json";
 const SERVICES: &str = "services.json";
 const UNFINISHED: &str = "-unfinished";
 const LATEST: &str = "latest";
+const LOCK: &str = "lock";
 
-/// The folder of one run.
+/// The folder of one run, held by this process alone.
 pub(crate) struct Folder {
     path: PathBuf,
+    _lock: File,
 }
 
 /// What is there of a run that is to go on.
 pub(crate) enum Begun {
     /// It was interrupted: its folder, and what it has measured.
-    Unfinished(Folder, RunRecord),
+    Unfinished(Folder, Box<RunRecord>),
     /// It came to its end: its folder and report.
-    Finished(PathBuf, Report),
+    Finished(PathBuf, Box<Report>),
+}
+
+impl Begun {
+    /// What a folder has. `None`: nothing that could go on, such as one whose making was cut short, or another run that came to its end.
+    fn read(path: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
+        let is_finished = !path.to_string_lossy().ends_with(UNFINISHED);
+        let wanted = path.join(if is_finished { REPORT } else { RECORD });
+        let (Ok(text), Ok(services)) = (fs::read_to_string(&wanted), fs::read_to_string(path.join(SERVICES))) else {
+            return Ok(None);
+        };
+        let services_are_same = serde_json::from_str(&services).ok().as_ref() == Some(&asked.services);
+        let damaged = || format!("--resume: {} is not what storebench writes", wanted.display());
+        if is_finished {
+            let report = from_json(&text).with_context(damaged)?;
+            let is_same = check_same(&report.record, asked.record, services_are_same).is_ok();
+            return Ok(is_same.then(|| Self::Finished(path.to_owned(), Box::new(report))));
+        }
+        let head: Head = serde_json::from_str(&text).with_context(damaged)?;
+        check_version(&asked.record.name, &head)?;
+        let record: RunRecord = serde_json::from_str(&text).with_context(damaged)?;
+        check_same(&record, asked.record, services_are_same)?;
+        let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
+        Ok(Some(Self::Unfinished(folder, Box::new(record))))
+    }
 }
 
 /// What is asked for now.
@@ -58,8 +85,9 @@ impl Folder {
             let is_taken =
                 names(&all).with_context(said)?.any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
             if !is_taken {
-                let folder = Self { path: all.join(name + UNFINISHED) };
-                fs::create_dir(&folder.path).with_context(said)?;
+                let path = all.join(name + UNFINISHED);
+                fs::create_dir(&path).with_context(said)?;
+                let folder = Self { _lock: lock(&path)?, path };
                 write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
                 folder.keep(asked.record)?;
                 return Ok(folder);
@@ -68,44 +96,22 @@ impl Folder {
         bail!("{} has no room for another run", all.display())
     }
 
-    /// The newest run of this name. Errors: it is not what is asked for now, and what differs.
+    /// The newest run that is what is asked for now. Errors: there are unfinished ones of this name, and none of them is; what differs.
     pub(crate) fn find(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Begun>> {
         let all = directory.join(&asked.record.name);
         let Ok(names) = names(&all) else { return Ok(None) };
-        // They begin with the time.
-        let Some(newest) = names.filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).max() else {
-            return Ok(None);
-        };
-        let path = all.join(&newest);
-        let read = |name: &str| {
-            let file = path.join(name);
-            fs::read_to_string(&file).with_context(|| format!("--resume: {}", file.display()))
-        };
-        let damaged = |name: &str| format!("--resume: {} is not what storebench writes", path.join(name).display());
-        let services: Value = serde_json::from_str(&read(SERVICES)?).with_context(|| damaged(SERVICES))?;
-        let is_finished = !newest.ends_with(UNFINISHED);
-        let text = read(if is_finished { REPORT } else { RECORD })?;
-        let begun = match is_finished {
-            true => Begun::Finished(path.clone(), from_json(&text).with_context(|| damaged(REPORT))?),
-            false => {
-                let head: Head = serde_json::from_str(&text).with_context(|| damaged(RECORD))?;
-                check_version(&asked.record.name, &head)?;
-                Begun::Unfinished(
-                    Self { path: path.clone() },
-                    serde_json::from_str(&text).with_context(|| damaged(RECORD))?,
-                )
+        let mut names: Vec<String> =
+            names.filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).collect();
+        names.sort_by_key(|name| age(name));
+        let mut problem = None;
+        for name in names.iter().rev() {
+            match Begun::read(&all.join(name), asked) {
+                Ok(None) => {}
+                Ok(begun) => return Ok(begun),
+                Err(error) => problem = problem.or(Some(error)),
             }
-        };
-        let record = match &begun {
-            Begun::Finished(_, report) => &report.record,
-            Begun::Unfinished(_, record) => record,
-        };
-        match check_same(record, asked.record, services == asked.services) {
-            Ok(()) => Ok(Some(begun)),
-            // Nothing could go on: the file asks for another run now.
-            Err(_) if is_finished => Ok(None),
-            Err(differs) => Err(differs),
         }
+        problem.map_or(Ok(None), Err)
     }
 
     /// Keeps what was measured so far; it is on disk when this returns.
@@ -132,13 +138,34 @@ impl Folder {
             let time = name.strip_suffix(UNFINISHED).unwrap_or(&name);
             path = PathBuf::from(format!("{time}-{:?}", report.judgement.verdict));
             let said = || format!("{}: cannot be renamed to {}", self.path.display(), path.display());
-            // The record is in report.json.
-            fs::remove_file(self.path.join(RECORD)).with_context(said)?;
             fs::rename(&self.path, &path).with_context(said)?;
+            // The record is in report.json.
+            fs::remove_file(path.join(RECORD)).with_context(said)?;
+            fs::remove_file(path.join(LOCK)).with_context(said)?;
         }
         point_to(&path)?;
         Ok(path)
     }
+}
+
+/// Nobody else may measure for the same folder.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let said = || format!("{}", folder.display());
+    let file = File::options().write(true).create(true).truncate(false).open(folder.join(LOCK)).with_context(said)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("--resume: {}: another storebench measures this run: wait for it", folder.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(said),
+    }
+}
+
+/// By what names are older than others: the time, and the number of those that began in the same second.
+fn age(name: &str) -> (String, u32) {
+    let mut parts = name.split('-');
+    let time = parts.next().unwrap_or_default().to_owned();
+    (time, parts.next().and_then(|part| part.parse().ok()).unwrap_or(1))
 }
 
 fn ends_a_name(rest: &str) -> bool {
@@ -174,16 +201,19 @@ fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> any
         bail!("--resume: {name} was begun with another spec than the file has now: restore it, or {remedy}");
     }
     let settings = |record: &RunRecord| {
-        let arms = record.arms.iter();
-        arms.map(|arm| {
-            (arm.name.clone(), arm.engine, arm.version.clone(), arm.durability_setting.clone(), arm.replicas)
-        })
-        .collect::<Vec<_>>()
+        let arms = record.arms.iter().map(|arm| {
+            let setting = (arm.durability_setting.clone(), arm.replicas, arm.control_plane.clone());
+            (arm.name.clone(), arm.engine, arm.version.clone(), setting)
+        });
+        arms.collect::<Vec<_>>()
     };
-    if settings(kept) != settings(now) {
+    if settings(kept) != settings(now) || !services_are_same {
         bail!(
             "--resume: {name} was begun with other services or versions than there are now: restore them, or {remedy}"
         );
+    }
+    if kept.spec.isolation == Isolation::Shared && !kept.trials.is_empty() {
+        bail!("--resume: {name} has isolation Shared, and what its trials left in its stores is gone: {remedy}");
     }
     let (before, after) = (&kept.fingerprint.facts, &now.fingerprint.facts);
     let differs = |fact: &&String| before.get(*fact) != after.get(*fact);
@@ -238,22 +268,36 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_only_as_what_it_was_begun_as() {
+    fn a_run_goes_on_only_as_what_it_was_begun_as_and_for_one_process() {
         let directory = harness::folder();
         let first = record();
-        let asked = |record, services: &str| Asked { record, services: Value::from(services) };
-        Folder::create(directory.path(), &asked(&first, "args a")).unwrap();
-        let find = |record: &RunRecord, services| Folder::find(directory.path(), &asked(record, services));
+        fn asked<'a>(record: &'a RunRecord, services: &str) -> Asked<'a> {
+            Asked { record, services: Value::from(services) }
+        }
+        let folder = Folder::create(directory.path(), &asked(&first, "args a")).unwrap();
+        let find = |record: &RunRecord, services: &str| Folder::find(directory.path(), &asked(record, services));
+        let refused = |record: &RunRecord, services: &str| format!("{:#}", find(record, services).err().unwrap());
+        assert!(refused(&first, "args a").contains("another storebench measures this run"));
+        drop(folder);
         assert!(matches!(find(&first, "args a"), Ok(Some(Begun::Unfinished(..)))));
-        let refused = |record: &RunRecord, services| format!("{:#}", find(record, services).err().unwrap());
         assert!(refused(&first, "args b").contains("with other services or versions"));
         let mut elsewhere = first.clone();
         elsewhere.fingerprint.facts.insert("cores".into(), "8".into());
         assert!(refused(&elsewhere, "args a").contains("was begun where cores was unknown, and here it is 8"));
+        // What somebody began to make, and did not.
+        fs::create_dir(directory.path().join("run/20261123T000000Z-unfinished")).unwrap();
+        assert!(matches!(find(&first, "args a"), Ok(Some(Begun::Unfinished(..)))));
         let path = directory.path().join("run/20261122T173015Z-unfinished").join(RECORD);
         let older = fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
         fs::write(&path, older.replace("\"trials\"", "\"measured\"")).unwrap();
         assert!(refused(&first, "args a").contains("was begun by storebench 0.0.1"));
+    }
+
+    #[test]
+    fn of_two_runs_in_a_second_the_second_is_newer() {
+        let mut names = ["20261122T173015Z-2-Passed", "20261122T173015Z-unfinished", "20261122T173014Z-10-Passed"];
+        names.sort_by_key(|name| age(name));
+        assert_eq!(names, ["20261122T173014Z-10-Passed", "20261122T173015Z-unfinished", "20261122T173015Z-2-Passed"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::Not as _;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
 use storebench_crds::status::TrialState;
 
-use crate::record::{FailureCause, TrialRecord};
+use crate::record::{FailureCause, TrialFailure, TrialRecord};
 use crate::schedule::trial_order;
 use crate::statistics::{Decision, StopRule};
 
@@ -85,6 +85,20 @@ pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
     count(false) + count(true).saturating_sub(spec.trials.max)
 }
 
+/// Arms of one trial run back to back, so that what drifts is the same for all: what was measured before an interruption is no pair with
+/// what is measured after it. Nobody is to blame, so it uses up no retry.
+pub fn repeat_half_a_pair(arms: usize, trials: &mut [TrialRecord]) {
+    let Some(last) = trials.iter().map(|trial| trial.index).max() else { return };
+    if trials.iter().filter(|trial| trial.index == last).count() >= arms {
+        return;
+    }
+    for trial in trials.iter_mut().filter(|trial| trial.index == last && trial.state == TrialState::Valid) {
+        let detail = "the run was interrupted before the other arms of this trial had run".to_owned();
+        trial.failure = Some(TrialFailure { cause: FailureCause::Disturbed, detail });
+        (trial.state, trial.waited_millis) = (TrialState::Invalid, Some(0));
+    }
+}
+
 /// Which trial of the run an index is, counted from 1: those that were to be repeated do not count.
 pub fn number(trials: &[TrialRecord], index: u32) -> u32 {
     let is_repeated =
@@ -107,7 +121,6 @@ pub fn complete_indexes(arms: &[&str], trials: &[TrialRecord]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::TrialFailure;
     use proptest::prelude::*;
     use storebench_crds::benchmark_run::BenchmarkRunSpec;
 
@@ -149,6 +162,21 @@ mod tests {
             trials.push(trial(index, &arm, fate(index, &arm)));
         }
         trials
+    }
+
+    #[test]
+    fn half_a_pair_is_measured_anew_and_costs_no_retry() {
+        let spec = spec(3, 3, 0);
+        let mut trials = vec![trial(0, "a", None), trial(0, "b", None), trial(1, "b", None)];
+        let whole = trials[..2].to_vec();
+        repeat_half_a_pair(2, &mut trials);
+        assert_eq!(trials[..2], whole);
+        assert_eq!(retries_used(&spec, &trials), 0);
+        let Next::Run { index, .. } = next(&spec, &["a", "b"], &trials, Vec::new) else { panic!("it ends") };
+        assert_eq!((index, number(&trials, index)), (2, 2), "another index, and the second trial that counts");
+        let mut complete = whole.clone();
+        repeat_half_a_pair(2, &mut complete);
+        assert_eq!(complete, whole);
     }
 
     #[test]

@@ -159,6 +159,8 @@ pub struct Node {
     next_token: u64,
     last_number: u64,
     batches: VecDeque<Unsafe>,
+    /// When a batch was safe last, by the tick before.
+    persisted_micros: u64,
     released: Vec<Message>,
     pending: Vec<Record>,
     pending_snapshot: Option<(SnapshotMeta, bool)>,
@@ -219,6 +221,7 @@ impl Node {
             next_token: 0,
             last_number: 0,
             batches: VecDeque::new(),
+            persisted_micros: 0,
             released: Vec::new(),
             pending: Vec::new(),
             pending_snapshot: None,
@@ -380,6 +383,7 @@ impl Node {
     /// This batch, and all before it, are safe on disk.
     pub fn persisted(&mut self, token: Token) {
         assert!(token.0 <= self.next_token, "batch {} is said to be safe, but was never handed out", token.0);
+        self.persisted_micros = self.last_tick * self.settings.tick_micros;
         while let Some(batch) = self.batches.pop_front_if(|batch| batch.token <= token) {
             self.durable_term = self.durable_term.max(batch.term);
             self.consensus.persisted(batch.number, self.planted);

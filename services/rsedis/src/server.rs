@@ -69,8 +69,8 @@ pub enum Request {
     BackgroundSave,
     /// Write the append-only file's base anew.
     RewriteAof,
-    /// Begin or end the append-only file: the setting has changed.
-    SwitchAof,
+    /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
+    SwitchAof(Option<usize>),
 }
 
 /// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.

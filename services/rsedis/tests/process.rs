@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use support::{Client, encode, redis_program, rsedis_program, start, start_command};
 
 const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+const ALWAYS_AND_DEBUG: &[&str] = &["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
 
 #[test]
 fn the_version_is_where_the_platform_looks_for_it() {
@@ -381,6 +382,62 @@ fn a_save_waits_for_the_rewrite_that_is_under_way() {
         assert!(began.elapsed().as_secs() < 60, "{}", client.call("INFO persistence"));
     }
     assert!(client.call("BGREWRITEAOF").starts_with("+Background"), "it may begin again");
+}
+
+#[test]
+fn a_rewrite_that_gave_way_to_a_save_is_done_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
+    let mut client = server.client();
+    // Enough that the rewrite is under way when SAVE comes.
+    assert_eq!(client.call("DEBUG POPULATE 20000 key 1000"), "+OK\r\n");
+    client.send(b"BGREWRITEAOF\r\nSAVE\r\n").unwrap();
+    assert!(client.receive().unwrap().starts_with(b"+Background append only file rewriting started"));
+    assert_eq!(client.receive().unwrap(), b"+OK\r\n");
+    let began = std::time::Instant::now();
+    while !client.call("INFO persistence").contains("aof_rewrites:1") {
+        assert!(began.elapsed().as_secs() < 20, "{}", client.call("INFO persistence"));
+    }
+    assert!(client.call("INFO persistence").contains("aof_rewrite_scheduled:0"));
+}
+
+#[test]
+fn an_append_only_file_that_cannot_be_read_again_takes_no_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
+    let mut client = server.client();
+    assert_eq!(client.call("SET key value"), "+OK\r\n");
+    assert_eq!(client.call("DEBUG LOADAOF"), "+OK\r\n");
+    let file = directory.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[0] = b'x';
+    std::fs::write(&file, bytes).unwrap();
+    assert!(client.call("DEBUG LOADAOF").starts_with("-ERR"));
+    let refused = client.call("SET key other");
+    assert!(refused.starts_with("-MISCONF Errors writing to the AOF file: DEBUG LOADAOF: "), "{refused}");
+    assert!(refused.contains("byte 0: expected '*', got 'x'"), "{refused}");
+}
+
+#[test]
+fn an_append_only_file_that_cannot_be_begun_is_told_of_and_can_be_switched_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    let folder = directory.path().join("appendonlydir");
+    std::fs::write(&folder, "in the way").unwrap();
+    let refused = client.call("CONFIG SET appendonly yes");
+    assert!(refused.starts_with("-ERR append-only file: "), "{refused}");
+    assert!(client.call("SET key value").starts_with("-MISCONF"));
+    assert_eq!(client.call("CONFIG SET appendonly no"), "+OK\r\n");
+    assert_eq!(client.call("SET key value"), "+OK\r\n");
+    std::fs::remove_file(&folder).unwrap();
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "+OK\r\n");
+    assert_eq!(client.call("SET key other"), "+OK\r\n");
+    // Where the reply has its place in an array it cannot wait.
+    assert_eq!(client.call("MULTI"), "+OK\r\n");
+    client.call("CONFIG SET appendonly no");
+    assert_eq!(client.call("EXEC"), "*1\r\n+OK\r\n");
+    assert_eq!(client.call("PING"), "+PONG\r\n");
 }
 
 #[test]

@@ -109,8 +109,8 @@ fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>) -> anyhow::Result<
         None => None,
     };
     Ok(match (begun, arguments.save.as_ref().or(arguments.resume.as_ref())) {
-        (Some(Begun::Finished(path, report)), _) => Kept::Finished(path, Box::new(report)),
-        (Some(Begun::Unfinished(folder, record)), _) => Kept::Runs(Box::new(prepared.resumed(record)), Some(folder)),
+        (Some(Begun::Finished(path, report)), _) => Kept::Finished(path, report),
+        (Some(Begun::Unfinished(folder, record)), _) => Kept::Runs(Box::new(prepared.resumed(*record)), Some(folder)),
         (None, Some(directory)) => {
             let folder = Folder::create(directory, &asked)?;
             Kept::Runs(Box::new(prepared), Some(folder))

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use storebench_core::judgement::{available, stop_half_widths};
-use storebench_core::ledger::{Next, next, number};
+use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
 
@@ -77,6 +77,8 @@ impl<'a> Prepared<'a> {
     pub(crate) fn resumed(mut self, kept: RunRecord) -> Self {
         let now = std::mem::replace(&mut self.record, kept);
         let trials = self.record.trials.len();
+        let arms = available(&self.record).len();
+        repeat_half_a_pair(arms, &mut self.record.trials);
         let caveat = format!("interrupted after {trials} trials of an arm, and resumed at {}", now.started_at);
         self.record.caveats.push(caveat);
         self.clock.go_on_after(Duration::from_millis(self.record.duration_millis));

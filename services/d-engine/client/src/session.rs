@@ -52,11 +52,19 @@ impl Session {
     pub async fn transact(&self, transaction: Transaction, patience: Duration) -> Result<Written, Error> {
         let deadline = Instant::now() + patience;
         let waiting = self.begin();
+        let mut unknown = None;
         loop {
             let outcome = self.door.write(transaction.clone(), Some(self.stamp(waiting.sequence))).await;
+            if let Err(error) = &outcome
+                && error.may_have_happened()
+            {
+                unknown = Some(error.clone());
+            }
             match outcome {
                 Err(error) if error.is_temporary() && Instant::now() + RETRY < deadline => sleep(RETRY).await,
-                outcome => return outcome,
+                // That nothing has happened is true of the last attempt alone.
+                Err(error) => return Err(unknown.unwrap_or(error)),
+                written => return written,
             }
         }
     }
@@ -78,5 +86,54 @@ impl Session {
     /// Ends it; its replies are forgotten.
     pub async fn close(self) -> Result<(), Error> {
         self.door.close_session(self.number).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::BoxFuture;
+    use crate::{Answer, Query, ReadOptions, Seen, Watch, WatchOptions};
+
+    /// Answers writes as told, and nothing else.
+    struct Told(Mutex<Vec<Error>>);
+
+    impl Door for Told {
+        fn write(&self, _: Transaction, _: Option<Stamp>) -> BoxFuture<'_, Result<Written, Error>> {
+            let mut answers = self.0.lock().unwrap();
+            let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+            Box::pin(async move { Err(answer) })
+        }
+
+        fn read(&self, _: Query, _: ReadOptions) -> BoxFuture<'_, Result<Seen<Answer>, Error>> {
+            unreachable!()
+        }
+
+        fn open_session(&self) -> BoxFuture<'_, Result<u64, Error>> {
+            unreachable!()
+        }
+
+        fn close_session(&self, _: u64) -> BoxFuture<'_, Result<(), Error>> {
+            unreachable!()
+        }
+
+        fn watch(&self, _: WatchOptions) -> BoxFuture<'_, Result<Watch, Error>> {
+            unreachable!()
+        }
+    }
+
+    /// The application would write again under another number, and the write would be applied twice.
+    #[tokio::test]
+    async fn what_may_have_happened_is_not_said_to_have_not() {
+        let unknown = Error::UnknownOutcome("the leader died".into());
+        for last in [Error::NotLeader(None), Error::NoSession("it ended".into()), Error::Busy] {
+            let door = Arc::new(Told(Mutex::new(vec![unknown.clone(), last.clone()])));
+            let session = Session::new(door, 1);
+            let outcome = session.transact(Transaction::default(), 4 * RETRY).await;
+            assert_eq!(outcome.unwrap_err(), unknown, "after {last}");
+            let door = Arc::new(Told(Mutex::new(vec![last.clone()])));
+            let outcome = Session::new(door, 1).transact(Transaction::default(), 2 * RETRY).await;
+            assert_eq!(outcome.unwrap_err(), last, "of the first attempt it is true");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::acceptance::{LostLog, is_acceptable};
-use super::{Node, Offer};
+use super::{Node, Offer, Unsafe};
 use crate::bugs::Bug;
 use crate::clock::Now;
 use crate::consensus::{self, Role, Wire, WireKind};
@@ -74,7 +74,9 @@ impl Node {
     /// has most of the log, of those that were heard lately. It needs no disk for that.
     fn watch_disk(&mut self, now: Now) {
         let patience = DISK_PATIENCE_ELECTIONS * self.settings.election_micros();
-        let hangs = self.batches.front().is_some_and(|batch| now.boot_micros >= batch.since_micros + patience);
+        // A disk that is slow, behind which much waits, still moves.
+        let waits_since = |batch: &Unsafe| batch.since_micros.max(self.persisted_micros);
+        let hangs = self.batches.front().is_some_and(|batch| now.boot_micros >= waits_since(batch) + patience);
         let may_stay = self.consensus.is_transferring() || self.planted.has(Bug::LeadsWithoutDisk);
         if !hangs || self.role() != Role::Leader || may_stay {
             return;

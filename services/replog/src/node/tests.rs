@@ -196,6 +196,25 @@ fn a_leader_whose_disk_hangs_hands_over() {
     assert!(group.nodes[&heir].applied_index() >= proposed.last);
 }
 
+/// Much waits for it, and a batch is safe now and then.
+#[test]
+fn a_leader_whose_disk_is_slow_and_moves_goes_on_leading() {
+    let (mut group, leader, _) = Group::led(3);
+    group.hangs = Some(leader);
+    let now = group.clock();
+    let mut tokens = Vec::new();
+    for _ in 0..8 {
+        group.node(leader).propose(vec![Bytes::from_static(b"x")], now).unwrap();
+        tokens.extend(group.node(leader).take(now).batch.map(|batch| batch.token));
+    }
+    assert!(tokens.len() > 4, "{}", tokens.len());
+    for token in tokens {
+        group.pass(group.settings.election_micros());
+        assert_eq!(group.leader(), leader);
+        group.node(leader).persisted(token);
+    }
+}
+
 #[test]
 fn all_reads_that_wait_share_a_round() {
     let (mut group, leader, others) = Group::led(3);

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
 use crate::server::{Request, Server, Stats};
-use crate::session::Session;
+use crate::session::{ReplyMode, Session};
 use crate::settings::{Kind, PARAMETERS, find};
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -55,11 +55,16 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
     }
-    if settings.is_yes("appendonly") != server.settings.is_yes("appendonly") {
-        server.requests.push(Request::SwitchAof);
-    }
+    let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;
-    client.reply.ok();
+    // In a transaction or a script the reply cannot wait. What fails is logged then, and refuses writes.
+    let answers_later = switches_aof && !client.may_not_wait && client.reply_mode == ReplyMode::On;
+    if switches_aof {
+        server.requests.push(Request::SwitchAof(answers_later.then_some(client.slot)));
+    }
+    if !answers_later {
+        client.reply.ok();
+    }
     Ok(())
 }
 

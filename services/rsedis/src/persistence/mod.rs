@@ -128,8 +128,10 @@ impl<D: Directory> Aof<D> {
             }
         };
         let mut aof = Self::over(directory, manifest, &last, other_bytes)?;
-        // What was read may be in the page cache only: it must not vanish after clients have seen it.
+        // What was read, and the names it was found by, may be in the page cache only: it must not vanish after clients have
+        // seen it, nor take with it what is written behind it.
         aof.file.sync_data().map_err(io_error(format!("sync {last}")))?;
+        aof.directory.sync().map_err(io_error("sync the append-only directory"))?;
         aof.remove_history().map_err(io_error("remove what is no longer needed"))?;
         Ok((aof, loaded))
     }
@@ -261,11 +263,8 @@ impl<D: Directory> Aof<D> {
 
     /// Once a turn of the loop, and after a failure: tries again what can be tried again. `is_due`: a second has passed.
     pub fn tend(&mut self, policy: Fsync, is_due: bool) {
-        match self.syncer.outcome() {
-            Some(Ok(())) => self.syncs += 1,
-            Some(Err(error)) => self.fail("sync", &error, true),
-            None => {}
-        }
+        let outcome = self.syncer.outcome();
+        self.note_sync(outcome);
         if is_due && !self.pending.is_empty() {
             self.try_write(policy);
         }
@@ -274,7 +273,21 @@ impl<D: Directory> Aof<D> {
         }
     }
 
+    /// Takes note of how a sync of the other thread ended.
+    fn note_sync(&mut self, outcome: Option<io::Result<()>>) {
+        match outcome {
+            Some(Ok(())) => self.syncs += 1,
+            Some(Err(error)) => self.fail("sync", &error, true),
+            None => {}
+        }
+    }
+
     fn try_write(&mut self, policy: Fsync) -> bool {
+        if policy == Fsync::Always {
+            // What the other thread syncs is not safe before it has ended, and it may fail.
+            let outcome = self.syncer.finish();
+            self.note_sync(outcome);
+        }
         if self.failure.as_ref().is_some_and(|failed| failed.is_final) {
             return false;
         }

@@ -66,6 +66,11 @@ fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
 impl Snapshot {
     /// Begins a file under a temporary name. What is written are the keys of this moment.
     pub fn begin<D: Directory>(server: &mut Server, directory: &D, name: &str, format: Format) -> io::Result<Self> {
+        // The thread of a snapshot that was given up may write on for a while: it keeps its file, which has no name any more.
+        match directory.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let file = directory.create_zeroed(name, 0)?;
         let (pieces, received) = sync_channel::<Vec<u8>>(PIECES_MAX);
         let (done, outcome) = channel();
@@ -169,7 +174,7 @@ impl Snapshot {
         }
     }
 
-    /// Gives up. What was written stays under its temporary name.
+    /// Gives up. What was written stays under its temporary name until the next one begins.
     pub fn abandon(self, server: &mut Server) {
         server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
         server.flushed.clear();

@@ -36,6 +36,15 @@ impl Syncer {
         true
     }
 
+    /// Waits for the sync that is under way, if there is one; how it ended.
+    pub(super) fn finish(&mut self) -> Option<io::Result<()>> {
+        if !std::mem::take(&mut self.is_busy) {
+            return None;
+        }
+        let gone = |_| Err(io::Error::other("the thread that syncs has gone"));
+        Some(self.outcomes.recv().unwrap_or_else(gone))
+    }
+
     /// How the last sync ended, if it has ended since this was asked last.
     pub(super) fn outcome(&mut self) -> Option<io::Result<()>> {
         match self.outcomes.try_recv() {

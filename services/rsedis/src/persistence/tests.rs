@@ -103,6 +103,57 @@ fn every_second_syncs_on_another_thread() {
     assert_eq!(open(&directory, true).unwrap().1, [0]);
 }
 
+/// The process is killed between the rename of a manifest and the sync of its name. The next one sees the new name, and goes by
+/// it; then the power goes.
+#[test]
+fn a_name_that_a_killed_process_did_not_sync_is_safe_before_anything_is_acknowledged() {
+    let directory = SimulatedDirectory::default();
+    let (mut aof, _, _) = open(&directory, true).unwrap();
+    assert!(aof.commit(&command(0), Fsync::Always));
+    // The first sync is that of the new increment's name.
+    directory.fail(Fault::NameSync, 1);
+    assert!(aof.begin_increment().is_err());
+    drop(aof);
+    let (mut aof, _, _) = open(&directory, true).unwrap();
+    assert!(aof.manifest().last_increment().is_some_and(|name| name != FILE), "the rename was done");
+    assert!(aof.commit(&command(1), Fsync::Always));
+    directory.crash(|| 0);
+    assert_eq!(open(&directory, true).unwrap().1, [0, 1]);
+}
+
+/// A sync of another thread that is under way may still fail: whoever needs safety waits for how it ends.
+#[test]
+fn nothing_is_called_safe_while_a_sync_is_under_way() {
+    let with_failing_sync = || {
+        let directory = SimulatedDirectory::default();
+        let (mut aof, _, _) = open(&directory, true).unwrap();
+        assert!(aof.commit(&command(0), Fsync::EverySecond));
+        directory.fail(Fault::DataSync, 0);
+        aof.tend(Fsync::EverySecond, true);
+        aof
+    };
+    assert!(with_failing_sync().close().is_err_and(|text| text.starts_with("sync: ")));
+    assert!(with_failing_sync().begin_increment().is_err());
+    assert!(!with_failing_sync().commit(&command(1), Fsync::Always), "the policy may change");
+}
+
+/// The thread of a snapshot that was given up may write on for a while.
+#[test]
+fn a_snapshot_never_shares_its_file_with_one_that_was_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = wal::files::RealDirectory::open(folder.path()).unwrap();
+    let mut server = crate::server::Server::new(Default::default(), 1_700_000_000_000, 3);
+    let format = snapshot::Format::Rdb { is_base: false };
+    let first = snapshot::Snapshot::begin(&mut server, &directory, "temp", format).unwrap();
+    std::fs::hard_link(folder.path().join("temp"), folder.path().join("first")).unwrap();
+    first.abandon(&mut server);
+    let second = snapshot::Snapshot::begin(&mut server, &directory, "temp", format).unwrap();
+    let file = |name| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder.path().join(name)).unwrap());
+    assert_ne!(file("first"), file("temp"));
+    let bytes = second.finish(&mut server).unwrap();
+    assert_eq!(std::fs::metadata(folder.path().join("temp")).unwrap().len(), bytes);
+}
+
 fn with_contents(bytes: &[u8]) -> SimulatedDirectory {
     let directory = SimulatedDirectory::default();
     open(&directory, true).unwrap();

@@ -53,8 +53,29 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let outcome = self.reload();
                     self.reply(slot, outcome);
                 }
-                Request::SwitchAof => self.switch_aof(),
+                Request::SwitchAof(slot) => {
+                    let outcome = self.switch_aof();
+                    if let Err(error) = &outcome {
+                        log::warning(format_args!("append-only file: {error}"));
+                    }
+                    if let Some(slot) = slot {
+                        self.reply(slot, outcome.map_err(|error| format!("ERR append-only file: {error}")));
+                    }
+                }
             }
+        }
+        self.begin_due();
+    }
+
+    /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
+    fn begin_due(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        if self.server.save.is_rewrite_due {
+            self.begin_rewrite();
+        } else if self.server.save.is_save_due {
+            self.begin_save();
         }
     }
 
@@ -107,6 +128,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             Ok(Job { snapshot, rdb: Some(directory), is_rdb: true })
         });
         let save = &mut self.server.save;
+        save.is_save_due = false;
         match begun {
             Ok(job) => {
                 self.job = Some(job);
@@ -128,6 +150,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         let begun = self.try_begin_rewrite();
         let save = &mut self.server.save;
+        save.is_rewrite_due = false;
         match begun {
             Ok(job) => {
                 self.job = Some(job);
@@ -138,7 +161,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 save.is_rewritten_well = false;
             }
         }
-        save.is_rewrite_due = false;
     }
 
     fn try_begin_rewrite(&mut self) -> io::Result<Job<D>> {
@@ -188,11 +210,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             save.is_rewritten_well = ended.is_ok();
             save.rewritten += u64::from(ended.is_ok());
         }
-        if std::mem::take(&mut save.is_rewrite_due) {
-            self.server.requests.push(Request::RewriteAof);
-        } else if std::mem::take(&mut save.is_save_due) {
-            self.server.requests.push(Request::BackgroundSave);
-        }
     }
 
     /// Looks whether a snapshot is due by the settings.
@@ -236,21 +253,32 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             (self.server.save.saves, self.server.save.rewrites) = (false, false);
         }
         let directory = aof.directory().clone();
-        aof.close()?;
         let server = &mut self.server;
-        for database in 0..server.databases.len() {
-            server.take_database(database);
-        }
         let dirty = server.dirty;
-        let (aof, _) = recover::replay(server, directory).map_err(|error| format!("ERR {error}"))?;
+        let reopened = aof.close().and_then(|()| {
+            for database in 0..server.databases.len() {
+                server.take_database(database);
+            }
+            recover::replay(server, directory).map_err(|error| error.to_string())
+        });
         server.dirty = dirty;
         server.effects.forget_selected();
-        self.aof = Some(aof);
-        Ok(())
+        match reopened {
+            Ok((aof, _)) => {
+                self.aof = Some(aof);
+                Ok(())
+            }
+            Err(error) => {
+                // Nothing can be written any more, and not all keys may be there.
+                server.aof.failure = Some(format!("DEBUG LOADAOF: {error}; restart the server once that is mended"));
+                Err(format!("ERR {error}"))
+            }
+        }
     }
 
-    /// Begins or ends the append-only file, as the setting says now.
-    fn switch_aof(&mut self) {
+    /// Begins or ends the append-only file, as the setting says now. One that cannot be begun refuses writes until it is set to
+    /// `no` again.
+    fn switch_aof(&mut self) -> Result<(), String> {
         let wanted = self.server.settings.is_yes("appendonly");
         let outcome = match (wanted, self.aof.take()) {
             (true, None) => self.begin_aof(),
@@ -266,12 +294,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Ok(())
             }
         };
-        if let Err(error) = outcome {
-            log::warning(format_args!("append-only file: {error}"));
-            self.server.aof.failure = Some(error);
-        }
+        self.server.aof.failure = match &self.aof {
+            Some(aof) => aof.failure().map(str::to_owned),
+            // What is not to be written cannot fail either.
+            None => outcome.as_ref().err().filter(|_| wanted).cloned(),
+        };
         self.server.effects.is_enabled = self.aof.is_some() || self.server.replicas > 0;
         self.server.effects.forget_selected();
+        outcome
     }
 
     /// An append-only file whose base are the keys of this moment. What was there before is no longer needed.
