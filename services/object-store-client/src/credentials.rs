@@ -20,13 +20,13 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// From `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` (or Litestream's two of their own).
+    /// From `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Credentials> {
-        let either = |a: &str, b: &str| variable(a).or_else(|| variable(b)).filter(|value| !value.is_empty());
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         Some(Credentials {
-            access_key_id: either("AWS_ACCESS_KEY_ID", "LITESTREAM_ACCESS_KEY_ID")?,
-            secret_access_key: either("AWS_SECRET_ACCESS_KEY", "LITESTREAM_SECRET_ACCESS_KEY")?,
-            session_token: variable("AWS_SESSION_TOKEN").filter(|value| !value.is_empty()),
+            access_key_id: variable("AWS_ACCESS_KEY_ID")?,
+            secret_access_key: variable("AWS_SECRET_ACCESS_KEY")?,
+            session_token: variable("AWS_SESSION_TOKEN"),
         })
     }
 

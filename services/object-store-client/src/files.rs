@@ -1,11 +1,12 @@
-//! Objects as files below a folder, as Litestream's file replicas have them. A file appears whole and synced, by a link.
+//! Objects as files below a folder. A file appears whole and synced, by a link.
 
-use crate::{Body, Object, Store, StoreError};
+use crate::{Attributes, Body, Object, Store, StoreError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// A store below a folder.
 pub struct FileStore {
@@ -20,15 +21,20 @@ fn error(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
+fn modified(metadata: &fs::Metadata) -> i64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
 impl FileStore {
     /// Nothing is made before the first object.
     pub fn new(root: PathBuf) -> FileStore {
         FileStore { root }
     }
 
-    fn write(&self, folder: &Path, path: &Path, body: &mut dyn Body, length: u64) -> io::Result<()> {
+    fn write(folder: &Path, path: &Path, body: &mut dyn Body, length: u64, attributes: &Attributes) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // The name ends in .tmp, so that neither Litestream nor we take it for a replica's file.
+        // Whoever lists the folder, by us or otherwise, knows by the name that it is not one yet.
         let mut file = tempfile::Builder::new().prefix(".").suffix(".tmp").tempfile_in(folder)?;
         body.seek(SeekFrom::Start(0))?;
         let written = io::copy(&mut body.take(length), &mut file)?;
@@ -36,6 +42,9 @@ impl FileStore {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "the body is shorter than announced"));
         }
         file.flush()?;
+        if let Ok(millis) = u64::try_from(attributes.modified_millis) {
+            file.as_file().set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))?;
+        }
         file.as_file().sync_all()?;
         file.persist_noclobber(path).map_err(|error| error.error)?;
         File::open(folder)?.sync_all()
@@ -54,7 +63,8 @@ impl FileStore {
                 Ok(metadata) => {
                     let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
                     if let Some(key) = name.filter(|name| !name.ends_with(".tmp")) {
-                        objects.push(Object { key: key.to_owned(), size: metadata.len() });
+                        let size = metadata.len();
+                        objects.push(Object { key: key.to_owned(), size, modified_millis: modified(&metadata) });
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -66,10 +76,10 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn create(&self, key: &str, body: &mut dyn Body, length: u64, _: i64) -> Result<(), StoreError> {
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError> {
         let path = self.root.join(key);
         let folder = path.parent().unwrap_or(&self.root);
-        match self.write(folder, &path, body, length) {
+        match Self::write(folder, &path, body, length, attributes) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(StoreError::AlreadyExists(key.to_owned())),
             result => result.map_err(|failure| error(&path, &failure)),
         }
@@ -102,9 +112,5 @@ impl Store for FileStore {
             Err(failure) if failure.kind() != ErrorKind::NotFound => Err(error(&path, &failure)),
             _ => Ok(()),
         }
-    }
-
-    fn has_file_layout(&self) -> bool {
-        true
     }
 }

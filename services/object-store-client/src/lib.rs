@@ -22,6 +22,17 @@ pub struct Object {
     pub key: String,
     /// Bytes.
     pub size: u64,
+    /// When it was written, as the store tells, or what [`Attributes`] said where the store keeps that; Unix time in milliseconds.
+    pub modified_millis: i64,
+}
+
+/// What goes along with an object.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes<'a> {
+    /// From when it is, Unix time in milliseconds: what stores without metadata list as its time of change.
+    pub modified_millis: i64,
+    /// Words and values, where the store has a place for them.
+    pub metadata: &'a [(&'a str, String)],
 }
 
 /// Why a call failed.
@@ -57,11 +68,10 @@ impl From<std::io::Error> for StoreError {
 /// Objects under keys.
 pub trait Store: Send + Sync {
     /// Writes `length` bytes of `body` from its start as a new object: whole or not at all, and durable when this returns.
-    /// `time_millis` goes along where the store has a place for it (Litestream's `litestream-timestamp`).
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`] leaves what is there. After a transient error the object may be there or not.
-    fn create(&self, key: &str, body: &mut dyn Body, length: u64, time_millis: i64) -> Result<(), StoreError>;
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError>;
     /// Reads an object, or a range of its bytes, which may be shorter at the end.
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError>;
     /// All objects whose keys begin with `prefix`, ordered by key.
@@ -72,10 +82,6 @@ pub trait Store: Send + Sync {
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError>;
     /// Removes an object; one that is not there is no error.
     fn delete(&self, key: &str) -> Result<(), StoreError>;
-    /// Whether levels are folders `ltx/0` (Litestream's layout in files) instead of `0000` (in S3).
-    fn has_file_layout(&self) -> bool {
-        false
-    }
 }
 
 /// Calls `action` until it succeeds, fails for good, or has been tried `tries` times; waits in between with jitter.

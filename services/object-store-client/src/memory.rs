@@ -1,10 +1,10 @@
 //! Objects in memory, with the faults that a test plants.
 
-use crate::{Body, Object, Store, StoreError};
+use crate::{Attributes, Body, Object, Store, StoreError};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What happens to a call that creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Fault {
 /// A store in memory.
 #[derive(Default)]
 pub struct MemoryStore {
-    objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    objects: Mutex<BTreeMap<String, (Arc<[u8]>, i64)>>,
     fault: Mutex<Fault>,
 }
 
@@ -37,7 +37,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn create(&self, key: &str, body: &mut dyn Body, length: u64, _: i64) -> Result<(), StoreError> {
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError> {
         let fault = *lock(&self.fault);
         if fault == Fault::Refuse {
             return Err(StoreError::Transient("503 Slow Down".into()));
@@ -50,12 +50,13 @@ impl Store for MemoryStore {
         if objects.contains_key(key) {
             return Err(StoreError::AlreadyExists(key.to_owned()));
         }
-        objects.insert(key.to_owned(), content);
+        objects.insert(key.to_owned(), (content.into(), attributes.modified_millis));
         if fault == Fault::LoseAnswer { Err(StoreError::Transient("connection reset".into())) } else { Ok(()) }
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
-        let content = lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
+        let (content, _) =
+            lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
         let range = range.unwrap_or(0..u64::MAX);
         let end = range.end.min(content.len() as u64) as usize;
         let start = (range.start as usize).min(end);
@@ -65,7 +66,12 @@ impl Store for MemoryStore {
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let objects = lock(&self.objects);
         let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
-        Ok(objects.map(|(key, content)| Object { key: key.clone(), size: content.len() as u64 }).collect())
+        let object = |(key, (content, modified_millis)): (&String, &(Arc<[u8]>, i64))| Object {
+            key: key.clone(),
+            size: content.len() as u64,
+            modified_millis: *modified_millis,
+        };
+        Ok(objects.map(object).collect())
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@
 
 use crate::credentials::Credentials;
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
-use crate::{Body, Object, Store, StoreError};
+use crate::{Attributes, Body, Object, Store, StoreError};
 use ring::digest;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
@@ -232,11 +232,11 @@ fn element(text: &str, name: &str) -> Option<String> {
 }
 
 impl Store for S3Store {
-    fn create(&self, key: &str, body: &mut dyn Body, length: u64, time_millis: i64) -> Result<(), StoreError> {
-        let mut headers = Vec::new();
-        if let Ok(time) = jiff::Timestamp::from_millisecond(time_millis) {
-            headers.push(("x-amz-meta-litestream-timestamp", time.to_string()));
-        }
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError> {
+        let metadata: Vec<(String, &String)> =
+            attributes.metadata.iter().map(|(name, value)| (format!("x-amz-meta-{name}"), value)).collect();
+        let mut headers: Vec<(&str, String)> =
+            metadata.iter().map(|(name, value)| (name.as_str(), (*value).clone())).collect();
         if self.honours_conditions(key)? {
             headers.push(("if-none-match", "*".into()));
         } else {
@@ -283,10 +283,12 @@ impl Store for S3Store {
             for content in text.split("<Contents>").skip(1) {
                 let (key, size) = (element(content, "Key"), element(content, "Size"));
                 let size = size.and_then(|size| size.parse().ok());
+                let modified = element(content, "LastModified").and_then(|time| time.parse::<jiff::Timestamp>().ok());
+                let modified_millis = modified.map_or(0, |time| time.as_millisecond());
                 let (Some(key), Some(size)) = (key, size) else {
                     return Err(StoreError::Permanent("the store's listing has an object without key or size".into()));
                 };
-                objects.push(Object { key, size });
+                objects.push(Object { key, size, modified_millis });
             }
             match element(&text, "NextContinuationToken") {
                 Some(next) if element(&text, "IsTruncated").as_deref() == Some("true") => token = next,

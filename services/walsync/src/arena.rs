@@ -1,6 +1,6 @@
 //! One budget of memory for all databases: what does not fit is staged in a file.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ impl Drop for Reservation {
 /// A file that is being made or waits for its upload; in memory as long as it is small and there is room.
 pub struct Staging {
     /// The content.
-    pub content: SpooledTempFile,
+    content: SpooledTempFile,
     _reservation: Option<Reservation>,
 }
 
@@ -38,6 +38,18 @@ impl Write for Staging {
 
     fn flush(&mut self) -> io::Result<()> {
         self.content.flush()
+    }
+}
+
+impl Read for Staging {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.content.read(buffer)
+    }
+}
+
+impl Seek for Staging {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.content.seek(position)
     }
 }
 

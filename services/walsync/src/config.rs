@@ -6,6 +6,7 @@ use crate::store::credentials::Credentials;
 use crate::store::files::FileStore;
 use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
+use ltx::Layout;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -187,27 +188,40 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[derive(Clone)]
 pub struct Location {
     store: Arc<dyn Store>,
+    layout: Layout,
     prefix: String,
 }
 
 impl Location {
+    fn folder(path: PathBuf) -> Location {
+        Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new() }
+    }
+
     /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder. Credentials come from `options`, else from the machine.
     pub fn open(url: &str, options: &S3Options) -> Result<Location, ConfigError> {
         if let Some(path) = url.strip_prefix("file://") {
-            return Ok(Location { store: Arc::new(FileStore::new(path.into())), prefix: String::new() });
+            return Ok(Location::folder(path.into()));
         }
         let Some(place) = url.strip_prefix("s3://") else {
             if url.contains("://") {
                 return refuse("store", format!("{url}: walsync knows s3://bucket/prefix and file:///folder"));
             }
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
-            return Ok(Location { store: Arc::new(FileStore::new(folder)), prefix: String::new() });
+            return Ok(Location::folder(folder));
         };
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if bucket.is_empty() {
             return refuse("store", format!("{url}: there is no bucket"));
         }
-        let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // Litestream has two of its own.
+        let environment = |name: &str| {
+            variable(name).or_else(|| match name {
+                "AWS_ACCESS_KEY_ID" => variable("LITESTREAM_ACCESS_KEY_ID"),
+                "AWS_SECRET_ACCESS_KEY" => variable("LITESTREAM_SECRET_ACCESS_KEY"),
+                _ => None,
+            })
+        };
         let either = |option: &Option<String>, names: [&str; 2]| {
             option.clone().or_else(|| names.iter().find_map(|name| environment(name)))
         };
@@ -235,13 +249,13 @@ impl Location {
             certificates: options.certificates.clone(),
         };
         let store = Arc::new(S3Store::new(settings, credentials)?);
-        Ok(Location { store, prefix: prefix.trim_matches('/').to_owned() })
+        Ok(Location { store, layout: Layout::Objects, prefix: prefix.trim_matches('/').to_owned() })
     }
 
     /// The replica called `name`; the place itself where that is empty.
     pub fn replica(&self, name: &str) -> Replica {
         let prefix = if self.prefix.is_empty() || name.is_empty() { "" } else { "/" };
-        Replica::new(self.store.clone(), &format!("{}{prefix}{name}", self.prefix))
+        Replica::new(self.store.clone(), self.layout, &format!("{}{prefix}{name}", self.prefix))
     }
 }
 

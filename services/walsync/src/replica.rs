@@ -1,8 +1,8 @@
 //! One database's files in a store, laid out as Litestream lays them out: levels, and names of transaction IDs.
 
-use crate::source::Staged;
-use crate::store::{Object, Store, StoreError, retry};
-use ltx::{Decoder, FileName, HEADER_SIZE, Header};
+use crate::arena::Staging;
+use crate::store::{Attributes, Object, Store, StoreError, retry};
+use ltx::{Decoder, FileName, HEADER_SIZE, Header, Layout, TIMESTAMP_METADATA};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
@@ -18,6 +18,25 @@ pub struct RemoteFile {
     pub name: FileName,
     /// Bytes.
     pub size: u64,
+    /// When its last transaction was committed, as far as the store's listing tells: in S3 that is when it was written.
+    pub modified_millis: i64,
+}
+
+/// A file that is made, and not in the store yet.
+pub struct LtxFile {
+    /// The content.
+    pub content: Staging,
+    /// Its header.
+    pub header: Header,
+    /// Its checksum.
+    pub checksum: u64,
+}
+
+impl LtxFile {
+    /// What it is called.
+    pub fn name(&self) -> FileName {
+        FileName { min_txid: self.header.min_txid, max_txid: self.header.max_txid }
+    }
 }
 
 /// Why a file was not written.
@@ -35,38 +54,27 @@ pub enum PutError {
 #[derive(Clone)]
 pub struct Replica {
     store: Arc<dyn Store>,
+    layout: Layout,
     prefix: String,
 }
 
 impl Replica {
     /// The replica below `prefix`, which neither begins nor ends with a slash and may be empty.
-    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Replica {
+    pub fn new(store: Arc<dyn Store>, layout: Layout, prefix: &str) -> Replica {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Replica { store, prefix }
+        Replica { store, layout, prefix }
     }
 
     /// The key of a file.
     pub fn key(&self, level: u8, name: FileName) -> String {
-        let prefix = &self.prefix;
-        if self.store.has_file_layout() {
-            format!("{prefix}ltx/{level}/{name}")
-        } else {
-            format!("{prefix}{level:04x}/{name}")
-        }
+        format!("{}{}", self.prefix, self.layout.key(level, name))
     }
 
     /// The file that a key names. Other objects below the prefix are nobody's.
     fn parse(&self, object: &Object) -> Option<RemoteFile> {
-        let rest = object.key.strip_prefix(&self.prefix)?;
-        let (level, name) = if self.store.has_file_layout() {
-            let (level, name) = rest.strip_prefix("ltx/")?.split_once('/')?;
-            (level.parse().ok()?, name)
-        } else {
-            let (level, name) = rest.split_once('/')?;
-            (u8::from_str_radix(level, 16).ok().filter(|_| level.len() == 4)?, name)
-        };
-        Some(RemoteFile { level, name: name.parse().ok()?, size: object.size }).filter(|_| level <= ltx::SNAPSHOT_LEVEL)
+        let (level, name) = self.layout.parse(object.key.strip_prefix(&self.prefix)?)?;
+        Some(RemoteFile { level, name, size: object.size, modified_millis: object.modified_millis })
     }
 
     /// All files, ordered by level and transaction ID.
@@ -93,8 +101,8 @@ impl Replica {
     }
 
     /// Begins to read a file.
-    pub fn open(&self, file: &RemoteFile) -> Result<Box<dyn Read + Send>, StoreError> {
-        self.store.get(&self.key(file.level, file.name), None)
+    pub fn open(&self, level: u8, name: FileName) -> Result<Box<dyn Read + Send>, StoreError> {
+        self.store.get(&self.key(level, name), None)
     }
 
     /// Reads a file to its end, and gives every page to `page` before the checksum is compared.
@@ -110,7 +118,7 @@ impl Replica {
             }
             error => StoreError::Permanent(format!("{key}: {error}")),
         };
-        let reader = std::io::BufReader::with_capacity(65_536, self.open(file)?);
+        let reader = std::io::BufReader::with_capacity(65_536, self.open(file.level, file.name)?);
         let mut decoder = Decoder::new(reader).map_err(damaged)?;
         let header = decoder.header().clone();
         if (header.min_txid, header.max_txid) != (file.name.min_txid, file.name.max_txid) {
@@ -125,17 +133,24 @@ impl Replica {
         Ok((header, trailer.file_checksum))
     }
 
+    /// Removes a file; one that is gone already is no error.
+    pub fn remove(&self, file: &RemoteFile) -> Result<(), StoreError> {
+        retry(TRIES, || self.store.delete(&self.key(file.level, file.name)))
+    }
+
     /// Writes a file once. An object of that name is accepted where it is this very file (an answer was lost).
-    pub fn put(&self, level: u8, staged: &mut Staged) -> Result<u64, PutError> {
-        let name = FileName { min_txid: staged.header.min_txid, max_txid: staged.header.max_txid };
-        let key = self.key(level, name);
-        let content = &mut staged.staging.content;
+    pub fn put(&self, level: u8, file: &mut LtxFile) -> Result<u64, PutError> {
+        let key = self.key(level, file.name());
+        let modified_millis = file.header.timestamp_millis;
+        let time = jiff::Timestamp::from_millisecond(modified_millis).ok();
+        let metadata: Vec<_> = time.iter().map(|time| (TIMESTAMP_METADATA, time.to_string())).collect();
+        let content = &mut file.content;
         let length = content.seek(SeekFrom::End(0)).map_err(StoreError::from)?;
-        match self.store.create(&key, content, length, staged.header.timestamp_millis) {
+        match self.store.create(&key, content, length, &Attributes { modified_millis, metadata: &metadata }) {
             Err(StoreError::AlreadyExists(_)) => {
                 let mut end = Vec::new();
                 self.store.get(&key, Some(length - 8..length + 1))?.read_to_end(&mut end).map_err(StoreError::from)?;
-                if end == staged.checksum.to_be_bytes() { Ok(length) } else { Err(PutError::Fenced(key)) }
+                if end == file.checksum.to_be_bytes() { Ok(length) } else { Err(PutError::Fenced(key)) }
             }
             result => Ok(result.map(|()| length)?),
         }

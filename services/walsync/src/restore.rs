@@ -102,6 +102,11 @@ impl Chain {
         self.reachable.keys().copied()
     }
 
+    /// Whether a point can be restored.
+    pub fn is_restorable(&self, point: u64) -> bool {
+        self.reachable.contains_key(&point)
+    }
+
     fn around(&self, point: u64) -> (Option<u64>, Option<u64>) {
         let below = self.reachable.range(..point).next_back().map(|(point, _)| *point);
         let above = self.reachable.range(point + 1..).next().map(|(point, _)| *point);
@@ -142,8 +147,10 @@ impl Chain {
             if file.name.min_txid == 1 {
                 break;
             }
-            // The oldest point that this file can follow: what it repeats need not be read.
-            let before = self.reachable.range(file.name.min_txid - 1..point).next();
+            // Of the points that this file can follow, the newest snapshot, or else the oldest: what it repeats need not be read.
+            let mut follows = self.reachable.range(file.name.min_txid - 1..point);
+            let snapshot = follows.clone().rfind(|(_, file)| file.name.min_txid == 1);
+            let before = snapshot.or_else(|| follows.next());
             let Some((before, _)) = before else { return Err(self.hole(target)) };
             point = *before;
         }
@@ -171,10 +178,12 @@ impl Chain {
             let what = "the replica begins after this time".to_owned();
             return Err(RestoreError::NoSuchPoint { what, below: None, above });
         };
+        // Merging makes steps coarser, and that is no hole: some file goes on from here.
+        let goes_on = |file: &RemoteFile| (2..=point + 1).contains(&file.name.min_txid) && file.name.max_txid > point;
         if let Some(next) = points.get(low)
-            && !file(*next).any(|file| file.name.min_txid > 1 && file.name.min_txid <= point + 1)
+            && !self.files.iter().any(goes_on)
         {
-            // Only a snapshot ends there, or a file that does not follow: what lies between may be what was asked for.
+            // Only a snapshot, or a file that does not follow: what lies between may be what was asked for.
             let missing = match next - point {
                 2 => format!("the file of TXID {} is missing, and it may be from before this time", point + 1),
                 1 => return Ok(point),

@@ -3,6 +3,7 @@
 //! Behind a trait, so that a simulation can stand in for files.
 
 use crate::arena::{Arena, Staging};
+use crate::replica::LtxFile;
 use crate::position::{Continuity, Position, continuity};
 use crate::wal_index::WalIndex;
 use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WalHeader, WalPosition, read_changes};
@@ -80,12 +81,8 @@ pub struct Stamp {
 
 /// A file ready for its upload.
 pub struct Staged {
-    /// The content.
-    pub staging: Staging,
-    /// Its header.
-    pub header: Header,
-    /// Its checksum.
-    pub checksum: u64,
+    /// The file.
+    pub file: LtxFile,
     /// Where reading goes on after it.
     pub position: Position,
 }
@@ -189,9 +186,9 @@ pub fn stage_changes(
 
 fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, SourceError> {
     let header = encoder.header().clone();
-    let (mut staging, checksum) = encoder.finish()?;
-    staging.flush()?;
-    Ok(Staged { staging, header, checksum, position })
+    let (mut content, checksum) = encoder.finish()?;
+    content.flush()?;
+    Ok(Staged { file: LtxFile { content, header, checksum }, position })
 }
 
 fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8]) -> Result<(), SourceError> {

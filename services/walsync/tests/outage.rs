@@ -5,11 +5,12 @@
 
 mod support;
 
+use harness::{folder, folder_on_disk, until};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{Application, content, wait};
+use support::{Application, content};
 use walsync::clock::{Clock, SystemClock};
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings};
@@ -28,7 +29,7 @@ fn application_process() {
 }
 
 fn replica(store: &Arc<MemoryStore>) -> Replica {
-    Replica::new(store.clone(), "app.db")
+    Replica::new(store.clone(), ltx::Layout::Objects, "app.db")
 }
 
 fn start(database: &Path, store: &Arc<MemoryStore>) -> Replicator {
@@ -47,7 +48,7 @@ fn restored(folder: &Path, store: &Arc<MemoryStore>) -> Vec<u8> {
 
 #[test]
 fn an_outage_loses_nothing_and_sends_nothing_twice() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -60,7 +61,7 @@ fn an_outage_loses_nothing_and_sends_nothing_twice() {
         for _ in 0..40 {
             application.run(INSERT);
         }
-        wait(|| matches!(replicator.status()[0].phase, Phase::Failing(_)));
+        until("a failure", || matches!(replicator.status()[0].phase, Phase::Failing(_)));
         for _ in 0..40 {
             application.run(INSERT);
         }
@@ -77,7 +78,7 @@ fn an_outage_loses_nothing_and_sends_nothing_twice() {
 
 #[test]
 fn of_two_writers_one_is_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let store = Arc::new(MemoryStore::default());
     let (one, two) = (folder.path().join("one.db"), folder.path().join("two.db"));
     let mut applications = [&one, &two].map(|path| Application::start(path, TABLE));
@@ -87,7 +88,7 @@ fn of_two_writers_one_is_stopped() {
     let second = start(&two, &store);
     assert!(second.sync(LONG));
     applications[0].run(INSERT);
-    wait(|| matches!(first.status()[0].phase, Phase::Fenced(_)));
+    until("the fence", || matches!(first.status()[0].phase, Phase::Fenced(_)));
     applications[1].run(INSERT);
     assert!(second.sync(LONG));
     assert_eq!(second.status()[0].phase, Phase::Running);
@@ -98,7 +99,7 @@ fn of_two_writers_one_is_stopped() {
 
 #[test]
 fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -118,7 +119,7 @@ fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
 
 #[test]
 fn truncate_check_points_without_a_transaction_between_them_pass() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -144,7 +145,7 @@ fn truncate_check_points_without_a_transaction_between_them_pass() {
 #[test]
 fn a_writer_that_never_pauses_hardly_notices_us_and_is_not_sent_whole_again() {
     // On a disk, where a check point at each commit would be noticed.
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = folder_on_disk();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -170,7 +171,7 @@ fn a_writer_that_never_pauses_hardly_notices_us_and_is_not_sent_whole_again() {
 
 #[test]
 fn a_snapshot_is_the_state_of_its_transaction() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -230,7 +231,7 @@ impl Clock for Backwards {
 
 #[test]
 fn a_clock_that_goes_back_does_not_put_commits_out_of_order() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
@@ -252,7 +253,7 @@ fn a_clock_that_goes_back_does_not_put_commits_out_of_order() {
 
 #[test]
 fn one_process_takes_many_databases_and_the_memory_of_a_few() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let store = Arc::new(MemoryStore::default());
     let settings = Settings { interval: Duration::from_millis(100), ..Settings::default() };
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
@@ -265,7 +266,7 @@ fn one_process_takes_many_databases_and_the_memory_of_a_few() {
     let before = threads();
     for path in &paths {
         let name = path.file_name().unwrap().to_str().unwrap();
-        replicator.add(path.clone(), Replica::new(store.clone(), name));
+        replicator.add(path.clone(), Replica::new(store.clone(), ltx::Layout::Objects, name));
     }
     assert!(replicator.sync(LONG));
     assert!(threads() <= before, "no thread for a database");

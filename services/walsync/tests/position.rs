@@ -47,7 +47,7 @@ fn position(path: &Path) -> Position {
 
 #[test]
 fn an_index_that_ends_before_our_place_is_told() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = harness::folder();
     let [first, second] = history(folder.path());
     let mut end = position(&second);
     assert_eq!(changes_after(&second, &mut end), Ok(None));
@@ -57,7 +57,7 @@ fn an_index_that_ends_before_our_place_is_told() {
 
 #[test]
 fn transactions_that_the_index_has_and_the_wal_has_not_are_told() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = harness::folder();
     let [first, second] = history(folder.path());
     let mut end = position(&first);
     assert_eq!(changes_after(&first, &mut end), Ok(None));

@@ -5,12 +5,12 @@
 
 mod support;
 
+use harness::{Process, Random, folder, until};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
-use support::{Application, Random, Walsync, content, litestream};
+use support::{Application, Walsync, content, litestream};
 use walsync::replica::Replica;
 use walsync::restore::{Target, restore};
 use walsync::store::files::FileStore;
@@ -25,12 +25,12 @@ fn application_process() {
 
 /// A database, its replica in a folder, and a log.
 struct Place {
-    folder: tempfile::TempDir,
+    folder: harness::TempDir,
 }
 
 impl Place {
     fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place { folder: folder() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -42,7 +42,7 @@ impl Place {
     }
 
     fn replica(&self) -> Replica {
-        Replica::new(std::sync::Arc::new(FileStore::new(self.path("store"))), "app.db")
+        Replica::new(std::sync::Arc::new(FileStore::new(self.path("store"))), ltx::Layout::Files, "app.db")
     }
 
     fn watch(&self) -> Walsync {
@@ -57,15 +57,9 @@ impl Place {
         std::fs::read(output).unwrap()
     }
 
-    /// What Litestream restores of our replica, where it is installed.
-    fn restored_by_litestream(&self, arguments: &[&str]) -> Option<Vec<u8>> {
-        let output = self.path("litestream.db");
-        let _ = std::fs::remove_file(&output);
-        let url = format!("file://{}", self.path("store/app.db").display());
-        let run = Command::new(litestream()?).args(["restore", "-o"]).arg(&output).args(arguments).arg(url).output();
-        let run = run.unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        Some(std::fs::read(output).unwrap())
+    /// What Litestream restores of our replica.
+    fn restored_by_litestream(&self, arguments: &[&str]) -> Vec<u8> {
+        support::restored_by_litestream(&format!("file://{}", self.path("store/app.db").display()), arguments)
     }
 }
 
@@ -89,7 +83,7 @@ fn step(random: &mut Random) -> String {
 #[test]
 fn random_histories_are_restored_byte_by_byte_also_by_litestream() {
     for seed in 1..=12 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let place = Place::new();
         let page_size = 512 << random.below(8);
         let mut application = Application::start(&place.database(), &format!("PRAGMA page_size={page_size}; VACUUM"));
@@ -120,24 +114,20 @@ fn random_histories_are_restored_byte_by_byte_also_by_litestream() {
         walsync.unwrap_or_else(|| place.watch()).stop();
         let expected = content(&place.database());
         assert!(place.restored(Target::Latest) == expected, "seed {seed}");
-        if let Some(theirs) = place.restored_by_litestream(&[]) {
-            assert!(theirs == expected, "seed {seed}, restored by Litestream");
-        }
+        assert!(place.restored_by_litestream(&[]) == expected, "seed {seed}, restored by Litestream");
         // Every point in between is a database, and the same one for both.
         let chain = walsync::restore::Chain::new(place.replica().files().unwrap());
         let points: Vec<u64> = chain.restorable().collect();
         let point = points[random.below(points.len() as u64) as usize];
         let ours = place.restored(Target::Txid(point));
-        if let Some(theirs) = place.restored_by_litestream(&["-txid", &format!("{point:016x}")]) {
-            assert!(theirs == ours, "seed {seed}, TXID {point}");
-        }
+        let theirs = place.restored_by_litestream(&["-txid", &format!("{point:016x}")]);
+        assert!(theirs == ours, "seed {seed}, TXID {point}");
         application.close();
     }
 }
 
 #[test]
 fn what_litestream_wrote_is_restored_and_continued() {
-    let Some(program) = litestream() else { return };
     let place = Place::new();
     let store = place.path("store/app.db");
     let mut application = Application::start(&place.database(), TABLE);
@@ -148,7 +138,7 @@ fn what_litestream_wrote_is_restored_and_continued() {
         store.display()
     );
     std::fs::write(&config, text).unwrap();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut run = |application: &mut Application| {
         for _ in 0..20 {
             application.run(&format!("INSERT INTO t(v) VALUES (randomblob({}))", random.below(9000)));
@@ -156,23 +146,19 @@ fn what_litestream_wrote_is_restored_and_continued() {
     };
     run(&mut application);
     let log = std::fs::File::create(place.path("litestream.log")).unwrap();
-    let mut theirs = Command::new(program)
-        .args(["replicate", "-config"])
-        .arg(&config)
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let mut command = litestream();
+    command.args(["replicate", "-config"]).arg(&config).stdout(log.try_clone().unwrap()).stderr(log);
+    let mut theirs = Process::start(&mut command);
     run(&mut application);
     let before = place.replica();
-    support::wait(|| before.files().is_ok_and(|files| files.len() > 1));
+    until("files of Litestream", || before.files().is_ok_and(|files| files.len() > 1));
     run(&mut application);
-    rustix::process::kill_process(rustix::process::Pid::from_child(&theirs), Signal::TERM).unwrap();
-    theirs.wait().unwrap();
+    theirs.signal(Signal::TERM);
+    theirs.wait();
     assert!(place.restored(Target::Latest) == content(&place.database()), "what Litestream left");
     // The same configuration, our program: it goes on where Litestream stopped.
     let newest = walsync::restore::Chain::new(place.replica().files().unwrap()).newest().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_walsync"));
+    let mut command = support::walsync();
     command.args(["replicate", "-config"]).arg(&config);
     let mut ours = Walsync::start(command, &place.path("log"));
     ours.wait_durable(newest + 1);
@@ -180,7 +166,7 @@ fn what_litestream_wrote_is_restored_and_continued() {
     ours.stop();
     let expected = content(&place.database());
     assert!(place.restored(Target::Latest) == expected, "what we added");
-    assert!(place.restored_by_litestream(&[]).unwrap() == expected, "what we added, restored by Litestream");
+    assert!(place.restored_by_litestream(&[]) == expected, "what we added, restored by Litestream");
     application.close();
 }
 
@@ -219,7 +205,7 @@ fn a_database_in_another_journal_mode_is_refused_and_left_alone() {
     drop(connection);
     let before = files(&place.database());
     let walsync = place.watch();
-    support::wait(|| walsync.log().contains("PRAGMA journal_mode=WAL"));
+    until("the refusal", || walsync.log().contains("PRAGMA journal_mode=WAL"));
     walsync.stop();
     assert_eq!(files(&place.database()), before);
 }
@@ -227,7 +213,7 @@ fn a_database_in_another_journal_mode_is_refused_and_left_alone() {
 #[test]
 fn kill_9_of_both_loses_nothing_that_was_durable() {
     let place = Place::new();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut application = Application::start(&place.database(), TABLE);
     let mut next = 1;
     for round in 0..6 {

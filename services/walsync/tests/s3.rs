@@ -5,16 +5,17 @@
 
 mod support;
 
+use harness::{Process, TempDir, command, folder, free_address, free_port, peer, until};
 use std::io::{Cursor, Read};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
-use support::{Application, content, peer, wait};
+use support::{Application, content};
 use walsync::config::{Location, S3Options};
 use walsync::restore::{Target, restore};
 use walsync::store::credentials::Credentials;
 use walsync::store::s3::{S3Settings, S3Store};
-use walsync::store::{Store, StoreError};
+use walsync::store::{Attributes, Store, StoreError};
 
 #[test]
 #[ignore = "the body of child processes, started by the other tests"]
@@ -26,41 +27,25 @@ const KEY: &str = "walsync-test";
 const SECRET: &str = "walsync-secret";
 
 struct Gateway {
-    child: Child,
+    _process: Process,
     port: u16,
-    _folder: tempfile::TempDir,
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    _folder: TempDir,
 }
 
 /// versitygw with a bucket `bucket`.
-fn gateway() -> Option<Gateway> {
-    let program = peer("versitygw", "1.8.0")?;
-    let folder = tempfile::tempdir().unwrap();
+fn gateway() -> Gateway {
+    let folder = folder();
     // Metadata lie beside the files: not every file system has extended attributes.
     let (data, metadata) = (folder.path().join("data"), folder.path().join("metadata"));
     std::fs::create_dir_all(data.join("bucket")).unwrap();
     std::fs::create_dir(&metadata).unwrap();
-    let port = free_port();
-    let child = Command::new(program)
-        .args(["--access", KEY, "--secret", SECRET, "--region", "us-east-1", "--port", &format!("127.0.0.1:{port}")])
-        .args(["posix", "--sidecar"])
-        .args([metadata, data])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
-    Some(Gateway { child, port, _folder: folder })
+    let address = free_address();
+    let mut command = command(peer("versitygw", "versitygw"));
+    command.args(["--access", KEY, "--secret", SECRET, "--region", "us-east-1", "--port", &address.to_string()]);
+    command.args(["posix", "--sidecar"]).args([metadata, data]).stdout(Stdio::null()).stderr(Stdio::null());
+    let process = Process::start(&mut command);
+    until("the gateway", || TcpStream::connect(address).is_ok());
+    Gateway { _process: process, port: address.port(), _folder: folder }
 }
 
 fn settings(port: u16) -> S3Settings {
@@ -79,7 +64,7 @@ fn credentials(secret: &str) -> Credentials {
 }
 
 fn put(store: &S3Store, key: &str, content: &[u8]) -> Result<(), StoreError> {
-    store.create(key, &mut Cursor::new(content), content.len() as u64, 1_790_000_000_123)
+    store.create(key, &mut Cursor::new(content), content.len() as u64, &Attributes::default())
 }
 
 fn get(store: &S3Store, key: &str, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, StoreError> {
@@ -90,7 +75,7 @@ fn get(store: &S3Store, key: &str, range: Option<std::ops::Range<u64>>) -> Resul
 
 #[test]
 fn objects_are_created_once_read_listed_and_deleted() {
-    let Some(gateway) = gateway() else { return };
+    let gateway = gateway();
     let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
     let large: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
     let names = ["a/one", "a/two words", "a/ä+&=?%", "b/three"];
@@ -113,7 +98,7 @@ fn objects_are_created_once_read_listed_and_deleted() {
 
 #[test]
 fn a_long_listing_comes_in_pages_and_is_whole() {
-    let Some(gateway) = gateway() else { return };
+    let gateway = gateway();
     let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
     for number in 0..1100 {
         put(&store, &format!("many/{number:04}"), b"x").unwrap();
@@ -125,7 +110,7 @@ fn a_long_listing_comes_in_pages_and_is_whole() {
 
 #[test]
 fn a_wrong_secret_and_a_wrong_bucket_are_final_and_a_dead_server_is_not() {
-    let Some(gateway) = gateway() else { return };
+    let gateway = gateway();
     let error = S3Store::new(settings(gateway.port), credentials("wrong")).unwrap().list("").unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("SignatureDoesNotMatch"), "{error}");
     let elsewhere = S3Settings { bucket: "nowhere".into(), ..settings(gateway.port) };
@@ -146,12 +131,12 @@ fn a_server_that_never_answers_is_given_up() {
 
 #[test]
 fn a_database_goes_to_s3_and_comes_back_also_by_litestream() {
-    let Some(gateway) = gateway() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway();
+    let folder = folder();
     let database = folder.path().join("app.db");
     let mut application = Application::start(&database, "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)");
     let endpoint = format!("http://127.0.0.1:{}", gateway.port);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_walsync"));
+    let mut command = support::walsync();
     command.arg("watch").arg(&database).args(["--to", "s3://bucket/some/prefix", "--endpoint", &endpoint]);
     command.args(["--interval-millis", "50"]).env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
     let mut walsync = support::Walsync::start(command, &folder.path().join("log"));
@@ -171,15 +156,12 @@ fn a_database_goes_to_s3_and_comes_back_also_by_litestream() {
     let replica = Location::open("s3://bucket/some/prefix", &options).unwrap().replica("app.db");
     restore(&replica, Target::Latest, &output, true).unwrap();
     assert!(std::fs::read(output).unwrap() == expected);
-    if let Some(program) = support::litestream() {
-        let output = folder.path().join("litestream.db");
-        let url = format!("s3://bucket/some/prefix/app.db?endpoint={endpoint}&force-path-style=true&region=us-east-1");
-        let mut command = Command::new(program);
-        command.args(["restore", "-o"]).arg(&output).arg(url);
-        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env_remove("AWS_CA_BUNDLE");
-        let run = command.output().unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        assert!(std::fs::read(output).unwrap() == expected, "restored by Litestream");
-    }
+    let url = format!("s3://bucket/some/prefix/app.db?endpoint={endpoint}&force-path-style=true&region=us-east-1");
+    let path = folder.path().join("litestream.db");
+    let mut command = support::litestream();
+    command.args(["restore", "-o"]).arg(&path).arg(url);
+    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env_remove("AWS_CA_BUNDLE");
+    harness::output(&mut command);
+    assert!(std::fs::read(path).unwrap() == expected, "restored by Litestream");
     application.close();
 }

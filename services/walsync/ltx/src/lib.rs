@@ -23,7 +23,7 @@ pub use decoder::{Decoder, Trailer};
 pub use encoder::Encoder;
 pub use header::{HEADER_SIZE, Header, NO_CHECKSUM, RESERVED_SIZE, lock_page};
 pub use merge::merge;
-pub use name::{FileName, SNAPSHOT_LEVEL};
+pub use name::{FileName, Layout, SNAPSHOT_LEVEL, TIMESTAMP_METADATA};
 
 /// What can be wrong with a file, or with how it is written.
 #[derive(Debug, thiserror::Error)]

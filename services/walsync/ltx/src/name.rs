@@ -1,4 +1,4 @@
-//! Names of files: `{min:016x}-{max:016x}.ltx`, in folders of levels.
+//! Names of files: `{min:016x}-{max:016x}.ltx`, and where Litestream puts them: in folders of levels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +18,49 @@ pub struct FileName {
 impl fmt::Display for FileName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}-{:016x}.ltx", self.min_txid, self.max_txid)
+    }
+}
+
+/// Metadata of an object that say when its last transaction was committed, in RFC 3339.
+pub const TIMESTAMP_METADATA: &str = "litestream-timestamp";
+
+/// Where the files of one replica lie below its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In a file system: `ltx/0/NAME`.
+    Files,
+    /// In a bucket: `0000/NAME`.
+    Objects,
+}
+
+impl Layout {
+    /// What the keys of a level begin with.
+    pub fn level(self, level: u8) -> String {
+        match self {
+            Layout::Files => format!("ltx/{level}/"),
+            Layout::Objects => format!("{level:04x}/"),
+        }
+    }
+
+    /// The key of a file.
+    pub fn key(self, level: u8, name: FileName) -> String {
+        format!("{}{name}", self.level(level))
+    }
+
+    /// The level and the name in a key; others are nobody's.
+    pub fn parse(self, key: &str) -> Option<(u8, FileName)> {
+        let (level, name) = match self {
+            Layout::Files => {
+                let (level, name) = key.strip_prefix("ltx/")?.split_once('/')?;
+                (level.parse().ok()?, name)
+            }
+            Layout::Objects => {
+                let (level, name) = key.split_once('/')?;
+                (u8::from_str_radix(level, 16).ok()?, name)
+            }
+        };
+        let name = name.parse().ok()?;
+        (level <= SNAPSHOT_LEVEL && self.key(level, name) == key).then_some((level, name))
     }
 }
 

@@ -149,3 +149,18 @@ fn the_lock_page_is_left_out_of_a_snapshot() {
     let (_, trailer) = Decoder::new(Cursor::new(&bytes)).unwrap().finish().unwrap();
     assert_eq!(bytes[bytes.len() - 8..], trailer.file_checksum.to_be_bytes());
 }
+
+#[test]
+fn a_key_is_taken_in_its_own_layout_alone() {
+    use ltx::{FileName, Layout};
+    let name = FileName { min_txid: 2, max_txid: 0xab };
+    let keys = ["ltx/9/0000000000000002-00000000000000ab.ltx", "0009/0000000000000002-00000000000000ab.ltx"];
+    for (layout, other, key) in [(Layout::Files, keys[1], keys[0]), (Layout::Objects, keys[0], keys[1])] {
+        assert_eq!(layout.key(9, name), key);
+        assert_eq!(layout.parse(key), Some((9, name)));
+        assert_eq!(layout.parse(other), None);
+    }
+    for key in ["ltx/09/0000000000000002-00000000000000ab.ltx", "ltx/10/0000000000000002-00000000000000ab.ltx"] {
+        assert_eq!(Layout::Files.parse(key), None, "{key}");
+    }
+}

@@ -4,8 +4,8 @@ use super::{Settings, Shared, lock, wheel::TICK};
 use crate::database::DatabaseFiles;
 use crate::pin::{Hold, Pin};
 use crate::position::Position;
-use crate::replica::Replica;
-use crate::source::{Source, Staged};
+use crate::replica::{LtxFile, Replica};
+use crate::source::Source;
 use crate::wal_index::WalIndex;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub struct Status {
 /// A file on its way into the store.
 pub struct Outgoing {
     pub level: u8,
-    pub staged: Staged,
+    pub file: LtxFile,
 }
 
 /// What threads change under the lock.

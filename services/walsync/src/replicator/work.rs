@@ -261,14 +261,14 @@ impl Shared {
                 return;
             };
             drop(state);
-            let result = tracked.replica.put(outgoing.level, &mut outgoing.staged);
+            let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
             let mut state = lock(&tracked.state);
             let path = tracked.path.display();
             match result {
                 Ok(bytes) => {
                     self.totals.objects.fetch_add(1, Ordering::Relaxed);
                     self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    let header = &outgoing.staged.header;
+                    let header = &outgoing.file.header;
                     state.durable_txid = state.durable_txid.max(header.max_txid);
                     state.durable_millis = state.durable_millis.max(header.timestamp_millis);
                     state.failures = 0;
@@ -294,8 +294,8 @@ impl Shared {
 
 impl State {
     fn push(&mut self, level: u8, staged: crate::source::Staged) {
-        let max_txid = staged.header.max_txid;
-        self.last_millis = staged.header.timestamp_millis;
+        let max_txid = staged.file.header.max_txid;
+        self.last_millis = staged.file.header.timestamp_millis;
         if level == SNAPSHOT_LEVEL {
             self.snapshot_txid = max_txid;
         }
@@ -305,7 +305,7 @@ impl State {
             self.last_txid = Some(max_txid);
             self.dirty = false;
         }
-        self.queue.push_back(Outgoing { level, staged });
+        self.queue.push_back(Outgoing { level, file: staged.file });
     }
 
     fn forget_files(&mut self) {

@@ -3,16 +3,17 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+use harness::{Process, command, folder, peer, until};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An application: SQLite in a process of its own, for locks of one process do not see each other.
 ///
 /// It is this test binary, run for the test `application_process`, which every binary that uses this has.
 pub struct Application {
-    child: Child,
+    process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -54,15 +55,12 @@ pub fn application_process() {
 impl Application {
     /// Opens `path` in WAL mode, with SQL to begin with.
     pub fn start(path: &Path, sql: &str) -> Application {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(PATH, path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command(std::env::current_exe().unwrap());
+        command.args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"]).env(PATH, path);
+        let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let child = process.child();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut application = Application { child, input, output };
+        let mut application = Application { process, input, output };
         // The test harness talks first.
         while !application.line().ends_with("ready") {}
         application.run("PRAGMA journal_mode=WAL");
@@ -99,8 +97,7 @@ impl Application {
 
     /// Kills it, and gives the last number that it said was committed.
     pub fn kill(mut self) -> Option<i64> {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
         let mut last = None;
         for line in std::io::Read::by_ref(&mut self.output).lines() {
             last = line.ok().and_then(|line| line.parse().ok()).or(last);
@@ -112,13 +109,18 @@ impl Application {
     pub fn close(mut self) {
         drop(self.input);
         while let Ok(1..) = self.output.read_line(&mut String::new()) {}
-        self.child.wait().unwrap();
+        self.process.wait();
     }
+}
+
+/// The program.
+pub fn walsync() -> Command {
+    command(env!("CARGO_BIN_EXE_walsync"))
 }
 
 /// `walsync` in a process of its own.
 pub struct Walsync {
-    child: Child,
+    process: Process,
     log: PathBuf,
     /// Bytes of the log that are of processes before this one.
     before: usize,
@@ -132,7 +134,7 @@ impl Walsync {
 
     /// Watches databases into a folder, with so long between two uploads.
     pub fn watch_each(interval_millis: u32, databases: &[&Path], store: &Path, log: &Path) -> Walsync {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_walsync"));
+        let mut command = walsync();
         command.arg("watch").args(databases).arg("--to").arg(store).arg("--interval-millis");
         command.arg(interval_millis.to_string());
         Walsync::start(command, log)
@@ -141,8 +143,8 @@ impl Walsync {
     pub fn start(mut command: Command, log: &Path) -> Walsync {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let before = file.metadata().unwrap().len() as usize;
-        let child = command.env("NO_COLOR", "1").stderr(file).spawn().unwrap();
-        Walsync { child, log: log.to_owned(), before }
+        let process = Process::start(command.env("NO_COLOR", "1").stderr(file));
+        Walsync { process, log: log.to_owned(), before }
     }
 
     /// The last transaction ID that it called durable.
@@ -154,8 +156,10 @@ impl Walsync {
 
     /// Waits until it has called a transaction durable that is not before `txid`.
     pub fn wait_durable(&mut self, txid: u64) {
-        wait(|| self.durable() >= txid);
-        assert!(self.child.try_wait().unwrap().is_none(), "{}", std::fs::read_to_string(&self.log).unwrap());
+        until("a durable transaction", || {
+            assert!(self.process.ended().is_none(), "{}", self.log());
+            self.durable() >= txid
+        });
     }
 
     pub fn log(&self) -> String {
@@ -163,62 +167,41 @@ impl Walsync {
     }
 
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// A signal, such as one that stops its looking for a while: its locks stay.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+        self.process.signal(signal);
     }
 
     /// SIGTERM; what is committed must be durable when it ends.
     pub fn stop(mut self) {
         // Before that it has no handler for signals yet.
-        wait(|| self.log()[self.before..].contains("watching"));
+        until("its start", || self.log()[self.before..].contains("watching"));
         self.signal(rustix::process::Signal::TERM);
-        let status = self.child.wait().unwrap();
+        let status = self.process.wait();
         assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
     }
 }
 
-impl Drop for Walsync {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Litestream.
+pub fn litestream() -> Command {
+    command(peer("litestream", "litestream"))
 }
 
-/// Waits for a condition, for at most a minute.
-pub fn wait(mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "it did not come within a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A peer's program, or `None` with a line that says how to get it.
-pub fn peer(name: &str, version: &str) -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
-    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home);
-    let root = std::env::var_os("STOREBENCH_PEERS").map(PathBuf::from);
-    let path = root.or_else(|| Some(data?.join("storebench/peers")))?.join(name).join(version).join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("NOT TESTED: {name} {version} is not installed; remedy: peers/fetch {name}");
-    None
-}
-
-/// Litestream 0.5.17.
-pub fn litestream() -> Option<PathBuf> {
-    peer("litestream", "0.5.17")
+/// What Litestream restores from a place.
+pub fn restored_by_litestream(url: &str, arguments: &[&str]) -> Vec<u8> {
+    let folder = folder();
+    let path = folder.path().join("restored.db");
+    // A proxy's certificates, which are not ours, would stop its S3 client.
+    harness::output(litestream().args(["restore", "-o"]).arg(&path).args(arguments).arg(url).env_remove("AWS_CA_BUNDLE"));
+    std::fs::read(path).unwrap()
 }
 
 /// The database as SQLite has it: file and WAL together, read from a copy. Nobody may be writing.
 pub fn content(path: &Path) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let copy = folder.path().join("copy.db");
     std::fs::copy(path, &copy).unwrap();
     let wal = walsync::database::with_suffix(path, "-wal");
@@ -230,14 +213,4 @@ pub fn content(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(&copy).unwrap();
     drop(connection);
     bytes
-}
-
-/// Random numbers that a seed repeats.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
 }
