@@ -55,8 +55,7 @@ impl Store for MemoryStore {
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
-        let (content, _) =
-            lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
+        let (content, _) = lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
         let range = range.unwrap_or(0..u64::MAX);
         let end = range.end.min(content.len() as u64) as usize;
         let start = (range.start as usize).min(end);

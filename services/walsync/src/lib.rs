@@ -10,6 +10,7 @@
 
 pub mod arena;
 pub mod clock;
+pub mod compaction;
 pub mod config;
 pub mod database;
 pub mod pin;
@@ -17,6 +18,7 @@ pub mod position;
 pub mod replica;
 pub mod replicator;
 pub mod restore;
+pub mod retention;
 pub mod source;
 pub mod wal_index;
 pub mod wal_reader;

@@ -1,4 +1,4 @@
-//! Many databases, one process: one thread that looks, two that stage, a few that upload.
+//! Many databases, one process: one thread that looks, two that stage, a few that upload, one that merges and removes.
 //!
 //! ```text
 //! poller (one wheel of ticks) ──► stage: files → LTX ──► queue of the database ──► upload ──► durable
@@ -13,6 +13,7 @@
 //! replicator that starts reads the newest object's header, and goes on where the WAL still has that place, or sends the
 //! whole database under the next transaction ID.
 
+mod maintenance;
 mod tracked;
 mod wheel;
 mod work;
@@ -21,7 +22,9 @@ pub use tracked::{Phase, Status};
 
 use crate::arena::Arena;
 use crate::clock::Clock;
+use crate::compaction::LITESTREAM_INTERVALS;
 use crate::replica::Replica;
+use crate::retention::Policy;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +45,10 @@ pub struct Settings {
     pub interval: Duration,
     /// Between two snapshots of one database.
     pub snapshot_interval: Duration,
+    /// How long a file waits in level 0, 1, … before it is merged with those that came since; at most 8.
+    pub levels: Vec<Duration>,
+    /// What is kept of what was merged; nothing is removed where absent.
+    pub retention: Option<Policy>,
     /// Uploads at once.
     pub uploads: usize,
     /// Memory for what is staged, all databases together.
@@ -55,6 +62,8 @@ impl Default for Settings {
         Settings {
             interval: Duration::from_secs(1),
             snapshot_interval: Duration::from_secs(24 * 3600),
+            levels: LITESTREAM_INTERVALS.to_vec(),
+            retention: Some(Policy::default()),
             uploads: 4,
             arena_bytes: 2 * 1024 * 1024,
             staging_folder: std::env::temp_dir(),
@@ -69,6 +78,10 @@ pub struct Totals {
     pub objects: AtomicU64,
     /// Bytes of objects written.
     pub bytes: AtomicU64,
+    /// Files of merged levels written.
+    pub merged: AtomicU64,
+    /// Files removed that no point needed any more.
+    pub removed: AtomicU64,
     /// Uploads that failed and will be tried again.
     pub failures: AtomicU64,
     /// Databases sent whole because continuity could not be proved.
@@ -117,6 +130,7 @@ struct Shared {
     databases: RwLock<Vec<Arc<Tracked>>>,
     staging: Queue,
     uploading: Queue,
+    maintaining: Queue,
     totals: Totals,
     /// No new work but what makes staged files durable.
     stop: AtomicBool,
@@ -163,6 +177,7 @@ impl Replicator {
             databases: RwLock::default(),
             staging: Queue::default(),
             uploading: Queue::default(),
+            maintaining: Queue::default(),
             totals: Totals::default(),
             stop: AtomicBool::new(false),
             wheel: wheel::Wheel::default(),
@@ -181,6 +196,11 @@ impl Replicator {
                 }
             })?;
         }
+        spawn("maintainer", |shared| {
+            while let Some(next) = shared.maintaining.pop(&shared.stop) {
+                shared.maintain(&next)
+            }
+        })?;
         for _ in 0..uploads {
             spawn("uploader", |shared| {
                 while let Some(next) = shared.uploading.pop(&shared.stop) {
@@ -248,6 +268,7 @@ impl Drop for Replicator {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.staging.arrived.notify_all();
         self.shared.uploading.arrived.notify_all();
+        self.shared.maintaining.arrived.notify_all();
         self.shared.wheel.wake();
         // An upload that hangs ends by its own time limit, or with the process: nobody waits for it here.
         self.threads.clear();

@@ -3,8 +3,8 @@
 //! Behind a trait, so that a simulation can stand in for files.
 
 use crate::arena::{Arena, Staging};
-use crate::replica::LtxFile;
 use crate::position::{Continuity, Position, continuity};
+use crate::replica::LtxFile;
 use crate::wal_index::WalIndex;
 use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};

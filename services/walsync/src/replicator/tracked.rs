@@ -1,6 +1,7 @@
 //! One database: what is known of it, and how it is looked at.
 
 use super::{Settings, Shared, lock, wheel::TICK};
+use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::pin::{Hold, Pin};
 use crate::position::Position;
@@ -78,6 +79,12 @@ pub struct State {
     /// Last transaction ID of the newest snapshot.
     pub snapshot_txid: u64,
     pub failures: u32,
+    /// What waits to be merged.
+    pub levels: Levels,
+    pub next_retention: Duration,
+    /// Not before: it failed.
+    pub next_maintenance: Duration,
+    pub maintenance_failures: u32,
     pub looks: u32,
     pub durable_txid: u64,
     pub durable_millis: i64,
@@ -95,6 +102,8 @@ pub struct Tracked {
     pub staging: AtomicBool,
     /// It is in the upload queue or with an uploader.
     pub uploading: AtomicBool,
+    /// It is in the maintenance queue or with the maintainer.
+    pub maintaining: AtomicBool,
     pub requested: AtomicU64,
     due_micros: AtomicU64,
 }
@@ -108,6 +117,7 @@ impl Tracked {
             state: Mutex::new(state),
             staging: AtomicBool::new(false),
             uploading: AtomicBool::new(false),
+            maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
             due_micros: AtomicU64::new(0),
         }
@@ -169,6 +179,23 @@ impl State {
             && self.last_txid.is_some_and(|last| last > self.snapshot_txid)
     }
 
+    pub(super) fn retention_is_due_by(&mut self, at: Duration) {
+        self.next_retention = self.next_retention.min(at);
+    }
+
+    fn wants_maintenance(&self, settings: &Settings, now: Duration) -> bool {
+        let due = || self.levels.due(&settings.levels, now).is_some();
+        let retention = settings.retention.is_some() && self.last_txid.is_some() && now >= self.next_retention;
+        now >= self.next_maintenance && (retention || due())
+    }
+
+    /// Somebody else replicates into this place.
+    pub(super) fn fence(&mut self, key: String) {
+        self.forget_files();
+        self.queue.clear();
+        self.phase = Phase::Fenced(key);
+    }
+
     fn interval(&self, settings: &Settings, now: Duration) -> Duration {
         if now < self.last_change + ACTIVE || self.dirty && self.position.is_some() { TICK } else { settings.interval }
     }
@@ -192,6 +219,9 @@ impl Shared {
         if matches!(state.phase, Phase::Fenced(_)) {
             state.staged_request = tracked.requested.load(Ordering::Acquire);
             return Ok(now + Duration::from_secs(1));
+        }
+        if state.wants_maintenance(&self.settings, now) && !tracked.maintaining.swap(true, Ordering::AcqRel) {
+            self.maintaining.push(tracked.clone());
         }
         let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
         let Some(files) = &state.files else {

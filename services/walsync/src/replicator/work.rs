@@ -2,6 +2,7 @@
 
 use super::tracked::{MAX_QUEUE, Outgoing, Phase, RESTART_FRAMES, State, Tracked};
 use super::{Shared, lock, wheel::TICK};
+use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::pin::Hold;
 use crate::position::resume;
@@ -229,6 +230,7 @@ impl Shared {
         state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
         state.durable_millis = state.last_millis;
         state.last_txid = Some(state.durable_txid);
+        state.levels = Levels::new(&files, self.settings.levels.len(), self.clock.monotonic());
         Ok(())
     }
 
@@ -269,6 +271,7 @@ impl Shared {
                     self.totals.objects.fetch_add(1, Ordering::Relaxed);
                     self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
                     let header = &outgoing.file.header;
+                    state.levels.arrived(outgoing.level, outgoing.file.name(), self.clock.monotonic());
                     state.durable_txid = state.durable_txid.max(header.max_txid);
                     state.durable_millis = state.durable_millis.max(header.timestamp_millis);
                     state.failures = 0;
@@ -277,9 +280,7 @@ impl Shared {
                 }
                 Err(PutError::Fenced(key)) => {
                     tracing::error!(%path, key, "another process replicates into this place: stopped for this database");
-                    state.forget_files();
-                    state.queue.clear();
-                    state.phase = Phase::Fenced(key);
+                    state.fence(key);
                 }
                 Err(PutError::Store(error)) => {
                     state.queue.push_front(outgoing);
@@ -308,7 +309,7 @@ impl State {
         self.queue.push_back(Outgoing { level, file: staged.file });
     }
 
-    fn forget_files(&mut self) {
+    pub(super) fn forget_files(&mut self) {
         (self.files, self.pin, self.seen, self.position) = (None, None, None, None);
     }
 }

@@ -56,7 +56,9 @@ impl Application {
     /// Opens `path` in WAL mode, with SQL to begin with.
     pub fn start(path: &Path, sql: &str) -> Application {
         let mut command = command(std::env::current_exe().unwrap());
-        command.args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"]).env(PATH, path);
+        command
+            .args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(PATH, path);
         let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let child = process.child();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -195,7 +197,9 @@ pub fn restored_by_litestream(url: &str, arguments: &[&str]) -> Vec<u8> {
     let folder = folder();
     let path = folder.path().join("restored.db");
     // A proxy's certificates, which are not ours, would stop its S3 client.
-    harness::output(litestream().args(["restore", "-o"]).arg(&path).args(arguments).arg(url).env_remove("AWS_CA_BUNDLE"));
+    harness::output(
+        litestream().args(["restore", "-o"]).arg(&path).args(arguments).arg(url).env_remove("AWS_CA_BUNDLE"),
+    );
     std::fs::read(path).unwrap()
 }
 

@@ -1,0 +1,173 @@
+//! Levels: what is merged restores the same states, also by Litestream, and by names, by time and at the end.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use harness::{folder, until};
+use ltx::{FileName, Layout, SNAPSHOT_LEVEL};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Application, content, restored_by_litestream};
+use walsync::clock::SystemClock;
+use walsync::compaction::{Levels, merge_files};
+use walsync::replica::Replica;
+use walsync::replicator::{Replicator, Settings};
+use walsync::restore::{Target, restore};
+use walsync::store::files::FileStore;
+use walsync::store::memory::MemoryStore;
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";
+
+#[test]
+#[ignore = "the body of child processes, started by the other tests"]
+fn application_process() {
+    support::application_process();
+}
+
+fn restored(replica: &Replica, target: Target) -> Vec<u8> {
+    let folder = folder();
+    let path = folder.path().join("restored.db");
+    restore(replica, target, &path, true).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => {
+                std::fs::copy(entry.path(), &target).unwrap();
+                let modified = entry.metadata().unwrap().modified().unwrap();
+                std::fs::File::open(&target).unwrap().set_modified(modified).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
+    let place = folder();
+    let (database, store) = (place.path().join("app.db"), place.path().join("store"));
+    let replica = |store: &Path| Replica::new(Arc::new(FileStore::new(store.to_owned())), Layout::Files, "");
+    let mut application = Application::start(&database, TABLE);
+    let settings = Settings {
+        interval: Duration::from_millis(30),
+        levels: [150, 500, 1500].map(Duration::from_millis).to_vec(),
+        retention: None,
+        ..Settings::default()
+    };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(database.clone(), replica(&store));
+    let mut states = std::collections::BTreeMap::new();
+    for step in 0..40 {
+        application.run(match step % 10 {
+            3 => "VACUUM",
+            5 => "DELETE FROM t WHERE id % 2",
+            7 => "PRAGMA wal_checkpoint(TRUNCATE)",
+            8 => "UPDATE t SET v = randomblob(700)",
+            _ => "INSERT INTO t(v) VALUES (randomblob(9000))",
+        });
+        assert!(replicator.sync(harness::LONG));
+        states.insert(replicator.status()[0].durable_txid, content(&database));
+    }
+    let newest = *states.last_key_value().unwrap().0;
+    let end = |level: u8| {
+        let files = replica(&store).files().unwrap();
+        files.iter().filter(|file| file.level == level).map(|file| file.name.max_txid).max()
+    };
+    until("all of it in level 3", || end(3) == Some(newest));
+    drop(replicator);
+    application.close();
+    for level in 0..=3 {
+        // Of what is merged into this level only the merged files are left.
+        let left = place.path().join(format!("level-{level}"));
+        copy(&store, &left);
+        let replica = replica(&left);
+        let files = replica.files().unwrap();
+        for file in files.iter().filter(|file| file.level < level) {
+            replica.remove(file).unwrap();
+        }
+        let files = replica.files().unwrap();
+        let mut ends: Vec<_> = files.iter().filter(|file| file.level == level).collect();
+        let fewest = [30, 2, 1, 1][usize::from(level)];
+        assert!(ends.len() >= fewest, "level {level}: {} files", ends.len());
+        ends.retain(|file| states.contains_key(&file.name.max_txid));
+        let url = format!("file://{}", left.display());
+        assert!(restored(&replica, Target::Latest) == states[&newest], "level {level}");
+        assert!(restored_by_litestream(&url, &[]) == states[&newest], "level {level}, by Litestream");
+        for file in ends.iter().step_by(1 + ends.len() / 6) {
+            let txid = file.name.max_txid;
+            let time = replica.header(file).unwrap().timestamp_millis;
+            assert_eq!(time, file.modified_millis, "the time of a file is that of its last commit");
+            assert!(restored(&replica, Target::Txid(txid)) == states[&txid], "level {level}, TXID {txid}");
+            assert!(restored(&replica, Target::Time(time)) == states[&txid], "level {level}, time of TXID {txid}");
+            let theirs = restored_by_litestream(&url, &["-txid", &format!("{txid:016x}")]);
+            assert!(theirs == states[&txid], "level {level}, TXID {txid}, by Litestream");
+            // Litestream takes what is before a time, not at it, and no time after the newest.
+            if txid == newest {
+                continue;
+            }
+            let after = jiff::Timestamp::from_millisecond(time + 1).unwrap().to_string();
+            let theirs = restored_by_litestream(&url, &["-timestamp", &after]);
+            assert!(theirs == states[&txid], "level {level}, time of TXID {txid}, by Litestream");
+        }
+    }
+}
+
+fn name(min_txid: u64, max_txid: u64) -> FileName {
+    FileName { min_txid, max_txid }
+}
+
+#[test]
+fn files_with_a_gap_between_them_are_not_merged_into_one() {
+    let (mut levels, interval) = (Levels::new(&[], 2, Duration::ZERO), [Duration::from_secs(1); 2]);
+    for txid in [2, 3, 5, 6] {
+        levels.arrived(0, name(txid, txid), Duration::from_secs(txid));
+    }
+    assert_eq!(levels.due(&interval, Duration::from_millis(2999)), None);
+    assert_eq!(levels.due(&interval, Duration::from_secs(3)), Some(0));
+    let first = levels.batch(0);
+    assert_eq!(first, [name(2, 2), name(3, 3)]);
+    levels.merged(0, &first, Duration::from_secs(7));
+    assert_eq!((levels.batch(0), levels.batch(1)), (vec![name(5, 5), name(6, 6)], vec![name(2, 3)]));
+    // A snapshot is no file of a level that is merged.
+    levels.arrived(SNAPSHOT_LEVEL, name(1, 6), Duration::from_secs(7));
+    assert_eq!(levels.due(&interval, Duration::from_millis(7999)), None);
+}
+
+#[test]
+fn more_files_than_are_read_at_once_are_merged_as_well() {
+    use walsync::arena::Arena;
+    use walsync::replica::LtxFile;
+    let arena = Arena::new(0, std::env::temp_dir());
+    let replica = Replica::new(Arc::new(MemoryStore::default()), Layout::Objects, "");
+    let names: Vec<FileName> = (2..302).map(|txid| name(txid, txid)).collect();
+    for name in &names {
+        let header = ltx::Header {
+            flags: ltx::NO_CHECKSUM,
+            page_size: 512,
+            commit: 50,
+            min_txid: name.min_txid,
+            max_txid: name.max_txid,
+            timestamp_millis: name.max_txid as i64,
+            ..ltx::Header::default()
+        };
+        let mut encoder = ltx::Encoder::new(arena.stage(), header.clone()).unwrap();
+        encoder.page(1 + name.max_txid as u32 % 40, &[name.max_txid as u8; 512]).unwrap();
+        let (content, checksum) = encoder.finish().unwrap();
+        replica.put(0, &mut LtxFile { content, header, checksum }).unwrap();
+    }
+    let mut merged = merge_files(&replica, 0, &names, &arena).unwrap();
+    assert_eq!((merged.header.min_txid, merged.header.max_txid, merged.header.timestamp_millis), (2, 301, 301));
+    replica.put(1, &mut merged).unwrap();
+    let file = replica.files().unwrap().into_iter().find(|file| file.level == 1).unwrap();
+    let mut pages = Vec::new();
+    replica.read(&file, |_, number, page| Ok(pages.push((number, page[0])))).unwrap();
+    let newest = |page: u32| (page, (262..302u32).find(|txid| 1 + txid % 40 == page).unwrap() as u8);
+    assert_eq!(pages, (1..=40).map(newest).collect::<Vec<_>>());
+}
