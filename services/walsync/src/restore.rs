@@ -10,6 +10,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// Plans of one restore: files may be removed under it.
+const PLANS: u32 = 3;
+
 /// Where to restore to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -78,8 +81,9 @@ pub struct Chain {
 impl Chain {
     /// Follows all files; cost is that of sorting them.
     pub fn new(mut files: Vec<RemoteFile>) -> Chain {
-        // Of files that end at one point, the one that begins first: it needs the fewest before it.
-        files.sort_by_key(|file| (file.name.max_txid, file.name.min_txid, file.level));
+        // Of files that end at one point, the one that begins first: it needs the fewest before it. Of equal ones that of the highest
+        // level, which stays longest.
+        files.sort_by_key(|file| (file.name.max_txid, file.name.min_txid, std::cmp::Reverse(file.level)));
         let mut reachable: BTreeMap<u64, RemoteFile> = BTreeMap::new();
         for file in &files {
             let (min, max) = (file.name.min_txid, file.name.max_txid);
@@ -245,24 +249,19 @@ pub fn restore(
             return Err(RestoreError::OutputExists(path));
         }
     }
-    let (txid, files) = plan(replica, target)?;
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(".walsync-restore-").tempfile_in(folder).map_err(failed)?;
-    let mut restored = Restored { txid, time_millis: 0, page_size: 0, pages: 0, files: Vec::new(), bytes_read: 0 };
-    for file in &files {
-        let (header, checksum) = retry(5, || apply(replica, file, temporary.as_file()))?;
-        if restored.page_size != 0 && restored.page_size != header.page_size {
-            let key = replica.key(file.level, file.name);
-            return Err(StoreError::Permanent(format!("{key}: its page size is not that of the files before")).into());
+    // A file that retention removed since it was listed is replaced by another, or else the new plan names the hole.
+    let mut tries = 0;
+    let restored = loop {
+        tries += 1;
+        let (txid, files) = plan(replica, target)?;
+        match apply_all(replica, txid, &files, temporary.as_file(), failed) {
+            Err(RestoreError::Store(StoreError::NotFound(_))) if tries < PLANS => {}
+            result => break result?,
         }
-        let length = u64::from(header.commit) * u64::from(header.page_size);
-        temporary.as_file().set_len(length).map_err(failed)?;
-        restored.time_millis = header.timestamp_millis;
-        (restored.page_size, restored.pages) = (header.page_size, header.commit);
-        restored.bytes_read += file.size;
-        restored.files.push((replica.key(file.level, file.name), checksum));
-    }
+    };
     temporary.as_file().sync_all().map_err(failed)?;
     if integrity_check {
         check_integrity(temporary.path())?;
@@ -274,6 +273,32 @@ pub fn restore(
         result => result.map_err(|error| failed(error.error))?,
     };
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    Ok(restored)
+}
+
+/// Writes files over each other, and compares every checksum.
+fn apply_all(
+    replica: &Replica,
+    txid: u64,
+    files: &[RemoteFile],
+    output: &File,
+    failed: impl Fn(io::Error) -> RestoreError,
+) -> Result<Restored, RestoreError> {
+    output.set_len(0).map_err(&failed)?;
+    let mut restored = Restored { txid, time_millis: 0, page_size: 0, pages: 0, files: Vec::new(), bytes_read: 0 };
+    for file in files {
+        let (header, checksum) = retry(5, || apply(replica, file, output))?;
+        if restored.page_size != 0 && restored.page_size != header.page_size {
+            let key = replica.key(file.level, file.name);
+            return Err(StoreError::Permanent(format!("{key}: its page size is not that of the files before")).into());
+        }
+        let length = u64::from(header.commit) * u64::from(header.page_size);
+        output.set_len(length).map_err(&failed)?;
+        restored.time_millis = header.timestamp_millis;
+        (restored.page_size, restored.pages) = (header.page_size, header.commit);
+        restored.bytes_read += file.size;
+        restored.files.push((replica.key(file.level, file.name), checksum));
+    }
     Ok(restored)
 }
 
