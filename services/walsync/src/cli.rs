@@ -7,7 +7,7 @@ mod watch;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use walsync::config::{Config, ConfigError, Location, S3Options, litestream};
+use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
 use walsync::replica::Replica;
 use walsync::restore::{Target, restore};
 
@@ -106,6 +106,8 @@ impl WatchArgs {
             s3: self.s3.options(),
             interval_millis: self.interval_millis,
             snapshot_interval_seconds: None,
+            levels_millis: None,
+            retention: RetentionOptions::default(),
             uploads: None,
             staging_folder: self.staging_folder.clone(),
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
@@ -128,7 +130,7 @@ impl PlaceArgs {
     fn replica(&self) -> Result<Replica, ConfigError> {
         if let Some(config) = &self.config {
             let path = std::path::absolute(&self.place).unwrap_or_else(|_| self.place.clone().into());
-            let found = litestream::databases(config)?.into_iter().find(|database| database.path == path);
+            let found = Litestream::read(config)?.databases.into_iter().find(|database| database.path == path);
             let problem = format!("{} has no database {}", config.display(), path.display());
             return match found {
                 Some(database) => Ok(database.replica),
@@ -195,9 +197,9 @@ impl Walsync {
             Verb::Restore(arguments) => run_restore(&arguments),
             Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
             Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
-            Verb::Replicate(arguments) => watch::replicate(&litestream::databases(&arguments.config)?),
+            Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
             Verb::Databases(arguments) => {
-                for database in litestream::databases(&arguments.config)? {
+                for database in Litestream::read(&arguments.config)?.databases {
                     println!("{}\t{}", database.path.display(), database.url);
                 }
                 Ok(())

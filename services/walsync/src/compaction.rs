@@ -35,14 +35,21 @@ struct Level {
 #[derive(Clone, Debug, Default)]
 pub struct Levels(Vec<Level>);
 
+/// A file that begins with the first transaction is a snapshot in whatever level: to merge it would copy the database.
+fn is_whole(name: &FileName) -> bool {
+    name.min_txid == 1
+}
+
 impl Levels {
     /// What waits in a replica that has these files; `levels` are merged. Time begins now.
     pub fn new(files: &[RemoteFile], levels: usize, now: Duration) -> Levels {
         let of_level = |level: u8| files.iter().filter(move |file| file.level == level);
         let waiting = |level: u8| {
             let merged = of_level(level + 1).map(|file| file.name.max_txid).max().unwrap_or(0);
-            let mut waiting: Vec<FileName> =
-                of_level(level).map(|file| file.name).filter(|name| name.max_txid > merged).collect();
+            let mut waiting: Vec<FileName> = of_level(level)
+                .map(|file| file.name)
+                .filter(|name| name.max_txid > merged && !is_whole(name))
+                .collect();
             waiting.sort();
             Level { waiting, since: now }
         };
@@ -51,7 +58,9 @@ impl Levels {
 
     /// A file was written into a level.
     pub fn arrived(&mut self, level: u8, name: FileName, now: Duration) {
-        if let Some(level) = self.0.get_mut(usize::from(level)) {
+        if let Some(level) = self.0.get_mut(usize::from(level))
+            && !is_whole(&name)
+        {
             if level.waiting.is_empty() {
                 level.since = now;
             }

@@ -2,6 +2,7 @@
 
 use crate::replica::Replica;
 use crate::replicator::Settings;
+use crate::retention::Policy;
 use crate::store::credentials::Credentials;
 use crate::store::files::FileStore;
 use crate::store::s3::{S3Settings, S3Store};
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub mod litestream;
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,45 @@ pub struct S3Options {
     pub timeout_seconds: Option<u64>,
 }
 
+/// What is kept of what was merged.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RetentionOptions {
+    /// Every upload, in seconds; 300 where absent.
+    pub uploads_seconds: Option<u64>,
+    /// Every merged file and snapshot, in seconds; a day where absent.
+    pub merged_seconds: Option<u64>,
+    /// Before that one point in each of so many hours; 24 where absent.
+    pub hourly: Option<u32>,
+    /// … days; 7 where absent.
+    pub daily: Option<u32>,
+    /// … weeks; 12 where absent.
+    pub weekly: Option<u32>,
+    /// … months; 12 where absent.
+    pub monthly: Option<u32>,
+    /// For how long what is not kept any more stays, in seconds; an hour where absent.
+    pub grace_seconds: Option<u64>,
+    /// Remove nothing.
+    pub keep_everything: bool,
+}
+
+impl RetentionOptions {
+    /// The policy; `None` where nothing is removed.
+    pub fn policy(&self) -> Option<Policy> {
+        let default = Policy::default();
+        let seconds = |seconds: Option<u64>, default| seconds.map_or(default, Duration::from_secs);
+        (!self.keep_everything).then(|| Policy {
+            uploads: seconds(self.uploads_seconds, default.uploads),
+            merged: seconds(self.merged_seconds, default.merged),
+            hourly: self.hourly.unwrap_or(default.hourly),
+            daily: self.daily.unwrap_or(default.daily),
+            weekly: self.weekly.unwrap_or(default.weekly),
+            monthly: self.monthly.unwrap_or(default.monthly),
+            grace: seconds(self.grace_seconds, default.grace),
+        })
+    }
+}
+
 /// One database, or many of a folder.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -82,6 +124,11 @@ pub struct Config {
     pub interval_millis: Option<u64>,
     /// Between snapshots of one database, in seconds; a day where absent.
     pub snapshot_interval_seconds: Option<u64>,
+    /// How long a file waits in level 0, 1, … to be merged, in milliseconds; 30 s, 5 min, 1 h where absent, never where empty.
+    pub levels_millis: Option<Vec<u64>>,
+    /// What is kept; see `walsync explain`. Nothing is removed where it says `keep-everything: true`.
+    #[serde(default)]
+    pub retention: RetentionOptions,
     /// Uploads at once; 4 where absent.
     pub uploads: Option<usize>,
     /// For staged files that do not fit into memory; the system's temporary folder where absent.
@@ -115,12 +162,20 @@ impl Config {
         if self.uploads.is_some_and(|uploads| !(1..=64).contains(&uploads)) {
             return refuse("uploads", "must be from 1 to 64");
         }
+        let levels = match &self.levels_millis {
+            Some(levels) if levels.len() > 8 => return refuse("levels-millis", "names more than 8 levels"),
+            Some(levels) if levels.contains(&0) => return refuse("levels-millis", "must be 1 or more each"),
+            Some(levels) => levels.iter().copied().map(Duration::from_millis).collect(),
+            None => default.levels,
+        };
         Ok(Settings {
             interval,
+            levels,
+            retention: self.retention.policy(),
             snapshot_interval: seconds(self.snapshot_interval_seconds, default.snapshot_interval),
             uploads: self.uploads.unwrap_or(default.uploads),
             staging_folder: self.staging_folder.clone().unwrap_or(default.staging_folder),
-            ..default
+            arena_bytes: default.arena_bytes,
         })
     }
 
@@ -209,6 +264,23 @@ impl Location {
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
             return Ok(Location::folder(folder));
         };
+        // Litestream's way to say more about a bucket.
+        let (place, query) = place.split_once('?').unwrap_or((place, ""));
+        let mut options = options.clone();
+        for word in query.split('&').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            match name {
+                "endpoint" => options.endpoint = Some(litestream::endpoint(value)),
+                "region" => options.region = Some(value.to_owned()),
+                "force-path-style" | "forcePathStyle" => options.path_style = Some(value == "true"),
+                _ => {
+                    return refuse(
+                        "store",
+                        format!("{url}: \"{name}\" is unknown: endpoint, region, force-path-style"),
+                    );
+                }
+            }
+        }
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if bucket.is_empty() {
             return refuse("store", format!("{url}: there is no bucket"));
@@ -259,119 +331,6 @@ impl Location {
     }
 }
 
-/// Litestream's configuration, as far as it is honoured; what is not is refused by its name.
-pub mod litestream {
-    use super::{ConfigError, Location, S3Options, expand, read, refuse};
-    use crate::replica::Replica;
-    use serde::Deserialize;
-    use std::path::{Path, PathBuf};
-
-    /// `litestream.yml`.
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-    pub struct LitestreamConfig {
-        access_key_id: Option<String>,
-        secret_access_key: Option<String>,
-        #[serde(default)]
-        dbs: Vec<Database>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-    struct Database {
-        path: PathBuf,
-        replica: Option<ReplicaOptions>,
-        #[serde(default)]
-        replicas: Vec<ReplicaOptions>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-    struct ReplicaOptions {
-        #[serde(rename = "type")]
-        kind: Option<String>,
-        url: Option<String>,
-        path: Option<String>,
-        bucket: Option<String>,
-        endpoint: Option<String>,
-        region: Option<String>,
-        force_path_style: Option<bool>,
-        access_key_id: Option<String>,
-        secret_access_key: Option<String>,
-        /// Go's notation: `1s`, `500ms`, `1m`.
-        sync_interval: Option<String>,
-    }
-
-    /// Go's notation of short times.
-    pub fn duration(text: &str) -> Option<std::time::Duration> {
-        let at = text.find(|character: char| !character.is_ascii_digit())?;
-        let number: u64 = text[..at].parse().ok()?;
-        let millis = match &text[at..] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        Some(std::time::Duration::from_millis(number.checked_mul(millis)?))
-    }
-
-    /// A database with its replica, and how often it is sent.
-    pub struct LitestreamDatabase {
-        /// The database.
-        pub path: PathBuf,
-        /// Where it goes.
-        pub replica: Replica,
-        /// The store as Litestream writes it.
-        pub url: String,
-        /// `sync-interval`, where it is said.
-        pub interval: Option<std::time::Duration>,
-    }
-
-    /// Reads `litestream.yml`.
-    pub fn databases(path: &Path) -> Result<Vec<LitestreamDatabase>, ConfigError> {
-        let config: LitestreamConfig = read(path)?;
-        let mut databases = Vec::new();
-        for database in config.dbs {
-            let mut replicas: Vec<ReplicaOptions> = database.replica.into_iter().chain(database.replicas).collect();
-            let name = database.path.display().to_string();
-            let (Some(replica), true) = (replicas.pop(), replicas.is_empty()) else {
-                return refuse(&format!("dbs {name}"), "needs exactly one replica");
-            };
-            let url = match (&replica.url, &replica.bucket, replica.kind.as_deref(), &replica.path) {
-                (Some(url), ..) => url.clone(),
-                (None, Some(bucket), None | Some("s3"), path) => {
-                    format!("s3://{bucket}/{}", path.clone().unwrap_or_default().trim_start_matches('/'))
-                }
-                (None, None, None | Some("file"), Some(path)) => format!("file://{path}"),
-                _ => return refuse(&format!("dbs {name}"), "replica: walsync knows the types s3 and file"),
-            };
-            let options = S3Options {
-                endpoint: replica
-                    .endpoint
-                    .map(|endpoint| if endpoint.contains("://") { endpoint } else { format!("https://{endpoint}") }),
-                region: replica.region,
-                path_style: replica.force_path_style,
-                access_key_id: replica.access_key_id.or_else(|| config.access_key_id.clone()),
-                secret_access_key: replica.secret_access_key.or_else(|| config.secret_access_key.clone()),
-                ..S3Options::default()
-            };
-            let interval = match &replica.sync_interval {
-                None => None,
-                Some(text) => match duration(text) {
-                    Some(interval) => Some(interval),
-                    None => return refuse("sync-interval", format!("{text}: write it as 1s or 500ms")),
-                },
-            };
-            for path in expand(&database.path)? {
-                let replica = Location::open(&url, &options)?.replica("");
-                databases.push(LitestreamDatabase { path, replica, url: url.clone(), interval });
-            }
-        }
-        Ok(databases)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,13 +347,5 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
-    }
-
-    #[test]
-    fn gos_durations() {
-        assert_eq!(litestream::duration("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(litestream::duration("2m"), Some(Duration::from_secs(120)));
-        assert_eq!(litestream::duration("1d"), None);
-        assert_eq!(litestream::duration(""), None);
     }
 }

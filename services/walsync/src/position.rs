@@ -15,6 +15,8 @@ use std::io;
 pub struct Position {
     /// In the WAL; `None` where the database had none.
     pub wal: Option<WalPosition>,
+    /// Size of the database in pages.
+    pub size: u32,
     /// SQLite's counter of transactions at this place, where it is known.
     pub changes: Option<u32>,
     /// Size and time of change of the database file, where there was no WAL.
@@ -60,7 +62,12 @@ pub fn resume(wal: &dyn ReadAt, index: Option<&WalIndex>, newest: &ltx::Header) 
     }
     let found = read_changes(wal, WalPosition::start(header), Some(word(12)))?.end;
     let reached = found.frames == word(12) && found.checksum == [word(4), word(8)];
-    Ok(reached.then(|| Position { wal: Some(found), changes: crate::source::counter(index, &found), database: None }))
+    Ok(reached.then(|| Position {
+        wal: Some(found),
+        size: newest.commit,
+        changes: crate::source::counter(index, &found),
+        database: None,
+    }))
 }
 
 /// How the WAL of now follows a position.

@@ -167,14 +167,22 @@ pub fn stage_changes(
         true => position.changes.map(|before| before.wrapping_add(changes.commits)),
         false => counter(index.as_ref(), &changes.end),
     };
-    let position = Position { wal: Some(changes.end), changes: counted, database: None };
+    // Pages that SQLite took and gave back within a transaction have no frame, and yet the database has them.
+    let mut pages = changes.pages;
+    for number in position.size.min(changes.smallest).saturating_add(1)..=changes.size {
+        pages.entry(number).or_insert(IN_DATABASE);
+    }
+    let position = Position { wal: Some(changes.end), size: changes.size, changes: counted, database: None };
     let header = encode_header(stamp, header.page_size, changes.size, from.frames, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
     let mut page = vec![0; changes.end.header.page_size as usize];
     let lock_page = ltx::lock_page(changes.end.header.page_size);
-    for (&number, &frame) in changes.pages.iter().filter(|&(&number, _)| number != lock_page) {
-        read_frame(wal, &changes.end.header, frame, &mut page)?;
+    for (&number, &frame) in pages.iter().filter(|&(&number, _)| number != lock_page) {
+        match frame {
+            IN_DATABASE => read_page(source.database(), number, &mut page)?,
+            frame => read_frame(wal, &changes.end.header, frame, &mut page)?,
+        }
         encoder.page(number, &page)?;
     }
     // The new WAL grows over the old one from its start: what is whole now was whole while it was read.
@@ -189,6 +197,15 @@ fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, Sourc
     let (mut content, checksum) = encoder.finish()?;
     content.flush()?;
     Ok(Staged { file: LtxFile { content, header, checksum }, position })
+}
+
+/// Instead of a frame's number: the page is in the database file, or, beyond its end, zero.
+const IN_DATABASE: u32 = 0;
+
+fn read_page(database: &dyn ReadAt, number: u32, page: &mut [u8]) -> io::Result<()> {
+    let length = database.read_at(u64::from(number - 1) * page.len() as u64, page)?;
+    page[length..].fill(0);
+    Ok(())
 }
 
 fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8]) -> Result<(), SourceError> {
@@ -234,23 +251,21 @@ pub fn stage_image(
         if end.frames > 0 && !restarted {
             (pages, size) = (changed, committed);
         }
-        position = Position { wal: Some(end), changes: counter(index.as_ref(), &end), database: None };
+        position = Position { wal: Some(end), size, changes: counter(index.as_ref(), &end), database: None };
         if restarted {
             position.changes = index.map(|index| index.changes);
         }
     } else {
         position.database = Some(before);
     }
+    position.size = size;
     let ltx_header = encode_header(stamp, page_size, size, 0, &position);
     let mut encoder = Encoder::new(arena.stage(), ltx_header)?;
     let mut page = vec![0; page_size as usize];
     for number in (1..=size).filter(|&number| number != ltx::lock_page(page_size)) {
         match (pages.get(&number), source.wal(), header) {
             (Some(&frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
-            _ => {
-                let length = source.database().read_at(u64::from(number - 1) * u64::from(page_size), &mut page)?;
-                page[length..].fill(0);
-            }
+            _ => read_page(source.database(), number, &mut page)?,
         }
         encoder.page(number, &page)?;
     }

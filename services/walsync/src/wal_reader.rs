@@ -171,6 +171,8 @@ pub struct Changes {
     pub pages: BTreeMap<u32, u32>,
     /// Size of the database in pages after the last commit; zero without a commit.
     pub size: u32,
+    /// The smallest size after any of the commits: what lies beyond was cut off for a while.
+    pub smallest: u32,
     /// Transactions.
     pub commits: u32,
     /// After the last commit.
@@ -187,7 +189,7 @@ pub struct Changes {
 pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Option<u32>) -> io::Result<Changes> {
     let header = from.header;
     let frame_size = header.frame_size() as usize;
-    let mut changes = Changes { pages: BTreeMap::new(), size: 0, commits: 0, end: from };
+    let mut changes = Changes { pages: BTreeMap::new(), size: 0, smallest: u32::MAX, commits: 0, end: from };
     let mut uncommitted: Vec<(u32, u32)> = Vec::new();
     let mut chain = from.checksum;
     let mut frame = from.frames;
@@ -213,6 +215,7 @@ pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Optio
             if size != 0 {
                 changes.pages.extend(uncommitted.drain(..));
                 changes.size = size;
+                changes.smallest = changes.smallest.min(size);
                 changes.commits = changes.commits.saturating_add(1);
                 changes.end = WalPosition { header, frames: frame, checksum: chain };
             }

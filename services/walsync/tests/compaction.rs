@@ -89,7 +89,7 @@ fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
         copy(&store, &left);
         let replica = replica(&left);
         let files = replica.files().unwrap();
-        for file in files.iter().filter(|file| file.level < level) {
+        for file in files.iter().filter(|file| file.level < level && file.name.min_txid > 1) {
             replica.remove(file).unwrap();
         }
         let files = replica.files().unwrap();
@@ -135,7 +135,8 @@ fn files_with_a_gap_between_them_are_not_merged_into_one() {
     assert_eq!(first, [name(2, 2), name(3, 3)]);
     levels.merged(0, &first, Duration::from_secs(7));
     assert_eq!((levels.batch(0), levels.batch(1)), (vec![name(5, 5), name(6, 6)], vec![name(2, 3)]));
-    // A snapshot is no file of a level that is merged.
+    // A snapshot is no file of a level that is merged, and not even the first file of level 0 is.
+    levels.arrived(0, name(1, 1), Duration::from_secs(7));
     levels.arrived(SNAPSHOT_LEVEL, name(1, 6), Duration::from_secs(7));
     assert_eq!(levels.due(&interval, Duration::from_millis(7999)), None);
 }

@@ -351,3 +351,21 @@ fn a_restore_never_touches_what_is_there() {
     assert!(!output.exists());
     application.close();
 }
+
+#[test]
+fn a_page_that_was_taken_and_given_back_within_a_transaction_is_no_hole_to_litestream() {
+    let place = Place::new();
+    let mut application = Application::start(&place.database(), TABLE);
+    let mut walsync = place.watch();
+    walsync.wait_durable(1);
+    // SQLite writes no frame for free pages: of these only the last ones are in the WAL.
+    application.run(
+        "BEGIN; INSERT INTO t(v) VALUES (randomblob(100000)); CREATE TABLE u AS SELECT randomblob(9000); DELETE FROM t; COMMIT",
+    );
+    walsync.wait_durable(2);
+    walsync.stop();
+    let expected = content(&place.database());
+    assert!(place.restored(Target::Latest) == expected);
+    assert!(place.restored_by_litestream(&[]) == expected);
+    application.close();
+}

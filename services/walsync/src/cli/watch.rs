@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use walsync::clock::SystemClock;
-use walsync::config::{Config, Location, litestream::LitestreamDatabase};
+use walsync::config::{Config, Location, litestream::Litestream};
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings};
 
@@ -91,12 +91,11 @@ pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
 }
 
 /// Litestream's.
-pub fn replicate(databases: &[LitestreamDatabase]) -> anyhow::Result<()> {
-    let shortest = databases.iter().filter_map(|database| database.interval).min();
-    let default = Settings::default();
-    let settings = Settings { interval: shortest.unwrap_or(default.interval), ..default };
-    run(settings, None, || {
-        Ok(databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect())
+pub fn replicate(config: Litestream) -> anyhow::Result<()> {
+    let listen = config.listen.as_deref().map(str::parse::<Url>).transpose();
+    let listen = listen.map_err(|error| anyhow::anyhow!("addr: {error}"))?;
+    run(config.settings, listen.as_ref(), || {
+        Ok(config.databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect())
     })
 }
 

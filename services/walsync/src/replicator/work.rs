@@ -204,7 +204,8 @@ impl Shared {
     fn begin(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         let files = tracked.replica.files()?;
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
-        let snapshot = files.iter().rfind(|file| file.level == SNAPSHOT_LEVEL);
+        let whole = files.iter().filter(|file| file.name.min_txid == 1);
+        let snapshot = whole.max_by_key(|file| file.name.max_txid);
         if let Some(newest) = newest {
             let header = tracked.replica.header(newest)?;
             state.last_millis = header.timestamp_millis;
@@ -244,7 +245,7 @@ impl Shared {
         let last = state.last_txid.unwrap_or(0);
         let (level, min, max, at) = match (snapshot, last) {
             (true, _) => (SNAPSHOT_LEVEL, 1, last, state.position.as_ref()),
-            (false, 0) => (SNAPSHOT_LEVEL, 1, 1, None),
+            // The first one as well: Litestream takes the end of level 0 for that of the replica.
             (false, _) => (0, last + 1, last + 1, None),
         };
         let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena)?;
@@ -297,11 +298,11 @@ impl State {
     fn push(&mut self, level: u8, staged: crate::source::Staged) {
         let max_txid = staged.file.header.max_txid;
         self.last_millis = staged.file.header.timestamp_millis;
-        if level == SNAPSHOT_LEVEL {
+        if staged.file.header.is_snapshot() {
             self.snapshot_txid = max_txid;
         }
         // A snapshot of where we stand moves nothing.
-        if level != SNAPSHOT_LEVEL || self.last_txid == Some(0) {
+        if level != SNAPSHOT_LEVEL {
             self.position = Some(staged.position);
             self.last_txid = Some(max_txid);
             self.dirty = false;
