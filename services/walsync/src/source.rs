@@ -6,7 +6,7 @@ use crate::arena::{Arena, Staging};
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
 use crate::wal_index::WalIndex;
-use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WalHeader, WalPosition, read_changes};
+use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -101,7 +101,7 @@ pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<u32
     index.filter(here).map(|index| index.changes)
 }
 
-fn encode_header(stamp: Stamp, page_size: u32, size: u32, from: u32, position: &Position) -> Header {
+fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
     let mut header = Header {
         flags: NO_CHECKSUM,
         page_size,
@@ -112,9 +112,10 @@ fn encode_header(stamp: Stamp, page_size: u32, size: u32, from: u32, position: &
         node_id: stamp.node_id,
         ..Header::default()
     };
+    // Where Litestream goes on after us: at the beginning of a WAL of these salts, or else with the whole database. Told of our place
+    // in the WAL, it would look for our last page there, and take one of a WAL that was restarted since for proof of continuity.
+    header.wal_offset = WAL_HEADER_SIZE;
     if let Some(wal) = &position.wal {
-        header.wal_offset = wal.header.frame_offset(from + 1);
-        header.wal_size = u64::from(wal.frames - from) * wal.header.frame_size();
         header.wal_salt1 = wal.header.salt1;
         header.wal_salt2 = wal.header.salt2;
         header.reserved = position.reserved();
@@ -173,7 +174,7 @@ pub fn stage_changes(
         pages.entry(number).or_insert(IN_DATABASE);
     }
     let position = Position { wal: Some(changes.end), size: changes.size, changes: counted, database: None };
-    let header = encode_header(stamp, header.page_size, changes.size, from.frames, &position);
+    let header = encode_header(stamp, header.page_size, changes.size, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
     let mut page = vec![0; changes.end.header.page_size as usize];
@@ -259,7 +260,7 @@ pub fn stage_image(
         position.database = Some(before);
     }
     position.size = size;
-    let ltx_header = encode_header(stamp, page_size, size, 0, &position);
+    let ltx_header = encode_header(stamp, page_size, size, &position);
     let mut encoder = Encoder::new(arena.stage(), ltx_header)?;
     let mut page = vec![0; page_size as usize];
     for number in (1..=size).filter(|&number| number != ltx::lock_page(page_size)) {

@@ -1,6 +1,6 @@
 //! One database: what is known of it, and how it is looked at.
 
-use super::{Settings, Shared, lock, wheel::TICK};
+use super::{Settings, Shared, lock, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::pin::{Hold, Pin};
@@ -74,6 +74,8 @@ pub struct State {
     /// Something may be there to stage.
     pub dirty: bool,
     pub last_change: Duration,
+    /// When a check point was last seen that waits for us.
+    pub last_wait: Duration,
     pub next_stage: Duration,
     pub next_snapshot: Duration,
     /// Last transaction ID of the newest snapshot.
@@ -159,12 +161,11 @@ impl State {
         self.pin.as_ref().map_or(Hold::Nothing, |pin| pin.held())
     }
 
-    /// Keeps frames where they are; and, if it can, what is in the database file: a WAL that may be copied but not restarted would be
-    /// check pointed, and synced, at each commit beyond the application's threshold. Once a check point runs at each commit, there is
-    /// hardly a moment to stop them, so they are stopped from the start. False where somebody is in the way for the moment.
+    /// Keeps frames where they are. False where somebody is in the way for the moment.
     pub(super) fn keep_frames(&mut self, index: Option<&WalIndex>) -> std::io::Result<bool> {
         let Some(pin) = &mut self.pin else { return Ok(false) };
-        Ok(pin.hold(Hold::Image, index)? || pin.held() >= Hold::Frames)
+        // What is in the database file need not stay.
+        pin.hold(Hold::Frames, index)
     }
 
     /// Whether everything that `index` tells of is staged.
@@ -197,7 +198,13 @@ impl State {
     }
 
     fn interval(&self, settings: &Settings, now: Duration) -> Duration {
-        if now < self.last_change + ACTIVE || self.dirty && self.position.is_some() { TICK } else { settings.interval }
+        if now < self.last_wait + ACTIVE && self.last_wait > Duration::ZERO {
+            QUICK_TICK
+        } else if now < self.last_change + ACTIVE || self.dirty && self.position.is_some() {
+            TICK
+        } else {
+            settings.interval
+        }
     }
 }
 
@@ -258,6 +265,11 @@ impl Shared {
             _ => false,
         };
         let staged = index.is_some_and(|index| state.has_staged(&index));
+        if waits {
+            state.last_wait = now;
+            // Also where nothing new is seen: whether all of it is staged must be found out before it may go on.
+            state.dirty |= !staged;
+        }
         if staged && pinned {
             let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES);
             if waits || full {

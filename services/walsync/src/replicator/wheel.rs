@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// The grain of time.
 pub const TICK: Duration = Duration::from_millis(25);
+/// The same, where somebody makes check points that wait for us: each look too late is a commit that waits.
+pub const QUICK_TICK: Duration = Duration::from_millis(4);
 
 struct Entry(Duration, Arc<Tracked>);
 
@@ -39,8 +41,11 @@ pub struct Wheel {
 impl Wheel {
     /// Adds a look.
     pub fn add(&self, tracked: Arc<Tracked>, at: Duration) {
-        let ticks = at.as_nanos().div_ceil(TICK.as_nanos());
-        let at = TICK * u32::try_from(ticks).unwrap_or(u32::MAX);
+        self.add_at_grain(tracked, at, TICK);
+    }
+
+    fn add_at_grain(&self, tracked: Arc<Tracked>, at: Duration, grain: Duration) {
+        let at = grain * u32::try_from(at.as_nanos().div_ceil(grain.as_nanos())).unwrap_or(u32::MAX);
         tracked.set_due(at);
         lock(&self.due).push(Reverse(Entry(at, tracked)));
         self.changed.notify_one();
@@ -81,7 +86,8 @@ impl Shared {
             for tracked in self.wheel.wait(self.clock.monotonic()) {
                 let now = self.clock.monotonic();
                 let next = self.poll(&tracked, now);
-                self.wheel.add(tracked, next.max(now + TICK));
+                let grain = if next < now + TICK { QUICK_TICK } else { TICK };
+                self.wheel.add_at_grain(tracked, next.max(now + QUICK_TICK), grain);
             }
         }
     }

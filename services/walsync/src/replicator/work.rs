@@ -249,6 +249,8 @@ impl Shared {
             (false, _) => (0, last + 1, last + 1, None),
         };
         let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena)?;
+        // From here on the database file may change again.
+        pin.hold(Hold::Frames, index.as_ref())?;
         if !snapshot {
             self.totals.anchors.fetch_add(1, Ordering::Relaxed);
         }

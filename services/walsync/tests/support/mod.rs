@@ -7,7 +7,7 @@ use harness::{Process, command, folder, peer, until};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An application: SQLite in a process of its own, for locks of one process do not see each other.
 ///
@@ -16,6 +16,27 @@ pub struct Application {
     process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+}
+
+/// What a process has used: how busy the machine is changes neither by much.
+#[derive(Debug)]
+pub struct Cost {
+    pub processor_ticks: u64,
+    pub bytes_written: u64,
+}
+
+impl Cost {
+    fn of(process: u32) -> Cost {
+        let read = |file| std::fs::read_to_string(format!("/proc/{process}/{file}")).unwrap();
+        let stat = read("stat");
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let io = read("io");
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+        Cost {
+            processor_ticks: fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap(),
+            bytes_written: written.parse().unwrap(),
+        }
+    }
 }
 
 const PATH: &str = "WALSYNC_TEST_APPLICATION";
@@ -36,13 +57,13 @@ pub fn application_process() {
                 println!("{number}");
             }
         }
-        if let Some(millis) = line.strip_prefix("!commits-in ") {
-            // As many transactions as fit, one row each.
-            let end = Instant::now() + Duration::from_millis(millis.parse().unwrap());
+        if let Some(count) = line.strip_prefix("!commit ") {
+            // So many transactions, one row each.
             let mut statement = connection.prepare("UPDATE t SET v = randomblob(500) WHERE id = ?1").unwrap();
-            let numbers = (0i64..).take_while(|_| Instant::now() < end);
-            let count = numbers.map(|number| statement.execute([1 + number * 7919 % 2000]).unwrap()).count();
-            println!("{count}");
+            for number in 0..count.parse::<i64>().unwrap() {
+                statement.execute([1 + number * 7919 % 2000]).unwrap();
+            }
+            println!("ok");
             continue;
         }
         match connection.execute_batch(&line) {
@@ -87,9 +108,15 @@ impl Application {
         self.line()
     }
 
-    /// Changes rows 1 to 2000 for so long, and gives how many transactions that were.
-    pub fn commits_in(&mut self, millis: u64) -> u64 {
-        self.try_run(&format!("!commits-in {millis}")).parse().unwrap()
+    /// Commits so many transactions, which change rows 1 to 2000, without a pause. Gives what that cost the application.
+    pub fn commit(&mut self, count: u32) -> Cost {
+        let before = Cost::of(self.process.id());
+        self.run(&format!("!commit {count}"));
+        let after = Cost::of(self.process.id());
+        Cost {
+            processor_ticks: after.processor_ticks - before.processor_ticks,
+            bytes_written: after.bytes_written - before.bytes_written,
+        }
     }
 
     /// Commits numbers from `start` until it is killed.
