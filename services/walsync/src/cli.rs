@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
 use walsync::replica::Replica;
 use walsync::restore::{Target, restore};
+use walsync::retention::Policy;
 
 /// Replicates SQLite databases into object storage, and restores them.
 ///
@@ -34,6 +35,8 @@ enum Verb {
     List(PlaceArgs),
     /// Read every file of a replica and compare its checksum; say what is missing
     Verify(PlaceArgs),
+    /// Say what no point that is kept needs any more; with --force, remove it
+    Compact(CompactArgs),
     /// Say what a configuration means, and what its requests cost
     Explain(WatchArgs),
     /// Litestream's: replicate as litestream.yml says
@@ -164,6 +167,35 @@ fn txid(text: &str) -> Result<u64, String> {
     parsed.ok().filter(|txid| *txid >= 1).ok_or_else(|| "a TXID is a whole number from 1".into())
 }
 
+/// Points that are kept, of the time before the last day.
+#[derive(Args)]
+struct CompactArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// One in each of so many hours
+    #[arg(long, default_value_t = 24)]
+    hourly: u32,
+    /// One in each of so many days
+    #[arg(long, default_value_t = 7)]
+    daily: u32,
+    /// One in each of so many weeks
+    #[arg(long, default_value_t = 12)]
+    weekly: u32,
+    /// One in each of so many months
+    #[arg(long, default_value_t = 12)]
+    monthly: u32,
+    /// Remove it
+    #[arg(long)]
+    force: bool,
+}
+
+impl CompactArgs {
+    fn policy(&self) -> Policy {
+        let (hourly, daily, weekly, monthly) = (self.hourly, self.daily, self.weekly, self.monthly);
+        Policy { hourly, daily, weekly, monthly, ..Policy::default() }
+    }
+}
+
 #[derive(Args)]
 struct LitestreamArgs {
     /// Litestream's configuration
@@ -197,6 +229,9 @@ impl Walsync {
             Verb::Restore(arguments) => run_restore(&arguments),
             Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
             Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
+            Verb::Compact(arguments) => {
+                inspect::compact(&arguments.place.replica()?, &arguments.policy(), arguments.force)
+            }
             Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
             Verb::Databases(arguments) => {
                 for database in Litestream::read(&arguments.config)?.databases {

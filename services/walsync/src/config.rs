@@ -137,18 +137,27 @@ pub struct Config {
     pub databases: Vec<DatabaseOptions>,
 }
 
-fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
-    serde_yaml::from_str(&text).map_err(|error| {
+/// Reads YAML. What is wrong with it is said in one line, whatever the text has.
+fn parse<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigError> {
+    serde_yaml::from_str(text).map_err(|error| {
         let line = error.to_string();
         ConfigError::Syntax(path.to_owned(), line.lines().next().unwrap_or_default().to_owned())
     })
 }
 
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))
+}
+
 impl Config {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        read(path)
+        parse(&read(path)?, path)
+    }
+
+    /// Reads the text of one.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        parse(text, Path::new("configuration"))
     }
 
     /// The replicator's settings.

@@ -119,6 +119,42 @@ fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
     }
 }
 
+#[test]
+fn what_may_go_is_said_first_and_goes_by_force_alone() {
+    let place = folder();
+    let (database, store) = (place.path().join("app.db"), place.path().join("store"));
+    let replica = Replica::new(Arc::new(FileStore::new(store.clone())), Layout::Files, "");
+    let mut application = Application::start(&database, TABLE);
+    let clock = Arc::new(support::SetClock::default());
+    let levels = [1, 2, 3].map(Duration::from_millis).to_vec();
+    let settings = Settings { interval: Duration::from_millis(30), levels, retention: None, ..Settings::default() };
+    // A snapshot and a transaction each day.
+    let replicator =
+        Replicator::start(Settings { snapshot_interval: Duration::ZERO, ..settings }, clock.clone()).unwrap();
+    replicator.add(database.clone(), replica.clone());
+    for day in 0..100 {
+        clock.set(1_790_000_000_000 + day * 86_400_000);
+        application.run("INSERT INTO t(v) VALUES (randomblob(1000))");
+        assert!(replicator.sync(harness::LONG));
+    }
+    let newest = replicator.status()[0].durable_txid;
+    let is_merged = |file: &walsync::replica::RemoteFile| file.level == 3 && file.name.max_txid == newest;
+    until("all of it in level 3", || replica.files().unwrap().iter().any(is_merged));
+    drop(replicator);
+    let compact = |arguments: &[&str]| {
+        harness::output(support::walsync().arg("compact").arg(&store).args(["--monthly", "2"]).args(arguments))
+    };
+    let before = replica.files().unwrap();
+    let said = compact(&[]);
+    assert!(said.contains("would remove") && said.ends_with("--force does it\n"), "{said}");
+    assert_eq!(replica.files().unwrap(), before);
+    let done = compact(&["--force"]);
+    let after = replica.files().unwrap();
+    assert!(after.len() < before.len() / 2, "{} of {} files are left: {done}", after.len(), before.len());
+    assert!(restored(&replica, Target::Latest) == content(&database));
+    application.close();
+}
+
 fn name(min_txid: u64, max_txid: u64) -> FileName {
     FileName { min_txid, max_txid }
 }

@@ -3,7 +3,9 @@
 use super::time;
 use walsync::config::{Config, Location};
 use walsync::replica::Replica;
+use walsync::replicator::Settings;
 use walsync::restore::Chain;
+use walsync::retention::{Policy, plan};
 use walsync::store::retry;
 
 /// One line a file, then the points.
@@ -61,6 +63,26 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What may go, and what stays; removes it if asked.
+pub fn compact(replica: &Replica, policy: &Policy, force: bool) -> anyhow::Result<()> {
+    let levels = Settings::default().levels.len() as u8;
+    let plan = plan(&replica.files()?, policy, levels)?;
+    anyhow::ensure!(!plan.points.is_empty(), "there is no replica here");
+    for file in &plan.remove {
+        println!("{}\t{}", if force { "remove" } else { "would remove" }, replica.key(file.level, file.name));
+        if force {
+            replica.remove(file)?;
+        }
+    }
+    let bytes: u64 = plan.remove.iter().map(|file| file.size).sum();
+    let (files, points) = (plan.remove.len(), plan.points.len());
+    println!("{files} files, {bytes} bytes; {points} points are kept, and proved to be restorable without them");
+    if !force && files > 0 {
+        println!("nothing was removed: --force does it");
+    }
+    Ok(())
+}
+
 /// What a configuration means.
 pub fn explain(config: &Config) -> anyhow::Result<()> {
     let settings = config.settings()?;
@@ -75,6 +97,22 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
     let puts_a_month = 30.0 * 86_400.0 / interval.as_secs_f64();
     println!("{count} databases; a change is sent within {} ms, as one object", interval.as_millis());
     println!("snapshots every {} s", settings.snapshot_interval.as_secs());
+    let levels: Vec<String> = settings.levels.iter().map(|level| format!("{} s", level.as_secs_f64())).collect();
+    println!("merged after {}", if levels.is_empty() { "never".to_owned() } else { levels.join(", ") });
+    match &settings.retention {
+        None => println!("nothing is removed"),
+        Some(kept) => println!(
+            "kept: every upload for {} s, every merged file for {} s, then one point in each of {} hours, {} days, {} weeks \
+             and {} months; what is not kept stays for {} s more",
+            kept.uploads.as_secs(),
+            kept.merged.as_secs(),
+            kept.hourly,
+            kept.daily,
+            kept.weekly,
+            kept.monthly,
+            kept.grace.as_secs()
+        ),
+    }
     println!(
         "requests: none while a database is idle; at most {puts_a_month:.0} PUTs a month for one that changes all the \
          time ({:.2} dollars at 0.005 a thousand), {:.2} dollars if all do",

@@ -1,7 +1,7 @@
 //! Litestream's configuration, as far as it is honoured. What would change what is replicated, or where to, is refused by its name;
 //! what is about Litestream's own check points is taken and has no meaning, for walsync makes none.
 
-use super::{ConfigError, Location, S3Options, expand, refuse};
+use super::{ConfigError, Location, S3Options, expand, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::Settings;
 use crate::retention::Policy;
@@ -179,20 +179,16 @@ pub struct Litestream {
 impl Litestream {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Litestream, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
-        let text = with_variables(&text, |name| std::env::var(name).ok());
-        Litestream::parse(&text).map_err(|error| match error {
-            ConfigError::Syntax(_, error) => ConfigError::Syntax(path.to_owned(), error),
-            error => error,
-        })
+        let text = with_variables(&read(path)?, |name| std::env::var(name).ok());
+        Litestream::of(super::parse(&text, path)?)
     }
 
-    /// Reads the text of one.
+    /// Reads the text of one, in which variables stay as they are.
     pub fn parse(text: &str) -> Result<Litestream, ConfigError> {
-        let mut config: Config = serde_yaml::from_str(text).map_err(|error| {
-            let line = error.to_string().lines().next().unwrap_or_default().to_owned();
-            ConfigError::Syntax(PathBuf::new(), line)
-        })?;
+        Litestream::of(super::parse(text, Path::new("litestream.yml"))?)
+    }
+
+    fn of(mut config: Config) -> Result<Litestream, ConfigError> {
         let mut databases = Vec::new();
         let mut intervals = Vec::new();
         for database in std::mem::take(&mut config.dbs) {
@@ -205,10 +201,10 @@ impl Litestream {
                 intervals.push(time("sync-interval", text)?);
             }
             let (url, options) = place(&name, replica, &config)?;
-            let paths = expand(&database.path)?;
             if database.path.to_string_lossy().contains('*') {
                 return refuse(&name, "\"*\" would put several databases into one place: name each database");
             }
+            let paths = expand(&database.path)?;
             for path in paths {
                 databases.push(LitestreamDatabase {
                     path,

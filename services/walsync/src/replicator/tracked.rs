@@ -232,16 +232,20 @@ impl Shared {
         }
         let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
         let Some(files) = &state.files else {
-            if asked || now >= state.next_stage {
+            let opens = asked || now >= state.next_stage;
+            if opens {
                 self.push_stage(tracked);
             }
-            return Ok(now + if asked { TICK } else { self.settings.interval });
+            // Once it is opened, somebody may wait for what is held.
+            return Ok(now + if opens { TICK } else { self.settings.interval });
         };
         state.looks = state.looks.wrapping_add(1);
         // Without a WAL there is nothing else to look at: its coming is what must be seen in time.
         let without_wal = state.position.is_none_or(|position| position.wal.is_none());
         let idle = now >= state.last_change + ACTIVE;
         if (without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)) && !files.is_current()? {
+            // Somebody has opened it, and may well make check points.
+            state.last_change = now;
             state.dirty = true;
             self.push_stage(tracked);
             return Ok(now + TICK);

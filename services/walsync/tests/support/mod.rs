@@ -245,3 +245,26 @@ pub fn content(path: &Path) -> Vec<u8> {
     drop(connection);
     bytes
 }
+
+/// A machine whose date is as it was set.
+#[derive(Default)]
+pub struct SetClock {
+    machine: walsync::clock::SystemClock,
+    unix_millis: std::sync::atomic::AtomicI64,
+}
+
+impl SetClock {
+    pub fn set(&self, unix_millis: i64) {
+        self.unix_millis.store(unix_millis, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl walsync::clock::Clock for SetClock {
+    fn monotonic(&self) -> Duration {
+        self.machine.monotonic()
+    }
+
+    fn unix_millis(&self) -> i64 {
+        self.unix_millis.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

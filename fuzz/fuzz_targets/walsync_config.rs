@@ -1,0 +1,18 @@
+//! Any text is a configuration or refused; any key of an object names a file in one layout at most; any time in Go's
+//! notation is read or refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ltx::Layout;
+use walsync::config::litestream::{Litestream, duration};
+use walsync::config::Config;
+
+fuzz_target!(|text: &str| {
+    let _ = Config::parse(text).map(|config| config.settings().is_ok());
+    let _ = Litestream::parse(text).is_ok();
+    let _ = duration(text);
+    let read = [Layout::Files, Layout::Objects].map(|layout| layout.parse(text).map(|(level, name)| (layout, level, name)));
+    for (layout, level, name) in read.into_iter().flatten() {
+        assert_eq!(layout.key(level, name), text);
+    }
+});
