@@ -107,8 +107,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections are descriptors, and the usual soft limit of 1,024 is below what a workload may ask for. Where the hard
-/// limit is too low as well, connecting says so.
+/// Connections are descriptors, and so are the three files of a database; the usual soft limit of 1,024 is below what a workload
+/// may ask for. Where the hard limit is too low as well, connecting says so.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
