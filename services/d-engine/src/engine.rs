@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{Memory, Storage, StorageError};
+use crate::state::{Disk, Memory, Storage, StorageError};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -45,10 +45,13 @@ pub use counters::{Counted, Counters};
 pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
-pub use options::{Address, Durability, Options};
+pub use options::{Address, Durability, Options, StateStorage};
 
 /// The grain of elections and heartbeats.
 const TICK_MICROS: u64 = 20_000;
+
+/// The directory of a state on disk, in the engine's own.
+const STATE: &str = "state";
 
 /// How long a member that joins waits for others to know it.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,13 +172,28 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts with the state in memory. Blocks while it reads its log.
+    /// Starts with the state where the options say. Blocks while it reads its log.
     pub fn start(options: Options) -> Result<Self, EngineError> {
-        Self::start_with(options, Memory::default())
+        match options.storage {
+            StateStorage::Memory => Self::begin(options, |_| Ok(Memory::default())),
+            StateStorage::Disk { cache_bytes } => Self::begin(options, |options| {
+                let directory = options.directory.join(STATE);
+                make_private(&directory)
+                    .map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
+                Ok(Disk::open(&directory, cache_bytes)?)
+            }),
+        }
     }
 
     /// Starts with the state in a storage of one's own.
-    pub fn start_with(mut options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+    pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+        Self::begin(options, |_| Ok(storage))
+    }
+
+    fn begin<S: Storage>(
+        mut options: Options,
+        storage: impl FnOnce(&Options) -> Result<S, EngineError>,
+    ) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
         identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
@@ -185,7 +203,7 @@ impl Engine {
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
-        let machine = Machine::new(storage)?;
+        let machine = Machine::new(storage(&options)?)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();

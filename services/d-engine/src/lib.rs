@@ -19,4 +19,4 @@ pub mod server;
 pub mod settings;
 pub mod state;
 
-pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options};
+pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options, StateStorage};

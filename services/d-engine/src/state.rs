@@ -12,6 +12,7 @@
 //! | `rows` | what stands in the tables, as bytes |
 //! | `storage` | where tables lie: the trait that a user may implement |
 //! | `memory` | tables in memory, whose views cost a reference |
+//! | `disk` | tables on disk: more than memory holds, and there again after a restart |
 //! | `apply` | what a command does |
 //! | `sessions` | exactly once |
 //! | `query` | what readers ask |
@@ -20,6 +21,7 @@
 mod apply;
 mod codec;
 mod command;
+mod disk;
 mod memory;
 mod query;
 mod rows;
@@ -32,6 +34,7 @@ mod tests;
 pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
 pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
+pub use disk::Disk;
 pub use memory::Memory;
 pub use query::{QueryError, answer, known_members, next_expiry};
 pub use rows::Known;

@@ -4,9 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use d_engine::{Address, Durability, Engine, Options};
+use bytes::Bytes;
+use d_engine::state::{Disk, EachRow, Rows, Storage, StorageError, Table};
+use d_engine::{Address, Durability, Engine, Options, StateStorage};
 use d_engine_client::{
     EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
 };
@@ -81,6 +85,89 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
     let scan = Scan { keys_only: true, ..Scan::default() };
     let found = engine.client().scan(scan, ReadLevel::Linearizable).await.unwrap().value;
     assert_eq!((found.items.len(), found.has_more), (31, false));
+}
+
+/// Counts rows that are put in.
+struct Counting {
+    disk: Disk,
+    puts: Arc<AtomicUsize>,
+}
+
+impl Rows for Counting {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.disk.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.disk.scan(table, start, end, each)
+    }
+}
+
+impl Storage for Counting {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        self.disk.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        self.disk.delete(table, key)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        self.disk.commit(applied)
+    }
+
+    fn applied(&self) -> u64 {
+        self.disk.applied()
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        self.disk.view()
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        self.disk.clear()
+    }
+}
+
+#[tokio::test]
+async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let puts = Arc::new(AtomicUsize::new(0));
+    let start = || {
+        let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
+        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts) }).unwrap()
+    };
+    let engine = start();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    // More than the log keeps without a snapshot.
+    let value = vec![7; 100_000];
+    for number in 0..100 {
+        client.put(format!("k{number:03}"), value.clone()).await.unwrap();
+    }
+    engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
+    client.add("last", 1).await.unwrap();
+    engine.stop().unwrap();
+    let before = puts.swap(0, Ordering::Relaxed);
+    let engine = start();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let again = puts.load(Ordering::Relaxed);
+    assert!(before > 100 && again < 10, "{before} rows were put in at first, {again} when it started again");
+    let client = engine.client();
+    assert_eq!(client.add("last", 1).await, Ok(2));
+    let scan = Scan { keys_only: true, ..Scan::default() };
+    assert_eq!(client.scan(scan, ReadLevel::Linearizable).await.unwrap().value.items.len(), 101);
+    // A state in memory begins with what the log has, and the other way round.
+    engine.stop().unwrap();
+    for storage in [StateStorage::Memory, StateStorage::Disk { cache_bytes: 1 << 20 }, StateStorage::Memory] {
+        let engine = Engine::start(Options { storage, ..options.clone() }).unwrap();
+        engine.wait_ready(PATIENCE).await.unwrap();
+        let found = engine.client().get("last").await.unwrap().unwrap();
+        assert_eq!(&*found.value, b"2", "{}", storage.name());
+        engine.stop().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -8,11 +8,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::panic::catch_unwind;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use d_engine::machine::{Machine, Reply, Shown};
-use d_engine::state::{Applied, Command, Memory, Refusal, answer, write_rows};
+use d_engine::state::{
+    Applied, Command, EachRow, Memory, Refusal, Rows, Storage, StorageError, Table, answer, write_rows,
+};
 use d_engine_client::{Operation, OperationResult, Query, Stamp, Transaction};
 use replog::{
     Batch, Entry, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, RestoreError, Role,
@@ -58,11 +63,13 @@ enum Bug {
     ReadsLocally,
     /// A snapshot is not all of the state.
     HalfSnapshot,
+    /// What was kept is applied again.
+    AppliesTwice,
 }
 
 /// The machine, right or wrong.
 struct Planted {
-    machine: Machine<Memory>,
+    machine: Machine<Lasting>,
     bug: Option<Bug>,
     id: u64,
 }
@@ -87,6 +94,14 @@ impl StateMachine for Planted {
         self.machine.applied(index);
     }
 
+    fn kept(&self) -> u64 {
+        self.machine.kept()
+    }
+
+    fn forget(&mut self) -> Result<(), RestoreError> {
+        self.machine.forget()
+    }
+
     fn snapshot(&self) -> SnapshotView {
         match self.bug {
             // A state without rows is one.
@@ -97,6 +112,80 @@ impl StateMachine for Planted {
 
     fn restore(&mut self, snapshot: &mut dyn std::io::Read) -> Result<(), RestoreError> {
         self.machine.restore(snapshot)
+    }
+}
+
+/// Commits that a member's disk has, oldest first: a crash may cost the last ones, as nobody syncs them.
+type Commits = Arc<Mutex<VecDeque<(u64, Arc<dyn Rows + Send + Sync>)>>>;
+/// So many are there to be lost.
+const COMMITS_MAX: usize = 40;
+
+/// Tables that are there again after a restart, as those on disk.
+struct Lasting {
+    tables: Memory,
+    applied: u64,
+    commits: Commits,
+}
+
+impl Lasting {
+    fn open(commits: &Commits) -> Self {
+        let (mut tables, mut applied) = (Memory::default(), 0);
+        if let Some((index, rows)) = commits.lock().unwrap().back() {
+            applied = *index;
+            for table in Table::ALL {
+                let mut each = |key: &Bytes, value: &Bytes| {
+                    tables.put(table, key.clone(), value.clone()).unwrap();
+                    ControlFlow::Continue(())
+                };
+                rows.scan(table, &[], None, &mut each).unwrap();
+            }
+            tables.commit(applied).unwrap();
+        }
+        Self { tables, applied, commits: Arc::clone(commits) }
+    }
+}
+
+impl Rows for Lasting {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.tables.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.tables.scan(table, start, end, each)
+    }
+}
+
+impl Storage for Lasting {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        self.tables.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        self.tables.delete(table, key)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        self.tables.commit(applied)?;
+        self.applied = applied;
+        let mut commits = self.commits.lock().unwrap();
+        commits.push_back((applied, self.tables.view()));
+        if commits.len() > COMMITS_MAX {
+            commits.pop_front();
+        }
+        Ok(())
+    }
+
+    fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        self.tables.view()
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        self.applied = 0;
+        self.tables.clear()
     }
 }
 
@@ -124,6 +213,8 @@ struct Process {
 struct Host {
     wal: SimulatedDirectory,
     snapshots: SimulatedDirectory,
+    /// Of a member whose state is on disk.
+    commits: Commits,
     process: Option<Process>,
     down_until: u64,
 }
@@ -184,7 +275,15 @@ impl World {
         let mut recovery = Recovery::new(settings.group);
         let mut wal = Log::open(host.wal.clone(), WAL, |record| recovery.visit(record)).unwrap();
         let mut recovered = recovery.finish().unwrap();
-        let machine = Machine::new(Memory::default()).unwrap();
+        // One member has its state in memory.
+        if id == 1 {
+            host.commits.lock().unwrap().clear();
+        }
+        let mut storage = Lasting::open(&host.commits);
+        if bug == Some(Bug::AppliesTwice) {
+            storage.applied -= storage.applied.min(5);
+        }
+        let machine = Machine::new(storage).unwrap();
         let shown = machine.shown();
         let machine = Planted { machine, bug, id };
         if recovered.is_empty() {
@@ -207,8 +306,12 @@ impl World {
         let host = &mut self.hosts[id as usize - 1];
         host.process = None;
         host.down_until = self.time + down;
+        let random = &mut self.random;
+        let mut commits = host.commits.lock().unwrap();
+        let lost = random.below(if loses_power { COMMITS_MAX as u64 } else { 3 });
+        let left = commits.len().saturating_sub(lost as usize);
+        commits.truncate(left);
         if loses_power {
-            let random = &mut self.random;
             host.wal.crash(|| random.next());
             host.snapshots.crash(|| random.next());
         }
@@ -430,7 +533,8 @@ fn members_stay_alike_and_additions_are_done_once() {
 
 #[test]
 fn planted_errors_are_noticed() {
-    for bug in [Bug::LocalClock, Bug::NoSessions, Bug::ReadsLocally, Bug::HalfSnapshot] {
+    let bugs = [Bug::LocalClock, Bug::NoSessions, Bug::ReadsLocally, Bug::HalfSnapshot, Bug::AppliesTwice];
+    for bug in bugs {
         let is_noticed = |seed| catch_unwind(|| World::new(seed, Some(bug)).run()).is_err();
         let seed = (0..50).find(|seed| is_noticed(*seed));
         eprintln!("{bug:?} is noticed with seed {seed:?}");

@@ -29,6 +29,29 @@ impl Durability {
     }
 }
 
+/// Where the state lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StateStorage {
+    /// In memory: a start reads the last snapshot, and the log behind it.
+    #[default]
+    Memory,
+    /// In the member's directory: more than memory holds, and a start goes on from there.
+    Disk {
+        /// Memory for what was read, bytes.
+        cache_bytes: u64,
+    },
+}
+
+impl StateStorage {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk { .. } => "disk",
+        }
+    }
+}
+
 /// Where a member is found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
@@ -59,6 +82,8 @@ pub struct Options {
     pub joined: Option<u64>,
     /// What an acknowledged write has been through.
     pub durability: Durability,
+    /// Where the state lies. It may be another one at each start, and differ among members.
+    pub storage: StateStorage,
     /// How often a leader is heard.
     pub heartbeat: Duration,
     /// The shortest time without a leader after which another is elected; the same for all members.
@@ -86,6 +111,7 @@ impl Options {
             group: "d-engine".into(),
             joined: None,
             durability: Durability::Fsync,
+            storage: StateStorage::Memory,
             heartbeat: Duration::from_millis(100),
             election: Duration::from_millis(500),
             clock_drift_ppm: 500,

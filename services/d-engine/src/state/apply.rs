@@ -335,11 +335,16 @@ impl<S: Storage> State<S> {
 
     /// Replaces all of it by what a snapshot has.
     pub fn restore(&mut self, from: &mut dyn Read) -> Result<(), snapshot::SnapshotError> {
-        self.storage.clear()?;
+        self.clear()?;
         snapshot::read(from, &mut self.storage)?;
         self.sessions = sessions::count(&self.storage)?;
-        self.changes.clear();
         Ok(())
+    }
+
+    /// All of it goes.
+    pub fn clear(&mut self) -> Result<(), StorageError> {
+        (self.sessions, self.changes) = (0, Vec::new());
+        self.storage.clear()
     }
 
     /// All that was committed, to be written later.

@@ -69,6 +69,7 @@ pub trait Storage: Rows + Send + 'static {
     /// What was committed last, as it stays.
     fn view(&self) -> Arc<dyn Rows + Send + Sync>;
 
-    /// Takes all rows out.
+    /// Takes all rows out: [`Storage::applied`] is 0 from here on. Many rows may be put in before the next commit. Until then a restart
+    /// finds what was there before, or nothing.
     fn clear(&mut self) -> Result<(), StorageError>;
 }

@@ -23,7 +23,7 @@ use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::membership::Membership;
 use crate::recovery::{Recovered, Recovery, RecoveryError};
-use crate::replica::{Fatal, ReplicatedLog};
+use crate::replica::{Fatal, ReplicatedLog, forget_what_the_log_lacks};
 use crate::settings::Settings;
 
 /// What an empty directory means; or that who was in the group is not there any more.
@@ -226,6 +226,7 @@ fn open<S: StateMachine, D: Directory>(
     let mut recovery = Recovery::new(settings.group);
     let mut wal = Log::open(directory, options, |record| recovery.visit(record))?;
     let recovered = recovery.finish()?;
+    forget_what_the_log_lacks(machine, &recovered).map_err(Fatal::from)?;
     let origin = match origin {
         Origin::Alone if recovered.is_empty() => {
             machine.goes_on_alone(id);
