@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn an_engine_alone_reads_writes_watches_and_starts_again() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     let options = Options::alone(root.path().join("data"));
     let engine = Engine::start(options.clone()).unwrap();
     engine.wait_ready(PATIENCE).await.unwrap();
@@ -65,7 +64,7 @@ async fn an_engine_alone_reads_writes_watches_and_starts_again() {
 
 #[tokio::test]
 async fn a_snapshot_and_the_log_behind_it_are_the_state() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     // Nothing here is about power: syncs would only take time.
     let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
     let engine = Engine::start(options.clone()).unwrap();
@@ -132,7 +131,7 @@ impl Storage for Counting {
 
 #[tokio::test]
 async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
     let puts = Arc::new(AtomicUsize::new(0));
     let start = || {
@@ -172,10 +171,8 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
 
 #[tokio::test]
 async fn three_engines_in_one_program_agree() {
-    let root = tempfile::tempdir().unwrap();
-    let held: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let address = |listener: TcpListener| listener.local_addr().unwrap().to_string();
-    let peers = held.into_iter().map(address).map(|peer| Address { client: String::new(), peer });
+    let root = harness::folder();
+    let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
     let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
     let engines: Vec<Engine> = (1..=3)
         .map(|id| {

@@ -19,6 +19,7 @@ use d_engine::state::{
     Applied, Command, EachRow, Memory, Refusal, Rows, Storage, StorageError, Table, answer, write_rows,
 };
 use d_engine_client::{Operation, OperationResult, Query, Stamp, Transaction};
+use harness::Random;
 use replog::{
     Batch, Entry, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, RestoreError, Role,
     Settings, SnapshotJob, SnapshotView, StateMachine,
@@ -252,7 +253,7 @@ const WAL: wal::Options = wal::Options { segment_bytes: 8 << 10, first_segment_b
 impl World {
     fn new(seed: u64, bug: Option<Bug>) -> Self {
         Self {
-            random: Random(seed),
+            random: Random::new(seed),
             time: 1_000_000,
             hosts: (0..MEMBERS).map(|_| Host::default()).collect(),
             messages: Vec::new(),
@@ -270,7 +271,7 @@ impl World {
     }
 
     fn start(&mut self, id: u64) {
-        let (settings, now, seed, bug) = (settings(), self.now(), self.random.next(), self.bug);
+        let (settings, now, seed, bug) = (settings(), self.now(), self.random.draw(), self.bug);
         let host = &mut self.hosts[id as usize - 1];
         let mut recovery = Recovery::new(settings.group);
         let mut wal = Log::open(host.wal.clone(), WAL, |record| recovery.visit(record)).unwrap();
@@ -301,7 +302,7 @@ impl World {
 
     /// A process ends; what it has not synced is lost, in part if the machine loses its power.
     fn kill(&mut self, id: u64) {
-        let loses_power = self.random.one_in(2);
+        let loses_power = one_in(&mut self.random, 2);
         let down = 1 + self.random.below(300_000);
         let host = &mut self.hosts[id as usize - 1];
         host.process = None;
@@ -312,8 +313,8 @@ impl World {
         let left = commits.len().saturating_sub(lost as usize);
         commits.truncate(left);
         if loses_power {
-            host.wal.crash(|| random.next());
-            host.snapshots.crash(|| random.next());
+            host.wal.crash(|| random.draw());
+            host.snapshots.crash(|| random.draw());
         }
     }
 
@@ -333,7 +334,7 @@ impl World {
             for message in effects.messages {
                 let copies = if !self.is_faulty { 1 } else { [0, 1, 1, 1, 1, 1, 1, 2][self.random.below(8) as usize] };
                 for _ in 0..copies {
-                    let late = if self.is_faulty && self.random.one_in(20) { 100_000 } else { 3_000 };
+                    let late = if self.is_faulty && one_in(&mut self.random, 20) { 100_000 } else { 3_000 };
                     self.messages.push((self.time + self.random.below(late), message.clone()));
                 }
             }
@@ -429,7 +430,7 @@ impl World {
         };
         let acknowledged = self.answers.len() as u64;
         let reader = self.random.below(MEMBERS) as usize;
-        let level = if self.random.one_in(2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
+        let level = if one_in(&mut self.random, 2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
         let level = if self.bug == Some(Bug::ReadsLocally) { ReadLevel::Eventual } else { level };
         if let Some(process) = &mut self.hosts[reader].process
             && let Ok(read) = process.log.read(level, 0, now)
@@ -471,7 +472,7 @@ impl World {
                 process.log.snapshot_written(job.run()).unwrap();
             }
             self.drain(id);
-            if self.is_faulty && self.random.one_in(800) {
+            if self.is_faulty && one_in(&mut self.random, 800) {
                 self.kill(id);
             }
         }
@@ -484,7 +485,7 @@ impl World {
                 self.drain(to);
             }
         }
-        if self.random.one_in(3) {
+        if one_in(&mut self.random, 3) {
             self.ask();
         }
     }

@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_new_member_begins_and_its_directory_is_its_users_alone() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         // A start that was killed before it had a log, too.
         for _ in 0..2 {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_member_that_lost_its_log_is_refused() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         check(&options, nobody).unwrap().has_log().unwrap();
         assert!(matches!(check(&options, nobody), Err(IdentityError::LogLost(_))));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_member_that_lost_everything_is_refused_by_those_who_know() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         let says = |seen: &'static str| {
             move |address: &str| {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn who_joins_learns_who_the_members_are_and_remembers() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
         let joiner = || Options { id: 4, join: vec!["b:1".into()], ..Options::alone(root.path().join("data")) };
         let members: BTreeMap<u64, Address> = [(1, address(1)), (4, address(4))].into();
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_somebody_else_is_refused() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         check(&options, nobody).unwrap();
         let others = [Options { id: 2, ..options.clone() }, Options { group: "other".into(), ..options.clone() }];

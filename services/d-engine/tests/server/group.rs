@@ -1,15 +1,15 @@
 //! A group of servers.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use d_engine_client::grpc::Channel;
 use d_engine_client::wire::{StatusReply, StatusRequest};
 use d_engine_client::{Client, Options};
-use tempfile::TempDir;
+use harness::{Process, TempDir, command, free_address};
+use rustix::process::Signal;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_d-engine");
 
@@ -26,22 +26,12 @@ pub struct Group {
     founders: usize,
     flags: &'static [&'static str],
     pub addresses: Vec<String>,
-    children: Vec<Option<Child>>,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    children: Vec<Option<Process>>,
 }
 
 /// Addresses that nobody listens on, all different.
 pub fn free(count: usize) -> Vec<String> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+    (0..count).map(|_| free_address().to_string()).collect()
 }
 
 impl Group {
@@ -56,7 +46,7 @@ impl Group {
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
         let members = addresses.iter().zip(peers).enumerate().map(member).collect::<Vec<_>>().join(" ");
         let mut group = Self {
-            root: tempfile::tempdir().unwrap(),
+            root: harness::folder(),
             members,
             peers: peers.to_vec(),
             founders: size,
@@ -73,7 +63,11 @@ impl Group {
     }
 
     fn command(&self, id: usize) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.command_by(id, command(PROGRAM))
+    }
+
+    /// By another program, which becomes the member.
+    fn command_by(&self, id: usize, mut command: Command) -> Command {
         command
             .args(["serve", "--log-level", "warn", "--node-id", &id.to_string()])
             .args(self.flags)
@@ -124,18 +118,7 @@ impl Group {
 
     /// Waits until a member has ended; what it said.
     pub fn wait_for_end(&mut self, id: usize) -> (ExitStatus, String) {
-        let mut child = self.children[id - 1].take().unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > deadline {
-                child.kill().unwrap();
-                panic!("member {id} goes on: {}", self.log(id));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let status = self.children[id - 1].take().unwrap().wait();
         (status, self.log(id))
     }
 
@@ -144,7 +127,14 @@ impl Group {
     }
 
     pub fn start_member(&mut self, id: usize) {
-        self.children[id - 1] = Some(self.command(id).spawn().unwrap());
+        self.children[id - 1] = Some(Process::start(&mut self.command(id)));
+    }
+
+    /// Starts a member with other flags than the others have, by a shell that does something first.
+    pub fn start_by(&mut self, id: usize, script: &str, flags: &[&str]) {
+        let mut shell = command("/bin/sh");
+        shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), PROGRAM]);
+        self.children[id - 1] = Some(Process::start(self.command_by(id, shell).args(flags)));
     }
 
     /// What a member that must end said, and how it ended.
@@ -155,17 +145,14 @@ impl Group {
 
     /// `kill -9`.
     pub fn kill(&mut self, id: usize) {
-        let mut child = self.children[id - 1].take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.children[id - 1].take().unwrap().kill();
     }
 
     /// SIGTERM, and how it ended.
     pub fn terminate(&mut self, id: usize) -> ExitStatus {
         let mut child = self.children[id - 1].take().unwrap();
-        let kill = Command::new("kill").arg(child.id().to_string()).stdout(Stdio::null()).status().unwrap();
-        assert!(kill.success());
-        child.wait().unwrap()
+        child.signal(Signal::TERM);
+        child.wait()
     }
 
     pub async fn status(&self, id: usize) -> Option<StatusReply> {

@@ -4,6 +4,7 @@
 
 mod command_line;
 mod dialects;
+mod disk;
 mod forwarding;
 mod group;
 mod kills;

@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn disk_has_what_memory_has(steps in vec(step(), 0..60), start in key(), end in key()) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
         let mut memory = Memory::default();
         let (mut committed, mut applied) = (Vec::new(), 0);
@@ -111,7 +111,7 @@ proptest! {
 
 #[test]
 fn a_replacement_that_was_not_finished_is_as_if_it_had_not_begun() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
     put_all(&mut disk, &[(Table::Keys, "old".into(), "1".into())]);
     disk.commit(7).unwrap();
