@@ -14,6 +14,8 @@
 //! | `memory` | tables in memory, whose views cost a reference |
 //! | `disk` | tables on disk: more than memory holds, and there again after a restart |
 //! | `apply` | what a command does |
+//! | `overlay` | what a transaction has done so far |
+//! | `leases` | keys that end together |
 //! | `sessions` | exactly once |
 //! | `query` | what readers ask |
 //! | `snapshot` | all of it as bytes |
@@ -22,7 +24,9 @@ mod apply;
 mod codec;
 mod command;
 mod disk;
+mod leases;
 mod memory;
+mod overlay;
 mod query;
 mod rows;
 mod sessions;

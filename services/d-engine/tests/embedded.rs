@@ -86,6 +86,56 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
     assert_eq!((found.items.len(), found.has_more), (31, false));
 }
 
+/// Of one engine alone, and so through the log all the same.
+#[tokio::test]
+async fn keys_end_with_their_lease_and_locks_pass_on_with_rising_tokens() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    let ttl = Duration::from_millis(600);
+    // Nobody keeps it alive.
+    let short = client.grant_lease(ttl).await.unwrap();
+    let kept = client.lease(ttl).await.unwrap();
+    client.put_with_lease("short", "v", short.number).await.unwrap();
+    let mut watch = client.watch(WatchOptions::key("short")).await.unwrap();
+    client.put_with_lease("kept", "v", kept.number()).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap().kind, EventKind::Expire);
+    assert_eq!(client.keep_alive(short.number).await, Ok(None));
+    let refused = client.put_with_lease("late", "v", short.number).await.unwrap_err();
+    assert!(refused.to_string().contains("there is no such lease"), "{refused}");
+    assert_eq!(client.get("late").await, Ok(None), "all of it or nothing");
+    let found = client.get("kept").await.unwrap().unwrap();
+    assert_eq!((found.lease, kept.is_alive()), (kept.number(), true));
+    kept.revoke().await.unwrap();
+    assert_eq!(client.get("kept").await, Ok(None));
+
+    let first = client.lock("lock", ttl, PATIENCE).await.unwrap().unwrap();
+    assert!(client.lock("lock", ttl, Duration::from_millis(100)).await.unwrap().is_none());
+    let waiting =
+        |client: d_engine_client::Client| async move { client.lock("lock", ttl, PATIENCE).await.unwrap().unwrap() };
+    let second = tokio::spawn(waiting(client.clone()));
+    let by_first = Transaction { compares: vec![first.fence()], ..Transaction::put("guarded", "1") };
+    assert!(client.transact(by_first.clone()).await.unwrap().applied.succeeded);
+    let token = first.token();
+    // As one whose process was stopped: it says nothing any more.
+    drop(first);
+    let second = second.await.unwrap();
+    assert!(second.token() > token);
+    // And comes back, believing that it holds the lock.
+    assert!(!client.transact(by_first).await.unwrap().applied.succeeded, "a fence lets the holder before pass");
+    let third = tokio::spawn(waiting(client.clone()));
+    let token = second.token();
+    second.release().await.unwrap();
+    let third = third.await.unwrap();
+    assert!(third.token() > token);
+    // One that was revoked by somebody else is told.
+    assert!(client.revoke_lease(third.lease().number()).await.unwrap());
+    third.lease().ended().await;
+    assert!(!third.lease().is_alive());
+}
+
 /// Counts rows that are put in.
 struct Counting {
     disk: Disk,

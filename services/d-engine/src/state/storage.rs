@@ -20,11 +20,27 @@ pub enum Table {
     Idle,
     /// What the group knows of its members.
     Members,
+    /// Leases.
+    Leases,
+    /// Keys that are attached to leases, by lease.
+    LeaseKeys,
+    /// Leases by the time at which they end.
+    LeaseEnds,
 }
 
 impl Table {
     /// All, in the order in which they stand in a snapshot.
-    pub const ALL: [Self; 6] = [Self::Keys, Self::Expiries, Self::Sessions, Self::Answers, Self::Idle, Self::Members];
+    pub const ALL: [Self; 9] = [
+        Self::Keys,
+        Self::Expiries,
+        Self::Sessions,
+        Self::Answers,
+        Self::Idle,
+        Self::Members,
+        Self::Leases,
+        Self::LeaseKeys,
+        Self::LeaseEnds,
+    ];
 
     /// Its number in a snapshot, from 0.
     pub fn number(self) -> usize {
