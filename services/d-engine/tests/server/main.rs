@@ -8,4 +8,5 @@ mod disk;
 mod forwarding;
 mod group;
 mod kills;
+mod locks;
 mod members;
