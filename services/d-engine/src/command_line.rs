@@ -1,5 +1,6 @@
 //! The command line: `serve`, `bench`, `ctl`. What is wrong with it is one line, and exit code 2.
 
+mod access;
 mod bench;
 mod ctl;
 mod keys;

@@ -19,6 +19,7 @@ mod lock;
 mod read;
 mod remote;
 mod session;
+mod tls;
 mod watch;
 mod write;
 
@@ -40,5 +41,6 @@ pub use proto::storebench::dengine::v1 as wire;
 pub use read::{Answer, KeyValue, Page, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, end_of_prefix};
 pub use remote::Options;
 pub use session::Session;
+pub use tls::{Tls, TlsError};
 pub use watch::{Event, EventKind, Watch, WatchOptions};
 pub use write::{Applied, Compare, Condition, Lease, Operation, OperationResult, Stamp, Transaction, Written};

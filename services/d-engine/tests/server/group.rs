@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use d_engine_client::grpc::Channel;
 use d_engine_client::wire::{StatusReply, StatusRequest};
-use d_engine_client::{Client, Options};
+use d_engine_client::{Client, Options, Tls};
 use harness::{Process, TempDir, command, free_address};
 use rustix::process::Signal;
 
@@ -24,7 +24,9 @@ pub struct Group {
     peers: Vec<String>,
     /// How many began the group.
     founders: usize,
-    flags: &'static [&'static str],
+    flags: Vec<String>,
+    /// For clients; without, members are spoken to in the open.
+    tls: Option<Tls>,
     pub addresses: Vec<String>,
     children: Vec<Option<Process>>,
 }
@@ -40,7 +42,12 @@ impl Group {
     }
 
     /// With flags for each of them.
-    pub fn start_with(size: usize, flags: &'static [&'static str]) -> Self {
+    pub fn start_with(size: usize, flags: &[&str]) -> Self {
+        Self::start_by_tls(size, flags, None)
+    }
+
+    /// With flags for each of them, and TLS for clients.
+    pub fn start_by_tls(size: usize, flags: &[&str], tls: Option<Tls>) -> Self {
         let all = free(2 * size);
         let (addresses, peers) = all.split_at(size);
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
@@ -50,7 +57,8 @@ impl Group {
             members,
             peers: peers.to_vec(),
             founders: size,
-            flags,
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            tls,
             addresses: addresses.to_vec(),
             children: (0..size).map(|_| None).collect(),
         };
@@ -70,7 +78,7 @@ impl Group {
     fn command_by(&self, id: usize, mut command: Command) -> Command {
         command
             .args(["serve", "--log-level", "warn", "--node-id", &id.to_string()])
-            .args(self.flags)
+            .args(&self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
             .env("D_ENGINE_MEMBERS", if id <= self.founders { self.members.clone() } else { self.member(id) })
@@ -157,7 +165,7 @@ impl Group {
 
     pub async fn status(&self, id: usize) -> Option<StatusReply> {
         let ask = async {
-            let channel = Channel::connect(&self.addresses[id - 1]).await?;
+            let channel = Channel::connect_with(&self.addresses[id - 1], self.tls.as_ref()).await?;
             channel.unary("/storebench.dengine.v1.Store/Status", &StatusRequest {}).await
         };
         tokio::time::timeout(Duration::from_secs(2), ask).await.ok()?.ok()
@@ -190,13 +198,14 @@ impl Group {
     }
 
     pub async fn client(&self) -> Client {
-        let options = Options { request_timeout: PATIENCE, ..Options::default() };
+        let options = Options { request_timeout: PATIENCE, tls: self.tls.clone(), ..Options::default() };
         Client::connect(&self.addresses, options).await.unwrap()
     }
 
     /// A client of one member, which talks to nobody else.
     pub async fn client_of(&self, id: usize) -> Client {
-        let options = Options { request_timeout: PATIENCE, only_given: true, ..Options::default() };
+        let (tls, request_timeout) = (self.tls.clone(), PATIENCE);
+        let options = Options { request_timeout, only_given: true, tls, ..Options::default() };
         Client::connect(&self.addresses[id - 1..id], options).await.unwrap()
     }
 }

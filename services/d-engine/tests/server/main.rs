@@ -10,3 +10,4 @@ mod group;
 mod kills;
 mod locks;
 mod members;
+mod tls;
