@@ -5,6 +5,7 @@ mod bench;
 mod ctl;
 mod keys;
 mod load;
+mod snapshot;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -7,6 +7,7 @@
 //! | `second` | packages `d_engine.*`, as clients of release 0.2.4 do |
 //! | `cluster` | who the members are, and changes of them, in both |
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
+//! | `snapshot` | all of the state, piece by piece |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
 //! leads; clients that ask the leader notice no difference. Writes that come by our own door are handed to the leader; those of the
@@ -17,6 +18,7 @@ mod errors;
 mod first;
 mod operate;
 mod second;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -157,6 +159,7 @@ impl Service for Doors {
         match method {
             Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
             Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
+            Method::Own(operate::Method::Snapshot) => Box::pin(snapshot::send(node, requests, responses)),
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
             Method::Own(_) => Box::pin(operate::operate(node, requests, responses)),
             Method::First(_) => Box::pin(async { Err(Status::is_no_stream()) }),

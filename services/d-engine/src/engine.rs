@@ -22,7 +22,7 @@ mod options;
 
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{Disk, Memory, Storage, StorageError};
+use crate::state::{self, BackupError, Disk, Memory, Storage, StorageError};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -74,6 +74,9 @@ pub enum EngineError {
     /// Where its state lies.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// What it shall begin with.
+    #[error("backup {0}: {1}")]
+    Backup(String, BackupError),
     /// Its log.
     #[error(transparent)]
     Member(#[from] MemberError),
@@ -199,11 +202,17 @@ impl Engine {
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
+        let backup = backup_of(&mut options)?;
         let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
-        let machine = Machine::new(storage(&options)?)?;
+        let mut storage = storage(&options)?;
+        if let Some((path, _)) = &backup {
+            state::restore_backup(path, &mut storage)
+                .map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
+        }
+        let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();
@@ -220,9 +229,10 @@ impl Engine {
             machine,
             wal: open("wal")?,
             snapshots: open("snapshots")?,
-            origin: match options.joined {
-                Some(_) => Origin::Join,
-                None => Origin::Found(Membership::of(options.members.keys().copied())),
+            origin: match (options.joined, backup) {
+                (Some(_), _) => Origin::Join,
+                (None, None) => Origin::Found(Membership::of(options.members.keys().copied())),
+                (None, Some((_, after))) => Origin::FoundAfter(Membership::of(options.members.keys().copied()), after),
             },
             transport: Box::new(tcp),
         })?;
@@ -316,6 +326,23 @@ impl Drop for Engine {
         // Who wants to know asks `stop`.
         let _ = self.shut_down();
     }
+}
+
+/// The backup that a group begins with, and its index, where there is no log yet.
+fn backup_of(options: &mut Options) -> Result<Option<(PathBuf, u64)>, EngineError> {
+    let wal = options.directory.join("wal");
+    let said = |error| EngineError::Directory(wal.display().to_string(), error);
+    if let Some(restored) = identity::restored(&options.directory)?
+        && wal::is_begun(&wal).map_err(said)?
+    {
+        options.restored = restored;
+        return Ok(None);
+    }
+    let Some(path) = options.backup.clone() else { return Ok(None) };
+    let backup = state::verify_backup(&path);
+    let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
+    options.restored = Some(backup.checksum);
+    Ok(Some((path, backup.index)))
 }
 
 fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {

@@ -152,6 +152,10 @@ pub struct Flags {
     /// Where clients are served; by default where they find this member.
     #[arg(long, env = "D_ENGINE_LISTEN_ADDRESS", value_name = "HOST:PORT")]
     pub listen_address: Option<String>,
+    /// A file of `ctl snapshot save` that a new group begins with; all its founders are given the same one. Where there are data, it is
+    /// not looked at.
+    #[arg(long, env = "D_ENGINE_RESTORE", value_name = "FILE", conflicts_with = "join")]
+    pub restore: Option<PathBuf>,
     /// Where members of a group that exists serve other members: this member was added to it (ctl member add), and joins it.
     #[arg(long, env = "D_ENGINE_JOIN", value_delimiter = ',', value_name = "HOST:PORT")]
     pub join: Vec<String>,
@@ -320,6 +324,7 @@ impl Settings {
             // Who says where it is can be joined, also while it is alone.
             listen_peer: flags.listen_peer_address.or(are_given.then_some(own.peer)),
             join: flags.join,
+            backup: flags.restore,
             group: flags.group.or(file.cluster.group).unwrap_or_else(|| "d-engine".into()),
             durability,
             storage,

@@ -19,8 +19,10 @@
 //! | `sessions` | exactly once |
 //! | `query` | what readers ask |
 //! | `snapshot` | all of it as bytes |
+//! | `backup` | the same in a file, to begin another group with |
 
 mod apply;
+mod backup;
 mod codec;
 mod command;
 mod disk;
@@ -36,6 +38,7 @@ mod storage;
 mod tests;
 
 pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
+pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
 pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
 pub use disk::Disk;

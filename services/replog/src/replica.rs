@@ -186,9 +186,20 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         membership: Membership,
         snapshots: D,
     ) -> io::Result<(Recovered, Vec<wal::Record>)> {
+        Self::found_after(settings, machine, membership, snapshots, 0)
+    }
+
+    /// The same, with entries that are numbered from behind this index: see [`Recovered::found_after`].
+    pub fn found_after(
+        settings: &Settings,
+        machine: &S,
+        membership: Membership,
+        snapshots: D,
+        after: u64,
+    ) -> io::Result<(Recovered, Vec<wal::Record>)> {
         let mut bytes = Vec::new();
         machine.snapshot()(&mut bytes)?;
-        let (recovered, records) = Recovered::found(settings, membership, &bytes);
+        let (recovered, records) = Recovered::found_after(settings, membership, &bytes, after);
         if let Some(meta) = recovered.snapshot() {
             write_snapshot(&snapshots, meta, &bytes)?;
         }

@@ -7,6 +7,7 @@ use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
 
 use super::access::{self, Access};
+use super::snapshot;
 use crate::engine::Address;
 use crate::settings::address_of;
 
@@ -55,6 +56,9 @@ enum Verb {
         /// Its number.
         id: u64,
     },
+    /// Keeps all of a group's data in a file, or looks at such a file. A new group begins with one by `serve --restore FILE`.
+    #[command(subcommand)]
+    Snapshot(snapshot::Verb),
     /// Says what each member is.
     Status,
     /// Gives a key a value; its revision.
@@ -147,6 +151,7 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
             }
             anyhow::ensure!(answered > 0, "no member answers");
         }
+        Verb::Snapshot(verb) => snapshot::run(&access, &endpoints, verb).await?,
         Verb::Member(member) => {
             let change = match member {
                 Member::Add { id, address } => {

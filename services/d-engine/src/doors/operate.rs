@@ -29,6 +29,8 @@ pub enum Method {
     Watch,
     /// What the member is.
     Status,
+    /// All of the state.
+    Snapshot,
     /// Changes the members.
     ChangeMembers,
 }
@@ -39,6 +41,7 @@ impl Method {
             "Operate" => Some(Self::Operate),
             "Watch" => Some(Self::Watch),
             "Status" => Some(Self::Status),
+            "Snapshot" => Some(Self::Snapshot),
             "ChangeMembers" => Some(Self::ChangeMembers),
             _ => None,
         }

@@ -80,6 +80,9 @@ struct Identity {
     member: u64,
     /// There has been a log.
     has_log: bool,
+    /// The checksum of the backup that the group began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restored: Option<u32>,
     /// Where the members were when this one joined them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     joined: BTreeMap<u64, Address>,
@@ -179,6 +182,7 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
         group: format!("{:x}", options.group_number()),
         member: options.id,
         has_log: false,
+        restored: options.restored,
         joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
     };
     let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
@@ -220,6 +224,11 @@ fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sy
         let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || knows(address))).collect();
         asked.into_iter().find_map(|thread| thread.join().ok().flatten())
     })
+}
+
+/// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
+pub fn restored(folder: &Path) -> Result<Option<Option<u32>>, IdentityError> {
+    Ok(read(folder)?.map(|identity| identity.restored))
 }
 
 /// Asks over TCP.

@@ -39,8 +39,17 @@ pub enum SnapshotError {
 
 /// Writes all rows.
 pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
+    write_tables(rows, |_| true, out)
+}
+
+/// Writes the rows of tables that are wanted; others are empty.
+pub(super) fn write_tables(rows: &dyn Rows, is_wanted: impl Fn(Table) -> bool, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(HEAD)?;
     for table in Table::ALL {
+        if !is_wanted(table) {
+            out.write_all(&[0])?;
+            continue;
+        }
         let mut written = Ok(());
         let scanned = rows.scan(table, &[], None, &mut |key, value| {
             written = write_row(out, key, value);
@@ -64,6 +73,14 @@ fn write_row(out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
 
 /// Reads rows into an empty storage.
 pub(super) fn read(from: &mut dyn Read, storage: &mut impl Storage) -> Result<(), SnapshotError> {
+    read_each(from, |table, key, value| storage.put(table, key, value))
+}
+
+/// Hands out rows, one by one.
+pub(super) fn read_each(
+    from: &mut dyn Read,
+    mut each: impl FnMut(Table, Bytes, Bytes) -> Result<(), StorageError>,
+) -> Result<(), SnapshotError> {
     let mut head = [0; HEAD.len()];
     from.read_exact(&mut head)?;
     let tables = match &head {
@@ -77,7 +94,7 @@ pub(super) fn read(from: &mut dyn Read, storage: &mut impl Storage) -> Result<()
             from.read_exact(&mut more)?;
             match more {
                 [0] => break,
-                [1] => storage.put(table, string(from)?, string(from)?)?,
+                [1] => each(table, string(from)?, string(from)?)?,
                 _ => return Err(SnapshotError::Malformed),
             }
         }

@@ -134,6 +134,11 @@ impl Group {
         fs::read_to_string(self.root.path().join(format!("{id}.log"))).unwrap()
     }
 
+    /// From now on members are started without these flags.
+    pub fn forget_flags(&mut self, flags: &[&str]) {
+        self.flags.retain(|flag| !flags.contains(&flag.as_str()));
+    }
+
     pub fn start_member(&mut self, id: usize) {
         self.children[id - 1] = Some(Process::start(&mut self.command(id)));
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod backup;
 mod command_line;
 mod dialects;
 mod disk;
@@ -10,4 +11,5 @@ mod group;
 mod kills;
 mod locks;
 mod members;
+mod rolling;
 mod tls;
