@@ -113,6 +113,8 @@ struct Inner {
     /// Others can reach this member.
     serves_members: bool,
     leadership: watch::Receiver<Leadership>,
+    /// Set once it is about to stop.
+    is_ending: watch::Sender<bool>,
     counters: Counters,
 }
 
@@ -140,6 +142,15 @@ impl Node {
     /// Who leads, and each change of it.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.0.leadership.clone()
+    }
+
+    /// Waits until it is about to stop: what goes on without an end should come to one.
+    pub fn ending(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut is_ending = self.0.is_ending.subscribe();
+        async move {
+            // An error: it has stopped.
+            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+        }
     }
 
     /// Whether this member leads, as far as it knows.
@@ -249,6 +260,7 @@ impl Engine {
             following: Mutex::default(),
             serves_members,
             options,
+            is_ending: watch::Sender::new(false),
             counters: Counters::default(),
         }));
         neighbour.hears(&node);
@@ -291,11 +303,12 @@ impl Engine {
         self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
     }
 
-    /// Hands leadership over if it leads and is not alone.
+    /// Hands leadership over if it leads and is not alone, and lets streams come to their end.
     pub fn resign(&self) {
         if let Some(member) = &self.member {
             member.resign(self.node.options().election);
         }
+        self.node.0.is_ending.send_replace(true);
     }
 
     /// Hands leadership over if it leads, stops, and waits until its directory is free. An error says why it could not go on.

@@ -161,11 +161,18 @@ impl Group {
         self.children[id - 1].take().unwrap().kill();
     }
 
-    /// SIGTERM, and how it ended.
-    pub fn terminate(&mut self, id: usize) -> ExitStatus {
+    /// SIGTERM, and how it ended. Clients of this runtime go on meanwhile.
+    pub async fn terminate(&mut self, id: usize) -> ExitStatus {
         let mut child = self.children[id - 1].take().unwrap();
         child.signal(Signal::TERM);
-        child.wait()
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.ended() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "member {id} does not end: {}", self.log(id));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub async fn status(&self, id: usize) -> Option<StatusReply> {

@@ -12,7 +12,7 @@ use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::proto::raft::common as old_words;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
-use super::{Doors, decode, gone, later, now, only};
+use super::{Api, decode, gone, later, now, only};
 use crate::engine::{Address, MemberChange, Node};
 use crate::settings::address_of;
 
@@ -79,7 +79,7 @@ fn leader(node: &Node) -> Result<(u32, String, u64), Status> {
 /// Both dialects have the same messages, under names of their own: one text for both.
 macro_rules! dialect {
     ($answer:ident, $words:ident, $membership:ident) => {
-        pub(super) fn $answer(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
+        pub(super) fn $answer(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
             let node = &doors.node;
             Ok(match method {
                 Method::GetClusterMetadata => {
