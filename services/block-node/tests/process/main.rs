@@ -82,7 +82,7 @@ async fn get_block(server: &Server, request: &[u8]) -> proto::BlockResponse {
 
 #[test]
 fn what_is_published_is_acknowledged_and_read_back() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("data");
     let server = Server::start(&data, &[]);
     run(async {
@@ -117,7 +117,7 @@ fn what_is_published_is_acknowledged_and_read_back() {
 
 #[test]
 fn status_tells_what_is_checked() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 3)).await.unwrap();
@@ -136,7 +136,7 @@ fn status_tells_what_is_checked() {
 
 #[test]
 fn kill_9_loses_no_acknowledged_block() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let mut acknowledged = 0;
     for round in 0..8_u64 {
         let server = Server::start(directory.path(), &["--segment-bytes", "40000"]);
@@ -200,7 +200,7 @@ async fn publish_until_gone(
 
 #[test]
 fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start_with_small_files(directory.path());
     let last = run(async {
         let published = publish(&publisher(&server, 0, 1_000)).await.unwrap();
@@ -228,7 +228,7 @@ fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
 
 #[test]
 fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         let bad = PublisherFlags { fault: Fault::InvalidHash, fault_block: 5, window: 1, ..publisher(&server, 0, 10) };
@@ -248,7 +248,7 @@ fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
 
 #[test]
 fn publishers_race_and_every_block_is_stored_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         let racing: Vec<_> = (0..4)
@@ -282,7 +282,7 @@ async fn publish_and_come_back(mut flags: PublisherFlags) {
 
 #[test]
 fn history_flows_into_live_for_all_subscribers_and_each_block_is_framed_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 20)).await.unwrap();
@@ -319,7 +319,7 @@ async fn http(server: &Server, path: &str) -> String {
 
 #[test]
 fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         for path in ["/livez", "/readyz", "/healthz/readyz"] {
@@ -339,7 +339,7 @@ fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
 
 #[test]
 fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 10)).await.unwrap();
@@ -373,7 +373,7 @@ fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
 
 #[test]
 fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("data");
     for mistake in [&["--no-such-flag"][..], &["--wire-era", "v0.15"], &["--server-port", "99999"], &["nonsense"]] {
         let output = Command::new(PROGRAM).arg("--data-dir").arg(&data).args(mistake).output().unwrap();
@@ -386,7 +386,7 @@ fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
 
 #[test]
 fn a_second_server_on_the_same_blocks_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let _first = Server::start(directory.path(), &[]);
     let output =
         Command::new(PROGRAM).args(["--server-port", "0", "--data-dir"]).arg(directory.path()).output().unwrap();
@@ -397,7 +397,7 @@ fn a_second_server_on_the_same_blocks_is_refused() {
 
 #[test]
 fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let file = |name: &str, content: String| {
         let path = directory.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -437,7 +437,7 @@ fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
 
 #[test]
 fn a_directory_is_verified_and_a_byte_that_rots_is_found() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("blocks");
     let verify = |path: &std::path::Path| {
         let output = Command::new(PROGRAM).args(["verify", "--data-dir"]).arg(path).output().unwrap();
