@@ -96,6 +96,7 @@ fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
     let directory = RealDirectory::open(path).map_err(ServerError::Directory)?;
     let options = store::Options {
         segment_bytes: settings.segment_bytes,
+        keep_blocks: settings.keep_blocks,
         first_block: settings.first_block,
         salt: rand::random(),
     };
