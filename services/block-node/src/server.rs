@@ -14,6 +14,7 @@ use service_kit::tls::{Tls, TlsError};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
+use crate::backfill;
 use crate::node::Node;
 use crate::settings::Settings;
 use crate::store::{self, OpenError, Store};
@@ -80,6 +81,7 @@ pub async fn run(
     let result = tokio::select! {
         () = stop => Ok(()),
         () = node.tick() => Ok(()),
+        () = backfill::run(&node) => Ok(()),
         result = server.accept() => result,
     };
     node.end_streams();

@@ -246,6 +246,58 @@ fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
     });
 }
 
+async fn has_up_to(server: &Server, last: u64) {
+    status_becomes(server, |status| status.last_available_block == last).await;
+    let result = read_all(server, last).await;
+    assert_eq!((result.blocks, result.wrong), (last + 1, None));
+}
+
+async fn status_becomes(server: &Server, holds: impl Fn(&proto::ServerStatusResponse) -> bool) {
+    let wait = async {
+        while !holds(&status(server).await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(harness::LONG, wait).await.expect("the status that is waited for");
+}
+
+#[test]
+fn a_node_that_is_behind_fetches_from_its_peers_and_goes_on_with_a_publisher() {
+    let (whole, behind) = (harness::folder(), harness::folder());
+    let peer = Server::start(whole.path(), &[]);
+    run(async {
+        publish(&publisher(&peer, 0, 300)).await.unwrap();
+        // The first peer is not there.
+        let peers = format!("127.0.0.1:{},{}", harness::free_port(), peer.address);
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 299).await;
+        let published = publish(&publisher(&server, 300, 10)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged.last()), (None, Some(&309)));
+        // The peer is behind now: nothing to fetch, nothing lost.
+        assert_eq!(status(&peer).await.last_available_block, 299);
+        let metrics = http(&server, "/metrics").await;
+        assert!(metrics.contains("\nblock_node_blocks_backfilled_total 300\n"), "{metrics}");
+    });
+}
+
+#[test]
+fn blocks_of_another_history_are_not_fetched() {
+    let (ours, theirs, behind) = (harness::folder(), harness::folder(), harness::folder());
+    let (good, wrong) = (Server::start(ours.path(), &[]), Server::start(theirs.path(), &[]));
+    run(async {
+        publish(&publisher(&good, 0, 40)).await.unwrap();
+        publish(&PublisherFlags { seed: 2, ..publisher(&wrong, 0, 60) }).await.unwrap();
+        let peers = format!("{},{}", wrong.address, good.address);
+        let server = Server::start(behind.path(), &[]);
+        publish(&publisher(&server, 0, 5)).await.unwrap();
+        server.kill();
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 39).await;
+        let metrics = http(&server, "/metrics").await;
+        assert!(!metrics.contains("\nblock_node_backfill_failures_total 0\n"), "{metrics}");
+    });
+}
+
 #[test]
 fn publishers_race_and_every_block_is_stored_once() {
     let directory = harness::folder();
