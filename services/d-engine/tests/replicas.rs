@@ -86,7 +86,7 @@ impl StateMachine for Planted {
             entry.data = Command::Write(transaction, None).encode();
         }
         let applied = self.machine.apply(&entry);
-        if self.bug == Some(Bug::RepeatsEntries) && entry.index % 7 == 0 {
+        if self.bug == Some(Bug::RepeatsEntries) && entry.index.is_multiple_of(7) {
             return self.machine.apply(&entry);
         }
         applied
