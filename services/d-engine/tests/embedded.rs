@@ -22,7 +22,9 @@ async fn an_engine_alone_reads_writes_watches_and_starts_again() {
     let options = Options::alone(root.path().join("data"));
     let engine = Engine::start(options.clone()).unwrap();
     engine.wait_ready(PATIENCE).await.unwrap();
-    assert!(engine.leadership().borrow().is_ready_leader);
+    // Who is told of leaders is told a moment after who reads.
+    let mut leadership = engine.leadership();
+    tokio::time::timeout(PATIENCE, leadership.wait_for(|now| now.is_ready_leader)).await.unwrap().unwrap();
     let client = engine.client();
     let mut watch = client.watch_prefix("a/").await.unwrap();
     let first = client.put("a/1", "x").await.unwrap();
