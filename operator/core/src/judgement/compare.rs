@@ -4,7 +4,7 @@ use storebench_crds::Metric;
 use storebench_crds::status::Comparison;
 
 use super::metric::value;
-use super::{ThroughputInterval, Valid};
+use super::{ThroughputInterval, Valid, limit};
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
 use crate::validate::unequal_promises;
@@ -21,6 +21,8 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for workload in &record.spec.workloads {
         for arm in candidates(record, baseline) {
+            let limited = limit::of_pair(valid, &arm.name, &baseline.name, &workload.name);
+            let not_ranked = unequal(arm, baseline).or_else(|| limited.map(|why| format!("undecided, for {why}")));
             for metric in Metric::all() {
                 let Some(paired) = paired(valid, arm, baseline, &workload.name, metric) else { continue };
                 comparisons.push(Comparison {
@@ -33,7 +35,7 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
                     high_basis_points: basis_points(paired.ratio_high),
                     trials: paired.trials as u32,
                     detectable_basis_points: basis_points(paired.smallest_detectable_ratio_change),
-                    not_ranked: unequal(arm, baseline),
+                    not_ranked: not_ranked.clone(),
                 });
             }
         }
