@@ -120,9 +120,9 @@ type Others = [(String, Used)];
 /// A measurement during which processes that are neither store nor loader took a large part of the machine: they take it
 /// from the arms in unequal parts. What the store makes others do for it is not theirs; see [`Used`].
 fn disturbance(workloads: &[WorkloadMeasurement], others: &Others) -> Option<TrialFailure> {
-    let (name, used) = others.iter().find(|(name, used)| {
-        workloads.iter().any(|one| one.summary.name == *name) && used.is_disturbing()
-    })?;
+    let (name, used) = others
+        .iter()
+        .find(|(name, used)| workloads.iter().any(|one| one.summary.name == *name) && used.is_disturbing())?;
     let detail = format!("{name}: other processes used {used} during the measurement: stop them");
     Some(TrialFailure { cause: FailureCause::Disturbed, detail })
 }

@@ -1,9 +1,10 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
-use storebench_crds::Metric;
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
+use storebench_crds::{LoadMode, Metric, Workload};
 
+use super::compare::{baseline, candidates, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
@@ -11,6 +12,8 @@ use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
 const FOREIGN_MILLICORES: u64 = 200;
+/// Arms that answered so many times each other's requests have histories that memory and disk show.
+const UNEQUAL_HISTORY: f64 = 1.1;
 /// A quota that stops the loader for so much of the time deserves a word.
 const THROTTLED_PERCENT: u64 = 1;
 
@@ -168,6 +171,20 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             caveats.push(format!("{} and {} are not ranked: {reason}", comparison.arm, comparison.baseline));
         }
     }
+    if let Some(baseline) = baseline(record) {
+        for arm in candidates(record, baseline) {
+            let differences = record.spec.workloads.iter().map(|workload| unequal(record, arm, baseline, workload));
+            let mut allowed: Vec<String> = differences.filter_map(|found| found.allowed).collect();
+            allowed.dedup();
+            caveats.extend(allowed.into_iter().map(|what| {
+                format!(
+                    "{} and {} differ in more than the store, which allowUnequal permits: {what}",
+                    arm.name, baseline.name
+                )
+            }));
+        }
+    }
+    caveats.extend(unequal_histories(valid));
     for workload in &record.spec.workloads {
         for arm in available(record) {
             if let Some(why) = limit::of_arm(valid, arm, &workload.name) {
@@ -187,9 +204,8 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             }
         }
     }
-    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads))
-        .filter_map(WorkloadMeasurement::foreign)
-        .max();
+    let foreign =
+        (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(WorkloadMeasurement::foreign).max();
     if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
         let cores = millicores as f64 / 1_000.0;
         caveats
@@ -210,6 +226,32 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     }
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
+    }
+    caveats
+}
+
+/// In a closed loop by time the faster arm answers more requests, and then has a longer history to keep in memory and on disk.
+fn unequal_histories(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let is_by_time = |workload: &&Workload| workload.load.total.is_none() && workload.load.mode == LoadMode::ClosedLoop;
+    let writes = |workload: &&Workload| workload.parameters.writes_percent() > 0;
+    let mut caveats = Vec::new();
+    for workload in record.spec.workloads.iter().filter(is_by_time).filter(writes) {
+        let operations = |arm: &str| -> u64 {
+            measurements(valid, arm, &workload.name).iter().map(|one| one.summary.operations).sum()
+        };
+        let of_baseline = operations(&baseline.name).max(1);
+        for arm in candidates(record, baseline) {
+            let ratio = operations(&arm.name) as f64 / of_baseline as f64;
+            if ratio > 0.0 && !(1.0 / UNEQUAL_HISTORY..=UNEQUAL_HISTORY).contains(&ratio) {
+                caveats.push(format!(
+                    "memory and disk are of unequal histories: {} answered {ratio:.2} times the requests of {} in {}; load.total instead of \
+                     load.duration makes them equal",
+                    arm.name, baseline.name, workload.name
+                ));
+            }
+        }
     }
     caveats
 }

@@ -25,6 +25,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
+        fields: Default::default(),
         control_plane: None,
         command: Vec::new(),
         unavailable: None,
@@ -406,4 +407,54 @@ fn how_many_trials_each_arm_lost_is_said_wherever_trials_are() {
     for rendered in [text(&report, 160, false), markdown(&report), html(&report).unwrap()] {
         assert!(rendered.contains("discarded: old 0, new 1"), "{rendered}");
     }
+}
+
+fn with_args(mut record: RunRecord, allowed: &[&str]) -> RunRecord {
+    record.arms[1].fields.insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
+    record.spec.allow_unequal = serde_json::from_value(serde_json::json!(allowed)).unwrap();
+    record
+}
+
+#[test]
+fn an_arm_with_other_arguments_is_not_ranked_until_the_run_says_that_they_are_what_is_compared() {
+    let judgement = judge(&with_args(record(1.3, throughput_gate(9_000, "Pass")), &[]));
+    let reason = "args --turbo against none";
+    assert!(judgement.comparisons.iter().all(|found| found.not_ranked.as_deref() == Some(reason)));
+    assert_eq!((judgement.verdict, judgement.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::NotJudged));
+    assert!(judgement.gates[0].found.contains(reason), "{:?}", judgement.gates);
+
+    let record = with_args(record(1.3, throughput_gate(9_000, "Fail")), &["args"]);
+    let judgement = judge(&record);
+    assert!(judgement.comparisons.iter().all(|found| found.not_ranked.is_none()));
+    assert_eq!(judgement.verdict, Verdict::Passed);
+    let named = "new and old differ in more than the store, which allowUnequal permits: args --turbo against none";
+    assert!(judgement.caveats.iter().any(|caveat| caveat == named), "{:?}", judgement.caveats);
+}
+
+#[test]
+fn a_column_that_ranks_nobody_says_so_and_an_invalid_run_has_none() {
+    let column = |record: RunRecord| {
+        let report = Report { judgement: judge(&record), record };
+        crate::status::status(&report).columns.unwrap().throughput_ratio
+    };
+    assert!(!column(record(1.3, serde_json::json!([]))).unwrap().contains("not ranked"));
+    let unequal = column(with_args(record(1.3, serde_json::json!([])), &[])).unwrap();
+    assert!(unequal.starts_with("1.") && unequal.ends_with(", not ranked"), "{unequal}");
+    let mut invalid = record(1.3, serde_json::json!([]));
+    failed(&mut invalid, 3, FailureCause::WrongAnswer);
+    assert_eq!(column(invalid), None);
+}
+
+#[test]
+fn who_answered_more_in_the_same_time_keeps_more_and_the_report_says_so() {
+    let warned = |record: &RunRecord| {
+        let caveats = judge(record).caveats;
+        caveats.into_iter().find(|caveat| caveat.starts_with("memory and disk are of unequal histories"))
+    };
+    let mut faster = record(1.5, serde_json::json!([]));
+    let said = warned(&faster).unwrap();
+    assert!(said.contains("new answered 1.50 times the requests of old in put; load.total"), "{said}");
+    assert_eq!(warned(&record(1.02, serde_json::json!([]))), None);
+    faster.spec.workloads[0].load.total = Some(10_000);
+    assert_eq!(warned(&faster), None);
 }
