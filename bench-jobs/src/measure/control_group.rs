@@ -158,10 +158,7 @@ mod tests {
         );
         let first = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                      33 31 0:30 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
-        assert_eq!(
-            candidates(first, 1, &["cpu", "cpuacct"], "/pod"),
-            ["/sys/fs/cgroup/cpu/pod", "/sys/fs/cgroup/cpu"]
-        );
+        assert_eq!(candidates(first, 1, &["cpu", "cpuacct"], "/pod"), ["/sys/fs/cgroup/cpu/pod", "/sys/fs/cgroup/cpu"]);
         let container = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
         assert_eq!(candidates(container, 1, &["cpu"], "/docker/abc"), ["/sys/fs/cgroup/cpu/"]);
     }

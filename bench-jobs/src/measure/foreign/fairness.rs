@@ -36,7 +36,12 @@ struct Machine {
 
 impl Machine {
     fn new(cores: usize, quota_millicores: Option<u64>) -> Self {
-        let mut machine = Self { census: Census { cores, own: 100, ..Census::default() }, quota_millicores, quota_nanos: 0, next_id: 1_000 };
+        let mut machine = Self {
+            census: Census { cores, own: 100, ..Census::default() },
+            quota_millicores,
+            quota_nanos: 0,
+            next_id: 1_000,
+        };
         let rows = [(1, 0, 1, "init"), (2, 0, 0, "kthreadd"), (30, 2, 0, "jbd2/sda1-8"), (100, 1, 90, "storebench")];
         for (id, parent, group, program) in rows {
             machine.starts(id, parent, group, program);
@@ -70,7 +75,8 @@ impl Machine {
     }
 
     fn shows_quota(&mut self) {
-        self.census.quota = self.quota_millicores.map(|millicores| Quota::new(millicores, Some(self.quota_nanos), "/".into()));
+        self.census.quota =
+            self.quota_millicores.map(|millicores| Quota::new(millicores, Some(self.quota_nanos), "/".into()));
     }
 
     /// A second passes. The stranger takes what it wants; load and store share what is left as the store is.

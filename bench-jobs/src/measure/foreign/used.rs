@@ -214,7 +214,10 @@ fn own(census: &Census, before: &BTreeSet<Identity>, groups_before: &BTreeSet<i3
     let below: BTreeSet<Identity> = below.map(|(identity, _)| identity).collect();
     let mut ours = groups(census, &below);
     ours.extend(groups_before);
-    all().filter(|(identity, process)| below.contains(identity) || ours.contains(&process.group)).map(|(identity, _)| identity).collect()
+    all()
+        .filter(|(identity, process)| below.contains(identity) || ours.contains(&process.group))
+        .map(|(identity, _)| identity)
+        .collect()
 }
 
 /// What processes that have ended had used by the first census, nanoseconds, by the process that now has it among its
@@ -286,10 +289,7 @@ mod tests {
             (30, 2, "kworker", 120, 0),
         ];
         let used = used(1_450, &before, &after);
-        assert_eq!(
-            used.to_string(),
-            "1.3 of 2 cores (cc1plus 1.1, Web Content 0.2)"
-        );
+        assert_eq!(used.to_string(), "1.3 of 2 cores (cc1plus 1.1, Web Content 0.2)");
         assert_eq!(used.millicores(), 1_330, "the kernel works for whoever writes");
     }
 
