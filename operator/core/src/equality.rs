@@ -81,7 +81,7 @@ pub fn fields(service: &ValidatedService) -> BTreeMap<ArmField, String> {
         }
     };
     say(ArmField::Args, Some(service.args.join(" ")));
-    let mut variables: Vec<String> = spec.env.iter().map(|variable| json(variable)).collect();
+    let mut variables: Vec<String> = spec.env.iter().map(json).collect();
     variables.sort();
     say(ArmField::Env, Some(variables.join(" ")));
     say(

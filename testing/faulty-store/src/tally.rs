@@ -15,6 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::faults::Faults;
 
+/// Answers to reads by the question, and when the store gave them.
+type Memory = HashMap<Vec<u8>, (Instant, Vec<u8>)>;
+
 /// The faults and how often their occasions came.
 #[derive(Debug)]
 pub struct Tally {
@@ -26,8 +29,7 @@ pub struct Tally {
     values: AtomicU64,
     flips: AtomicU64,
     stale: AtomicU64,
-    /// Answers to reads by the question, and when the store gave them.
-    memory: Mutex<HashMap<Vec<u8>, (Instant, Vec<u8>)>>,
+    memory: Mutex<Memory>,
 }
 
 impl Tally {
