@@ -72,7 +72,7 @@ spec:
 #[test]
 fn durability_taken_back_by_an_argument_is_refused() {
     refused(&service("{ engine: Etcd, args: [--unsafe-no-fsync] }"), &["spec.args[0]", "remove it"]);
-    refused(&service("{ engine: Redis, args: [--appendfsync, no] }"), &["spec.args[0]", "remove it"]);
+    refused(&service("{ engine: Redis, args: [\"--appendfsync no\"] }"), &["spec.args[0]", "remove it"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn durability_taken_back_by_a_variable_is_refused() {
         &service("{ engine: Etcd, env: [{ name: ETCD_UNSAFE_NO_FSYNC, value: \"true\" }] }"),
         &["spec.env[0].name"],
     );
-    refused(&service("{ engine: Rusd, env: [{ name: RUSD_DATA_DIR, value: /dev/shm }] }"), &["spec.env[0].name"]);
+    refused(&service("{ engine: Rusd, env: [{ name: ETCD_DATA_DIR, value: /dev/shm }] }"), &["spec.env[0].name"]);
 }
 
 #[test]
