@@ -214,6 +214,12 @@ impl EtcdWorkload {
 }
 
 impl EtcdWorkload {
+    /// See [`super::Parameters::linearizable_reads`].
+    pub(super) fn reads_linearizably(&self) -> bool {
+        let reads = matches!(self.operation, EtcdOperation::Range | EtcdOperation::Mixed);
+        reads && self.consistency == Consistency::Linearizable
+    }
+
     /// See [`super::Parameters::writes_percent`]. What watchers are told is not what writers are.
     pub(super) fn writes_percent(&self) -> u32 {
         match self.operation {

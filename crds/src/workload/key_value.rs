@@ -163,6 +163,19 @@ impl KeyValueWorkload {
 }
 
 impl KeyValueWorkload {
+    /// See [`super::Parameters::linearizable_reads`].
+    pub(super) fn linearizable_reads(&self) -> Option<super::ReadsBy> {
+        match (self.operation, self.read_level) {
+            (KeyValueOperation::Scan, _) => Some(super::ReadsBy::Engine),
+            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Linearizable) => {
+                Some(super::ReadsBy::Engine)
+            }
+            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Lease) => Some(super::ReadsBy::Lease),
+            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Eventual) => None,
+            (KeyValueOperation::Put | KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency, _) => None,
+        }
+    }
+
     /// See [`super::Parameters::writes_percent`].
     pub(super) fn writes_percent(&self) -> u32 {
         match self.operation {

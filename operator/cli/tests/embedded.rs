@@ -575,10 +575,11 @@ fn kill(process: u32, signal: &str) {
     assert!(status.success());
 }
 
-/// The loader under a CPU quota says so. Needs root and a CPU control group that may be created.
+/// Store and loader that use up a CPU quota lose no trial by it, or the hungrier store would lose most; the report names the quota. Needs
+/// root and a CPU control group that may be created.
 #[test]
 #[ignore = "creates a control group, which takes root: .ci/run runs it"]
-fn a_throttled_loader_is_named() {
+fn a_quota_that_store_and_loader_use_up_is_named_and_loses_no_trial() {
     let world = World::new();
     let group = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"]
         .into_iter()
@@ -610,6 +611,12 @@ fn a_throttled_loader_is_named() {
         .unwrap();
     world.assert_nothing_is_left();
     std::fs::remove_dir(&group).unwrap();
-    let message = Finished::of(output).invalid();
-    assert!(message.contains("CPU quota"), "{message}");
+    let report = Finished::of(output).report();
+    assert_ne!(report["judgement"]["verdict"], "Invalid", "{}", report["judgement"]["message"]);
+    let trials = report["record"]["trials"].as_array().unwrap();
+    assert!(trials.len() == 3 && trials.iter().all(|trial| trial["state"] == "Valid"), "{trials:?}");
+    let caveats = report["judgement"]["caveats"].as_array().unwrap();
+    let named =
+        |caveat: &serde_json::Value| caveat.as_str().unwrap().starts_with("a CPU quota stopped the loader for up to ");
+    assert!(caveats.iter().any(named), "{caveats:?}");
 }
