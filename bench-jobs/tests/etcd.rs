@@ -38,6 +38,15 @@ fn job(etcd: &Etcd, workload: Value, load: Value) -> Value {
     })
 }
 
+/// The same of a workload of the key-value family.
+fn key_value(etcd: &Etcd, workload: Value, load: Value) -> Value {
+    let mut job = job(etcd, json!({}), load);
+    let of_etcd = job["workloads"][0].as_object_mut().unwrap();
+    of_etcd.remove("etcd");
+    of_etcd.insert("keyValue".into(), workload);
+    job
+}
+
 /// Runs a job; `at` is called when the measured phase has begun.
 fn run_with(job: &Value, at: impl FnOnce()) -> JobSummary {
     let mut running = Job::start(job, &[]);
@@ -85,6 +94,52 @@ fn a_store_that_does_not_sync_as_it_was_told_to_does_not_count() {
     assert!(detail.contains("durability Fsync is not kept: 5000 writes of at most 10 clients"), "{detail}");
     assert!(!matches!(told("None", "Put"), JobOutcome::StoreFailed { .. }));
     assert!(!matches!(told("Fsync", "Range"), JobOutcome::StoreFailed { .. }));
+}
+
+// --- stale answers ------------------------------------------------------------
+
+#[test]
+fn a_store_that_reads_once_and_remembers_is_found_although_the_load_only_reads() {
+    let faulty = Etcd::faulty(&["stale-read-millis=60000"]);
+    let load = json!({ "duration": "1s" });
+    let (_, detail) =
+        wrong(run_with(&job(&faulty, json!({ "operation": "Range", "keySpace": 100 }), load.clone()), || {}));
+    assert!(detail.contains("expected"), "{detail}");
+    let parameters = json!({ "operation": "Get", "keySpace": 100 });
+    wrong(run_with(&key_value(&faulty, parameters, load), || {}));
+}
+
+/// One connection goes to the first member; the second answers from memory.
+#[test]
+fn a_stale_follower_is_found_although_the_load_never_asks_it() {
+    let faulty = Etcd::faulty(&["stale-read-millis=60000"]);
+    let upstream = faulty.behind_the_proxy();
+    for operation in ["Range", "Mixed"] {
+        let mut workload = json!({ "operation": operation, "keySpace": 20 });
+        if operation == "Mixed" {
+            workload["readPercent"] = json!(50);
+        }
+        let load = json!({ "duration": "1s", "connections": 1, "clients": 1 });
+        let mut job = job(&faulty, workload, load);
+        job["endpoints"] = json!([upstream, faulty.endpoint]);
+        let (_, detail) = wrong(run_with(&job, || {}));
+        assert!(
+            detail.contains(&format!("a linearizable read at {} is stale", faulty.endpoint)),
+            "{operation}: {detail}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_ignores_what_a_swap_compares_is_found_although_every_swap_of_the_load_must_succeed() {
+    let (faulty, etcd) = (Etcd::faulty(&["ignore-compares"]), Etcd::start());
+    let swaps = |etcd: &Etcd| {
+        let parameters = json!({ "operation": "CompareAndSwap", "keySpace": 100 });
+        run_with(&key_value(etcd, parameters, json!({ "total": 500 })), || {})
+    };
+    assert!(wrong(swaps(&faulty)).1.contains("the store does not compare"));
+    let figures = &swaps(&etcd).workloads[0];
+    assert_eq!((figures.operations, figures.errors), (500, 0));
 }
 
 // --- right answers -----------------------------------------------------------

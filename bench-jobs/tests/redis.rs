@@ -230,10 +230,10 @@ fn a_rate_out_of_reach_is_said_to_be() {
     let redis = Redis::start(&[]);
     let ended = run(&redis, parameters("Set", "Resp2", 1), open_loop(1, 5_000_000, "300ms"));
     match &ended.summary.outcome {
-        JobOutcome::Hindered { hindrance: Hindrance::RateNotReached, detail, .. } => {
+        // One thread cannot send so much: it is the loader that is late, and not said to be the store.
+        JobOutcome::Hindered { hindrance: Hindrance::RateNotReached | Hindrance::Saturated, detail, .. } => {
             assert!(detail.contains("of 1500000 requests"), "{detail}");
         }
-        JobOutcome::Hindered { hindrance: Hindrance::ProcessorWithheld, .. } => {}
         other => panic!("{other:?}"),
     }
 }

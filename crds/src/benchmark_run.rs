@@ -53,6 +53,8 @@ const RUN_RULES: &[Rule] = &[
             && self.workloads == oldSelf.workloads \
             && self.trials == oldSelf.trials \
             && self.isolation == oldSelf.isolation \
+            && has(self.allowUnequal) == has(oldSelf.allowUnequal) \
+            && (!has(self.allowUnequal) || self.allowUnequal == oldSelf.allowUnequal) \
             && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) \
             && self.parallelism == oldSelf.parallelism \
             && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)",
@@ -120,6 +122,12 @@ pub struct BenchmarkRunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub gates: Vec<Gate>,
+
+    /// In which of the fields that bear on performance arms may differ and be ranked all the same, as to compare one store under two
+    /// arguments. Results name what differs. Durability is never among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("example" = ["args"]))]
+    pub allow_unequal: Vec<ArmField>,
 
     /// Load pods per trial. Connections, clients, totals, rates and keys are shared out among them, they start together, and
     /// their histograms are merged. Embedded runs take 1.
@@ -259,6 +267,42 @@ impl Default for Trials {
             seed: Self::default_seed(),
             retries: Self::default_retries(),
             timeout: Self::default_timeout(),
+        }
+    }
+}
+
+/// What bears on the performance of an arm besides its engine and durability, by the field that says it.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ArmField {
+    /// `args` of the StorageService.
+    Args,
+    /// `env` of the StorageService.
+    Env,
+    /// `replicas` of the StorageService: agreement costs.
+    Replicas,
+    /// `storage` of the StorageService: an emptyDir, or a claim of this class and size.
+    Storage,
+    /// `resources` of the StorageService.
+    Resources,
+    /// `pod` of the StorageService: on which nodes it may run.
+    Pod,
+    /// How a group makes sure that a linearizable read is not stale: by a round among its members, or by a lease, which trusts their
+    /// clocks and costs nothing. Differs by engine, and by rusd's `--linearizable-reads`.
+    LinearizableReads,
+}
+
+impl ArmField {
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Args => "args",
+            Self::Env => "env",
+            Self::Replicas => "replicas",
+            Self::Storage => "storage",
+            Self::Resources => "resources",
+            Self::Pod => "pod",
+            Self::LinearizableReads => "linearizableReads",
         }
     }
 }

@@ -22,6 +22,10 @@ pub struct WorkloadMeasurement {
     /// What the control plane used during the measured phase. Absent: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneUsage>,
+    /// What processes other than store, control plane and loader used of the machine, thousandths of a core, found by a census of
+    /// them. Absent: there was none; see [`Self::foreign`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_millicores: Option<u64>,
     /// Syncs of the store's disk in records from before they were a measure ([`FSYNCS`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
@@ -88,8 +92,11 @@ impl WorkloadMeasurement {
     }
 
     /// What processes other than store, control plane and loader used of the machine, thousandths of a core; `None` where the driver
-    /// does not know.
-    pub fn foreign_millicores(&self) -> Option<u64> {
+    /// does not know. Without a census it is what the machine did less what these three did, the kernel's work for the store included.
+    pub fn foreign(&self) -> Option<u64> {
+        if self.foreign_millicores.is_some() {
+            return self.foreign_millicores;
+        }
         let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
         let control_plane = self.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);
         let own_nanos = usage.cpu_nanos + self.audit.as_ref()?.cpu_nanos + control_plane.unwrap_or_default();

@@ -87,10 +87,10 @@ pub enum Verdict {
 pub struct Columns {
     /// The arms' names, baseline last.
     pub arms: String,
-    /// Such as `1.62 ±0.04`.
+    /// Such as `1.62 ±0.04`, or `1.62 ±0.04, not ranked`. Absent: the run is invalid, or compared nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_ratio: Option<String>,
-    /// Such as `0.81 ±0.10`.
+    /// Such as `0.81 ±0.10`, or `0.81 ±0.10, not ranked`. Absent: the run is invalid, or compared nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ratio: Option<String>,
     /// Such as `7/10`.

@@ -34,12 +34,13 @@ fn refusal(new: &Value) -> Option<String> {
 fn suspending_is_the_only_change() {
     assert_eq!(refusal(&run()), None, "no change");
     assert_eq!(refusal(&changed(|spec| spec["suspend"] = json!(true))), None);
-    let changes: [(&str, Value); 7] = [
+    let changes: [(&str, Value); 8] = [
         ("arms", json!([{ "name": "etcd", "serviceRef": { "name": "etcd" } }])),
         ("workloads", json!([{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "6s" } }])),
         ("trials", json!({ "seed": 2 })),
         ("isolation", json!("Shared")),
         ("gates", json!([{ "arm": "etcd", "metric": "ThroughputPerSecond", "atLeast": 1 }])),
+        ("allowUnequal", json!(["args"])),
         ("parallelism", json!(2)),
         ("ttl", json!({ "success": "1h" })),
     ];

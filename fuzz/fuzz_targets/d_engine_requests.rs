@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use d_engine::doors::{Method, understand};
+use d_engine::api::{Method, understand};
 use libfuzzer_sys::fuzz_target;
 
 const PATHS: [&str; 10] = [

@@ -3,25 +3,21 @@
 //! Taken from `/proc` and the control group before and after the phase; nothing is sampled in between. What the system
 //! does not offer (a kernel without `schedstat`, a container that hides its control group) counts as zero: the audit
 //! finds faults, it cannot prove their absence.
+//!
+//! A quota that stops the loader, and a processor that it waits for, disqualify nothing here: a store that uses what it gets takes part in
+//! both, and would lose its own trials. A thread that had no time left for either reason is saturated, which the judgement reads.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use procfs::ProcessCGroup;
-use procfs::process::{MountInfo, Process};
+use procfs::process::Process;
 use storebench_crds::job::{Hindrance, LoaderAudit};
 
-/// Throttled for more than this share of the elapsed time: hindered. 1 %.
-pub const THROTTLED_BASIS_POINTS_MAX: u64 = 100;
+use crate::measure::control_group;
+
 /// A larger step of the wall clock against the monotonic clock: hindered.
 pub const CLOCK_STEP_MAX: Duration = Duration::from_millis(50);
-/// A thread that was runnable without a processor for more than this share of the elapsed time: hindered. 50 %. So high
-/// because a store that uses every core it finds, beside the loader on two cores, takes up to 30 % from it by itself
-/// (docs/accuracy.md); what other processes take is for the driver to see.
-pub const WITHHELD_BASIS_POINTS_MAX: u64 = 5_000;
-/// Up to so much of it is never held against the system: in a phase that short a few waits are a large share.
-pub const WITHHELD_HARMLESS: Duration = Duration::from_millis(100);
 /// Open loop: a request that left this much too late by the loader's own doing is late.
 pub const LATE: Duration = Duration::from_millis(10);
 /// Open loop: more late requests than this share: hindered. 1 %.
@@ -38,13 +34,20 @@ struct ThreadUse {
     involuntary_switches: u64,
 }
 
+impl ThreadUse {
+    /// It ran, or would have run, had there been a processor.
+    fn wanted_nanos(self) -> u64 {
+        self.cpu_nanos + self.waited_nanos
+    }
+}
+
 /// The loader's state at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
     wall: SystemTime,
     throttled_nanos: Vec<u64>,
-    threads: BTreeMap<i32, ThreadUse>,
+    threads: BTreeMap<i32, (String, ThreadUse)>,
     rss_peak_bytes: u64,
 }
 
@@ -71,8 +74,6 @@ pub struct Auditor {
 pub struct Figures {
     /// Length of the phase.
     pub elapsed: Duration,
-    /// The longest that any one thread was runnable without a processor, nanoseconds.
-    pub waited_nanos_max: u64,
     /// Open loop: requests that were due but never sent, because the store did not keep up.
     pub unsent: u64,
     /// Open loop: requests that left more than [`LATE`] too late although a client was free.
@@ -86,14 +87,8 @@ pub struct Figures {
 impl Auditor {
     /// Finds the control group of this process, version 1 or 2, and its visible ancestors.
     pub fn new() -> Self {
-        let Ok(process) = Process::myself() else {
-            return Self::default();
-        };
-        let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
-        let mounts = process.mountinfo().map(|mounts| mounts.0).unwrap_or_default();
-        Self {
-            cpu_stat_files: cpu_stat_candidates(&groups, &mounts).into_iter().filter(|file| file.is_file()).collect(),
-        }
+        let files = control_group::groups().into_iter().map(|group| group.folder.join("cpu.stat"));
+        Self { cpu_stat_files: files.filter(|file| file.is_file()).collect() }
     }
 
     /// The state now.
@@ -123,15 +118,15 @@ impl Auditor {
                 used.voluntary_switches = status.voluntary_ctxt_switches.unwrap_or_default();
                 used.involuntary_switches = status.nonvoluntary_ctxt_switches.unwrap_or_default();
             }
-            snapshot.threads.insert(task.tid, used);
+            let name = std::fs::read_to_string(format!("/proc/self/task/{}/comm", task.tid)).unwrap_or_default();
+            snapshot.threads.insert(task.tid, (name.trim().to_owned(), used));
         }
         snapshot
     }
 }
 
-/// The account between two snapshots, and the longest wait of one thread for a processor, nanoseconds. `lag_max_nanos`,
-/// `scheduled` and `started_unix_nanos` are for the caller to fill in.
-pub fn account(before: &Snapshot, after: &Snapshot) -> (LoaderAudit, u64) {
+/// The account between two snapshots. `lag_max_nanos`, `scheduled` and `started_unix_nanos` are for the caller to fill in.
+pub fn account(before: &Snapshot, after: &Snapshot) -> LoaderAudit {
     let elapsed = after.at.saturating_duration_since(before.at);
     let mut audit = LoaderAudit {
         // A group is throttled when one of its ancestors is; which of them it was does not matter.
@@ -144,9 +139,9 @@ pub fn account(before: &Snapshot, after: &Snapshot) -> (LoaderAudit, u64) {
         ..LoaderAudit::default()
     };
     let mut busiest_nanos = 0;
-    let mut waited_nanos_max = 0;
-    for (tid, used) in &after.threads {
-        let earlier = before.threads.get(tid).copied().unwrap_or_default();
+    let mut wanted_nanos_max = 0;
+    for (tid, (name, used)) in &after.threads {
+        let earlier = before.threads.get(tid).map(|(_, used)| *used).unwrap_or_default();
         let cpu_nanos = used.cpu_nanos.saturating_sub(earlier.cpu_nanos);
         let waited_nanos = used.waited_nanos.saturating_sub(earlier.waited_nanos);
         audit.cpu_nanos += cpu_nanos;
@@ -154,47 +149,30 @@ pub fn account(before: &Snapshot, after: &Snapshot) -> (LoaderAudit, u64) {
         audit.voluntary_switches += used.voluntary_switches.saturating_sub(earlier.voluntary_switches);
         audit.involuntary_switches += used.involuntary_switches.saturating_sub(earlier.involuntary_switches);
         busiest_nanos = busiest_nanos.max(cpu_nanos);
-        waited_nanos_max = waited_nanos_max.max(waited_nanos);
+        let wanted_nanos = used.wanted_nanos().saturating_sub(earlier.wanted_nanos());
+        if wanted_nanos > wanted_nanos_max {
+            wanted_nanos_max = wanted_nanos;
+            audit.saturated_thread.clone_from(name);
+        }
     }
-    audit.busiest_thread_basis_points = basis_points(busiest_nanos, elapsed.as_nanos() as u64) as u32;
-    (audit, waited_nanos_max)
+    let share = |nanos| basis_points(nanos, elapsed.as_nanos() as u64) as u32;
+    audit.busiest_thread_basis_points = share(busiest_nanos);
+    audit.saturation_basis_points = share(wanted_nanos_max);
+    audit
 }
 
 /// What hindered the loader, if anything, and the figures in one line. The gravest first.
 pub fn judge(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
-    let elapsed_nanos = figures.elapsed.as_nanos() as u64;
     if audit.clock_step_nanos.unsigned_abs() > CLOCK_STEP_MAX.as_nanos() as u64 {
         let millis = audit.clock_step_nanos / 1_000_000;
         let detail = format!("the wall clock was stepped by {millis} ms during the measurement");
         return Some((Hindrance::ClockStepped, detail));
     }
-    let throttled = basis_points(audit.throttled_nanos, elapsed_nanos);
-    if throttled > THROTTLED_BASIS_POINTS_MAX {
-        let detail = format!(
-            "the CPU quota stopped the loader for {} of {:.1?}: {}, at most {} is accepted",
-            text_of(audit.throttled_nanos),
-            figures.elapsed,
-            percent(throttled),
-            percent(THROTTLED_BASIS_POINTS_MAX),
-        );
-        return Some((Hindrance::CpuThrottled, detail));
-    }
-    let withheld = basis_points(figures.waited_nanos_max, elapsed_nanos);
-    let is_long = figures.waited_nanos_max > WITHHELD_HARMLESS.as_nanos() as u64;
-    if is_long && withheld > WITHHELD_BASIS_POINTS_MAX {
-        let detail = format!(
-            "a thread of the loader waited for a processor for {} of {:.1?}: {}, at most {} is accepted",
-            text_of(figures.waited_nanos_max),
-            figures.elapsed,
-            percent(withheld),
-            percent(WITHHELD_BASIS_POINTS_MAX),
-        );
-        return Some((Hindrance::ProcessorWithheld, detail));
-    }
     judge_timetable(audit, figures)
 }
 
-/// The faults that only an open loop can have. Lag comes first: a loader that is late cannot blame the store.
+/// The faults that only an open loop can have. Lag comes first: a loader that is late cannot blame the store. Nor can one that had no
+/// time left: answers that it did not come to read look like answers that did not come.
 fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
     if audit.scheduled == 0 {
         return None;
@@ -202,7 +180,7 @@ fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance,
     let late = basis_points(figures.late, audit.scheduled);
     let distorts = figures.lag_p99_nanos > LAG_P99_HARMLESS.as_nanos() as u64
         && figures.lag_p99_nanos > figures.intended_p99_nanos / 2;
-    if late > LATE_BASIS_POINTS_MAX || distorts {
+    let lag = (late > LATE_BASIS_POINTS_MAX || distorts).then(|| {
         let detail = format!(
             "requests left late although clients were free: {} of {} more than {LATE:?}, 99th percentile {}, largest {}",
             figures.late,
@@ -210,19 +188,28 @@ fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance,
             text_of(figures.lag_p99_nanos),
             text_of(audit.lag_max_nanos),
         );
-        return Some((Hindrance::ScheduleLag, detail));
-    }
+        (Hindrance::ScheduleLag, detail)
+    });
     // The schedule gives up only on a backlog above 2 %; see `pace`.
-    if figures.unsent > 0 {
+    let unsent = (figures.unsent > 0).then(|| {
         let sent = audit.scheduled.saturating_sub(figures.unsent);
         let detail = format!(
             "{sent} of {} requests that were due could be sent ({}): all clients were busy",
             audit.scheduled,
             percent(basis_points(sent, audit.scheduled)),
         );
-        return Some((Hindrance::RateNotReached, detail));
+        (Hindrance::RateNotReached, detail)
+    });
+    let (hindrance, detail) = lag.or(unsent)?;
+    if audit.is_saturated() {
+        let (thread, share) = (&audit.saturated_thread, percent(audit.saturation_basis_points.into()));
+        let detail = format!(
+            "{detail}; but thread {thread} of the loader ran or waited for a processor for {share} of the time, so that the loader was \
+             late and not the store: raise load.threads, or lower load.rate"
+        );
+        return Some((Hindrance::Saturated, detail));
     }
-    None
+    Some((hindrance, detail))
 }
 
 fn basis_points(part: u64, whole: u64) -> u64 {
@@ -260,35 +247,6 @@ fn clock_step_nanos(before: &Snapshot, after: &Snapshot) -> i64 {
     (wall - monotonic) as i64
 }
 
-/// Where `cpu.stat` of the process's control group and of its ancestors may be. Version 1 mounts each controller by
-/// itself, version 2 has one tree (hierarchy 0). Inside a container the path may name a group that is not visible; the
-/// root of the mount is then the group itself, which is always among the candidates.
-fn cpu_stat_candidates(groups: &[ProcessCGroup], mounts: &[MountInfo]) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for mount in mounts {
-        let group = groups.iter().find(|group| match mount.fs_type.as_str() {
-            "cgroup2" => group.hierarchy == 0,
-            "cgroup" => {
-                group.controllers.iter().any(|controller| controller == "cpu")
-                    && mount.super_options.contains_key("cpu")
-            }
-            _ => false,
-        });
-        let Some(group) = group else { continue };
-        let path = Path::new(&group.pathname);
-        // In a container the mount shows a subtree: take the path relative to it.
-        let below = path.strip_prefix(&mount.root).or_else(|_| path.strip_prefix("/"));
-        let mut folder = mount.mount_point.join(below.unwrap_or(Path::new("")));
-        loop {
-            files.push(folder.join("cpu.stat"));
-            if folder == mount.mount_point || !folder.pop() {
-                break;
-            }
-        }
-    }
-    files
-}
-
 /// `throttled_time` (version 1, nanoseconds) or `throttled_usec` (version 2) of a `cpu.stat`.
 fn throttled_nanos(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -305,11 +263,13 @@ fn throttled_nanos_in(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use procfs::FromRead;
-    use procfs::process::MountInfos;
 
     fn audit() -> LoaderAudit {
         LoaderAudit { scheduled: 10_000, ..LoaderAudit::default() }
+    }
+
+    fn saturated() -> LoaderAudit {
+        LoaderAudit { saturation_basis_points: 9_500, saturated_thread: "load-1".into(), ..audit() }
     }
 
     fn figures() -> Figures {
@@ -317,15 +277,16 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_loader_is_not_hindered_even_when_busy() {
+    fn a_loader_that_is_busy_or_stopped_by_the_quota_that_the_store_uses_up_too_is_not_hindered() {
         let audit = LoaderAudit {
             busiest_thread_basis_points: 9_990,
-            throttled_nanos: 100_000_000,
+            throttled_nanos: 5_000_000_000,
+            saturation_basis_points: 10_000,
             clock_step_nanos: -50_000_000,
             lag_max_nanos: 400_000_000,
             ..audit()
         };
-        let figures = Figures { waited_nanos_max: 5_000_000_000, late: 100, lag_p99_nanos: 1_000_000, ..figures() };
+        let figures = Figures { late: 100, lag_p99_nanos: 1_000_000, ..figures() };
         assert_eq!(judge(&audit, &figures), None);
     }
 
@@ -334,22 +295,10 @@ mod tests {
         let quiet = (audit(), figures());
         let cases: [(&str, Hindrance, LoaderAudit, Figures); 6] = [
             (
-                "quota stopped the loader for 101.0ms of 10.0s: 1.01 %",
-                Hindrance::CpuThrottled,
-                LoaderAudit { throttled_nanos: 101_000_000, ..audit() },
-                quiet.1,
-            ),
-            (
                 "stepped by -51 ms",
                 Hindrance::ClockStepped,
                 LoaderAudit { clock_step_nanos: -51_000_000, ..audit() },
                 quiet.1,
-            ),
-            (
-                "waited for a processor for 5.1s of 10.0s: 51.00 %",
-                Hindrance::ProcessorWithheld,
-                quiet.0.clone(),
-                Figures { waited_nanos_max: 5_100_000_000, ..figures() },
             ),
             (
                 "101 of 10000 more than 10ms",
@@ -368,6 +317,18 @@ mod tests {
                 Hindrance::RateNotReached,
                 quiet.0.clone(),
                 Figures { unsent: 201, ..figures() },
+            ),
+            (
+                "(97.99 %): all clients were busy; but thread load-1 of the loader ran or waited for a processor for 95.00 % of the time",
+                Hindrance::Saturated,
+                saturated(),
+                Figures { unsent: 201, ..figures() },
+            ),
+            (
+                "101 of 10000 more than 10ms, 99th percentile 0.0ns, largest 0.0ns; but thread load-1",
+                Hindrance::Saturated,
+                saturated(),
+                Figures { late: 101, ..figures() },
             ),
         ];
         for (detail, hindrance, audit, figures) in cases {
@@ -398,34 +359,6 @@ mod tests {
         assert_eq!(throttled_nanos_in("usage_usec 9\n"), 0);
     }
 
-    fn candidates(mount: &str, hierarchy: u32, controllers: &[&str], path: &str) -> Vec<String> {
-        let mounts = MountInfos::from_read(mount.as_bytes()).unwrap().0;
-        let group = ProcessCGroup {
-            hierarchy,
-            controllers: controllers.iter().map(|&name| name.to_owned()).collect(),
-            pathname: path.to_owned(),
-        };
-        let files = cpu_stat_candidates(&[group], &mounts);
-        files.iter().map(|file| file.display().to_string()).collect()
-    }
-
-    #[test]
-    fn the_control_group_and_its_ancestors_are_found() {
-        let second = "30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
-        assert_eq!(
-            candidates(second, 0, &[], "/pod/job"),
-            ["/sys/fs/cgroup/pod/job/cpu.stat", "/sys/fs/cgroup/pod/cpu.stat", "/sys/fs/cgroup/cpu.stat"]
-        );
-        let first = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
-                     33 31 0:30 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
-        assert_eq!(
-            candidates(first, 1, &["cpu", "cpuacct"], "/pod"),
-            ["/sys/fs/cgroup/cpu/pod/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"]
-        );
-        let container = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
-        assert_eq!(candidates(container, 1, &["cpu"], "/docker/abc"), ["/sys/fs/cgroup/cpu/cpu.stat"]);
-    }
-
     #[test]
     fn a_busy_thread_is_seen() {
         let auditor = Auditor::new();
@@ -434,8 +367,10 @@ mod tests {
         while start.elapsed() < Duration::from_millis(100) {
             std::hint::black_box(0);
         }
-        let (audit, _) = account(&before, &auditor.snapshot());
+        let audit = account(&before, &auditor.snapshot());
         assert!(audit.cpu_nanos > 0 && audit.busiest_thread_basis_points > 0, "{audit:?}");
+        // It wanted to run all the time, however busy the machine is.
+        assert!(audit.is_saturated() && !audit.saturated_thread.is_empty(), "{audit:?}");
         assert!(audit.rss_peak_bytes > 1_000_000, "{audit:?}");
         assert!(audit.clock_step_nanos.abs() < 50_000_000, "{audit:?}");
     }

@@ -367,7 +367,7 @@ impl Coordinator<'_> {
 
     fn audit(&self, measured: &Measured) -> (storebench_crds::job::LoaderAudit, Figures) {
         let record = &measured.record;
-        let (mut audit, waited_nanos_max) = audit::account(&measured.before, &measured.after);
+        let mut audit = audit::account(&measured.before, &measured.after);
         audit.started_unix_nanos = measured.started_unix_nanos;
         audit.lag_max_nanos = record.lag.max();
         audit.scheduled = record.scheduled;
@@ -383,7 +383,6 @@ impl Coordinator<'_> {
         };
         let figures = Figures {
             elapsed: measured.elapsed,
-            waited_nanos_max,
             unsent: record.unsent,
             late,
             lag_p99_nanos,

@@ -23,7 +23,30 @@ pub struct Etcd {
 
 impl Etcd {
     pub fn start() -> Self {
-        let etcd = Self::spawn();
+        Self::answering(Self::spawn())
+    }
+
+    /// The same behind a proxy with planted faults, which `faulty-store` is.
+    pub fn faulty(faults: &[&str]) -> Self {
+        let mut proxy = command(harness::own("faulty-store"));
+        proxy.args(["--store", "etcd", "--upstream"]).arg(peer("etcd", "etcd"));
+        for fault in faults {
+            proxy.args(["--fault", fault]);
+        }
+        proxy.arg("--");
+        Self::answering(Self::spawn_as(proxy))
+    }
+
+    /// Where the store listens that a proxy stands before: what the proxy, its parent, told it.
+    pub fn behind_the_proxy(&self) -> String {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        let child = std::fs::read_to_string(children).unwrap();
+        let line = std::fs::read_to_string(format!("/proc/{}/cmdline", child.trim())).unwrap();
+        let mut arguments = line.split('\0').skip_while(|argument| *argument != "--listen-client-urls");
+        arguments.nth(1).unwrap().strip_prefix("http://").unwrap().to_owned()
+    }
+
+    fn answering(etcd: Self) -> Self {
         let read = RangeRequest { key: b"ready".to_vec(), ..RangeRequest::default() };
         until("etcd's first answer", || etcd.ask::<_, RangeResponse>(path::RANGE, &read).is_ok());
         etcd
@@ -31,10 +54,13 @@ impl Etcd {
 
     /// Starts it and does not wait.
     pub fn spawn() -> Self {
+        Self::spawn_as(command(peer("etcd", "etcd")))
+    }
+
+    fn spawn_as(mut etcd: std::process::Command) -> Self {
         let folder = harness::folder_on_disk();
         let (endpoint, peer_url) = (free_address().to_string(), format!("http://{}", free_address()));
         let client = format!("http://{endpoint}");
-        let mut etcd = command(peer("etcd", "etcd"));
         etcd.arg("--data-dir")
             .arg(folder.path().join("data"))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])

@@ -62,7 +62,7 @@ pub enum JobOutcome {
 /// What can keep a loader from doing what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hindrance {
-    /// The control group's CPU quota stopped it.
+    /// The control group's CPU quota stopped it. In records of before a quota was held against nobody who does not use it up.
     CpuThrottled,
     /// Open loop: fewer than 98 % of the requests that were due could be sent.
     RateNotReached,
@@ -70,14 +70,26 @@ pub enum Hindrance {
     ScheduleLag,
     /// The wall clock was stepped during the measurement.
     ClockStepped,
-    /// The system withheld the processor for too long.
+    /// The system withheld the processor for too long. In records of before a loader that waits was held to be the limit.
     ProcessorWithheld,
+    /// Open loop: requests were late or unsent, and a thread of the loader had no time left: whose delay it was cannot be told.
+    Saturated,
+}
+
+/// A thread of the loader that ran or was runnable for so much of the time had none left, basis points: 95 %.
+pub const SATURATED_BASIS_POINTS_MIN: u32 = 9_500;
+
+impl LoaderAudit {
+    /// Whether a thread had no time left, so that the loader itself was the limit.
+    pub fn is_saturated(&self) -> bool {
+        self.saturation_basis_points >= SATURATED_BASIS_POINTS_MIN
+    }
 }
 
 impl Hindrance {
     /// Whether a repetition may fare better: false where the request itself is out of reach.
     pub fn is_transient(self) -> bool {
-        !matches!(self, Self::RateNotReached)
+        !matches!(self, Self::RateNotReached | Self::Saturated)
     }
 }
 
@@ -116,6 +128,12 @@ pub struct LoaderAudit {
     pub cpu_nanos: u64,
     /// Busiest thread's processor time as a share of elapsed time, basis points. Near 10000 the loader itself is the limit.
     pub busiest_thread_basis_points: u32,
+    /// The most that one thread ran or was runnable, as a share of elapsed time, basis points. Near 10000 the loader itself is the limit.
+    #[serde(default)]
+    pub saturation_basis_points: u32,
+    /// Which thread that was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub saturated_thread: String,
     /// Time that runnable threads waited for a processor, nanoseconds.
     pub run_queue_nanos: u64,
     /// Voluntary context switches.

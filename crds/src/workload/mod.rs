@@ -127,6 +127,16 @@ families! {
 }
 
 impl Parameters {
+    /// Whether it reads what must not be stale, and if so whether it asks to trust clocks for it.
+    pub fn linearizable_reads(&self) -> Option<ReadsBy> {
+        match self {
+            Self::Etcd(parameters) => parameters.reads_linearizably().then_some(ReadsBy::Engine),
+            Self::KeyValue(parameters) => parameters.linearizable_reads(),
+            Self::Kubernetes(_) => Some(ReadsBy::Engine),
+            Self::Redis(_) | Self::SqliteReplication(_) | Self::BlockStream(_) => None,
+        }
+    }
+
     /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.
     pub fn writes_percent(&self) -> u32 {
         match self {
@@ -158,6 +168,15 @@ impl Workload {
     pub fn family(&self) -> Family {
         self.parameters.family()
     }
+}
+
+/// Who decides how a linearizable read is kept from being stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadsBy {
+    /// The engine.
+    Engine,
+    /// The workload, which asks for a lease.
+    Lease,
 }
 
 /// An API that can be loaded.

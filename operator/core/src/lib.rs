@@ -7,6 +7,7 @@ pub mod archive;
 pub mod conditions;
 pub mod control_plane;
 pub mod engine;
+pub mod equality;
 pub mod fingerprint;
 pub mod input;
 pub mod judgement;

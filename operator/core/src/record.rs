@@ -3,8 +3,10 @@
 //! A record is all that [`crate::judgement`] needs, so that a saved record can be judged again, anywhere, with the same
 //! result.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use storebench_crds::benchmark_run::BenchmarkRunSpec;
+use storebench_crds::benchmark_run::{ArmField, BenchmarkRunSpec};
 pub use storebench_crds::job::{ControlPlaneUsage, Usage};
 pub use storebench_crds::measurement::{EncodedHistogram, WorkloadMeasurement};
 use storebench_crds::status::{Fingerprint, TrialState};
@@ -76,6 +78,9 @@ pub struct ArmRecord {
     pub durability_setting: String,
     /// Members; 0 where it is not known.
     pub replicas: u32,
+    /// What else bears on its performance, by field, in words; see [`crate::equality`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<ArmField, String>,
     /// The control plane that is loaded. Absent: the store itself is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneRecord>,

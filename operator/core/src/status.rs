@@ -78,9 +78,10 @@ fn columns(report: &Report) -> Columns {
     let (record, judgement) = (&report.record, &report.judgement);
     let mut arms: Vec<&str> = record.arms.iter().filter(|arm| !arm.baseline).map(|arm| arm.name.as_str()).collect();
     arms.extend(record.arms.iter().filter(|arm| arm.baseline).map(|arm| arm.name.as_str()));
+    // A ratio alone in a column is read as a ranking, so that one that is none says so, and an invalid run has none.
     let ratio = |metric: Metric| {
-        let ranked = judgement.verdict != Verdict::Invalid;
-        judgement.comparisons.iter().find(|comparison| comparison.metric == metric && ranked).map(in_column)
+        let valid = judgement.verdict != Verdict::Invalid;
+        judgement.comparisons.iter().find(|comparison| comparison.metric == metric && valid).map(in_column)
     };
     let complete = complete_indexes(&available(record), &record.trials).len();
     Columns {
@@ -91,11 +92,12 @@ fn columns(report: &Report) -> Columns {
     }
 }
 
-/// Such as `1.62 ±0.04`.
+/// Such as `1.62 ±0.04`, or `1.62 ±0.04, not ranked`.
 fn in_column(comparison: &Comparison) -> String {
     let ratio = |basis_points: u64| basis_points as f64 / 10_000.0;
     let half_width = (ratio(comparison.high_basis_points) - ratio(comparison.low_basis_points)) / 2.0;
-    format!("{:.2} ±{half_width:.2}", ratio(comparison.ratio_basis_points))
+    let not_ranked = if comparison.not_ranked.is_some() { ", not ranked" } else { "" };
+    format!("{:.2} ±{half_width:.2}{not_ranked}", ratio(comparison.ratio_basis_points))
 }
 
 type Omit = fn(&mut BenchmarkRunStatus);

@@ -147,6 +147,7 @@ impl Gathering {
                 measures: gathered.measures,
                 api_requests: gathered.api_requests,
                 start_skew_nanos: None,
+                foreign_millicores: None,
                 histograms: gathered.histograms,
             });
         }
@@ -177,6 +178,7 @@ fn in_words(hindrance: Hindrance) -> &'static str {
         Hindrance::ScheduleLag => "the loader sent late",
         Hindrance::ClockStepped => "the clock was stepped",
         Hindrance::ProcessorWithheld => "the loader was kept from the processor",
+        Hindrance::Saturated => "the loader is the limit",
     }
 }
 
@@ -241,11 +243,14 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         measures: Reading::all_together(&all.iter().map(|one| &one.measures).collect::<Vec<_>>())?,
         api_requests: all.iter().find_map(|one| one.api_requests.clone()),
         start_skew_nanos: starts().max().map(|last| last - first_start),
+        foreign_millicores: None,
         histograms,
     })
 }
 
 fn both(one: LoaderAudit, other: LoaderAudit) -> LoaderAudit {
+    let most = if one.saturation_basis_points >= other.saturation_basis_points { &one } else { &other };
+    let (saturation_basis_points, saturated_thread) = (most.saturation_basis_points, most.saturated_thread.clone());
     let farther = |one: i64, other: i64| if one.unsigned_abs() >= other.unsigned_abs() { one } else { other };
     LoaderAudit {
         lag_max_nanos: one.lag_max_nanos.max(other.lag_max_nanos),
@@ -253,6 +258,8 @@ fn both(one: LoaderAudit, other: LoaderAudit) -> LoaderAudit {
         throttled_nanos: one.throttled_nanos.max(other.throttled_nanos),
         cpu_nanos: one.cpu_nanos + other.cpu_nanos,
         busiest_thread_basis_points: one.busiest_thread_basis_points.max(other.busiest_thread_basis_points),
+        saturation_basis_points,
+        saturated_thread,
         run_queue_nanos: one.run_queue_nanos + other.run_queue_nanos,
         voluntary_switches: one.voluntary_switches + other.voluntary_switches,
         involuntary_switches: one.involuntary_switches + other.involuntary_switches,

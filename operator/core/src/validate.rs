@@ -14,6 +14,7 @@ use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::control_plane::ValidatedControlPlane;
 use crate::engine::{self, Engine, Protocol};
+use crate::equality::{Terms, differences};
 
 /// A run that can be planned.
 #[derive(Clone, Debug)]
@@ -275,7 +276,7 @@ pub fn run(
     }
     for (index, gate) in spec.gates.iter().enumerate() {
         check_gate_metric(spec, gate).map_err(|text| problem(format!("spec.gates[{index}].metric"), text))?;
-        check_gate(&arms, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
+        check_gate(&arms, spec, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
     }
     for arm in &arms {
         check_shared_directory(arm, spec).map_err(|(field, text)| problem(field.into(), text))?;
@@ -415,32 +416,24 @@ fn check_gate_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String>
     }
 }
 
-fn check_gate(arms: &[ValidatedArm], gate: &Gate) -> Result<(), String> {
+fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
     let is_ratio = gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some();
     let (Some(arm), Some(baseline)) =
         (arms.iter().find(|arm| arm.name == gate.arm), arms.iter().find(|arm| arm.baseline))
     else {
         return Ok(());
     };
-    let promises = |arm: &ValidatedArm| arm.service().map(|service| (service.durability, service.replicas));
-    if is_ratio
-        && let (Some(arm), Some(baseline)) = (promises(arm), promises(baseline))
-        && let Some(reason) = unequal_promises(arm, baseline)
-    {
-        return Err(format!(
-            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost"
-        ));
+    let (Some(arm), Some(baseline)) = (arm.service(), baseline.service()) else { return Ok(()) };
+    let (arm, baseline) = (Terms::of_service(arm), Terms::of_service(baseline));
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
+    match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
+        Some(reason) => Err(format!(
+            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost, or name the field in \
+             spec.allowUnequal, which durability cannot be"
+        )),
+        None => Ok(()),
     }
-    Ok(())
-}
-
-/// Why two stores that promise this durability with that many replicas may not be ranked against each other; `None` where
-/// they may.
-pub fn unequal_promises(store: (Durability, u32), baseline: (Durability, u32)) -> Option<String> {
-    if store.0 != baseline.0 {
-        return Some(format!("durability {:?} against {:?}", store.0, baseline.0));
-    }
-    (store.1 != baseline.1).then(|| format!("{} replicas against {}", store.1, baseline.1))
 }
 
 /// Refuses what the operator cannot honour yet, rather than leaving it out silently.

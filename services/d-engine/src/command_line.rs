@@ -1,9 +1,11 @@
 //! The command line: `serve`, `bench`, `ctl`. What is wrong with it is one line, and exit code 2.
 
+mod access;
 mod bench;
 mod ctl;
 mod keys;
 mod load;
+mod snapshot;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

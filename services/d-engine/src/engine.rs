@@ -22,7 +22,7 @@ mod options;
 
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{Memory, Storage, StorageError};
+use crate::state::{self, BackupError, Disk, Memory, Storage, StorageError};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -45,10 +45,13 @@ pub use counters::{Counted, Counters};
 pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
-pub use options::{Address, Durability, Options};
+pub use options::{Address, Durability, Options, StateStorage};
 
 /// The grain of elections and heartbeats.
 const TICK_MICROS: u64 = 20_000;
+
+/// The directory of a state on disk, in the engine's own.
+const STATE: &str = "state";
 
 /// How long a member that joins waits for others to know it.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,6 +74,9 @@ pub enum EngineError {
     /// Where its state lies.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// What it shall begin with.
+    #[error("backup {0}: {1}")]
+    Backup(String, BackupError),
     /// Its log.
     #[error(transparent)]
     Member(#[from] MemberError),
@@ -107,6 +113,8 @@ struct Inner {
     /// Others can reach this member.
     serves_members: bool,
     leadership: watch::Receiver<Leadership>,
+    /// Set once it is about to stop.
+    is_ending: watch::Sender<bool>,
     counters: Counters,
 }
 
@@ -134,6 +142,15 @@ impl Node {
     /// Who leads, and each change of it.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.0.leadership.clone()
+    }
+
+    /// Waits until it is about to stop: what goes on without an end should come to one.
+    pub fn ending(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut is_ending = self.0.is_ending.subscribe();
+        async move {
+            // An error: it has stopped.
+            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+        }
     }
 
     /// Whether this member leads, as far as it knows.
@@ -169,22 +186,43 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts with the state in memory. Blocks while it reads its log.
+    /// Starts with the state where the options say. Blocks while it reads its log.
     pub fn start(options: Options) -> Result<Self, EngineError> {
-        Self::start_with(options, Memory::default())
+        match options.storage {
+            StateStorage::Memory => Self::begin(options, |_| Ok(Memory::default())),
+            StateStorage::Disk { cache_bytes } => Self::begin(options, |options| {
+                let directory = options.directory.join(STATE);
+                make_private(&directory)
+                    .map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
+                Ok(Disk::open(&directory, cache_bytes)?)
+            }),
+        }
     }
 
     /// Starts with the state in a storage of one's own.
-    pub fn start_with(mut options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+    pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
+        Self::begin(options, |_| Ok(storage))
+    }
+
+    fn begin<S: Storage>(
+        mut options: Options,
+        storage: impl FnOnce(&Options) -> Result<S, EngineError>,
+    ) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
         identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
+        let backup = backup_of(&mut options)?;
         let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
+        let mut storage = storage(&options)?;
+        if let Some((path, _)) = &backup {
+            state::restore_backup(path, &mut storage)
+                .map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
+        }
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
@@ -202,9 +240,10 @@ impl Engine {
             machine,
             wal: open("wal")?,
             snapshots: open("snapshots")?,
-            origin: match options.joined {
-                Some(_) => Origin::Join,
-                None => Origin::Found(Membership::of(options.members.keys().copied())),
+            origin: match (options.joined, backup) {
+                (Some(_), _) => Origin::Join,
+                (None, None) => Origin::Found(Membership::of(options.members.keys().copied())),
+                (None, Some((_, after))) => Origin::FoundAfter(Membership::of(options.members.keys().copied()), after),
             },
             transport: Box::new(tcp),
         })?;
@@ -221,6 +260,7 @@ impl Engine {
             following: Mutex::default(),
             serves_members,
             options,
+            is_ending: watch::Sender::new(false),
             counters: Counters::default(),
         }));
         neighbour.hears(&node);
@@ -263,11 +303,12 @@ impl Engine {
         self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
     }
 
-    /// Hands leadership over if it leads and is not alone.
+    /// Hands leadership over if it leads and is not alone, and lets streams come to their end.
     pub fn resign(&self) {
         if let Some(member) = &self.member {
             member.resign(self.node.options().election);
         }
+        self.node.0.is_ending.send_replace(true);
     }
 
     /// Hands leadership over if it leads, stops, and waits until its directory is free. An error says why it could not go on.
@@ -298,6 +339,23 @@ impl Drop for Engine {
         // Who wants to know asks `stop`.
         let _ = self.shut_down();
     }
+}
+
+/// The backup that a group begins with, and its index, where there is no log yet.
+fn backup_of(options: &mut Options) -> Result<Option<(PathBuf, u64)>, EngineError> {
+    let wal = options.directory.join("wal");
+    let said = |error| EngineError::Directory(wal.display().to_string(), error);
+    if let Some(restored) = identity::restored(&options.directory)?
+        && wal::is_begun(&wal).map_err(said)?
+    {
+        options.restored = restored;
+        return Ok(None);
+    }
+    let Some(path) = options.backup.clone() else { return Ok(None) };
+    let backup = state::verify_backup(&path);
+    let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
+    options.restored = Some(backup.checksum);
+    Ok(Some((path, backup.index)))
 }
 
 fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {

@@ -1,16 +1,16 @@
 //! A replicated key-value store with three read levels, each of which keeps its word: as a server, and within a Rust program.
 //!
 //! ```text
-//! doors (two dialects of the original, a streaming RPC, HTTP) ─┐
+//! api (two dialects of the original, a streaming RPC, HTTP) ───┐
 //!                                                              ├─► engine::Node ──► replog ──► machine ──► state
 //! Engine::client (the client crate's words, in this process) ──┘        │                        │
 //!                                                                       └── views, history ◄─────┘
 //! ```
 //!
-//! [`state`] is pure; [`engine`] gives it a log, readers and watchers; [`doors`] and [`server`] are a thin shell around that.
+//! [`state`] is pure; [`engine`] gives it a log, readers and watchers; [`api`] and [`server`] are a thin shell around that.
 
+pub mod api;
 pub mod command_line;
-pub mod doors;
 pub mod engine;
 pub mod history;
 pub mod machine;
@@ -19,4 +19,4 @@ pub mod server;
 pub mod settings;
 pub mod state;
 
-pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options};
+pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options, StateStorage};

@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 use crate::history::History;
-use crate::state::{Applied, Rows, State, StateError, Storage, StorageError};
+use crate::state::{Applied, EachRow, Rows, State, StateError, Storage, StorageError, Table};
 
 /// A state as of a moment. Everything read from one view is of one moment.
 pub struct View {
@@ -35,6 +36,19 @@ impl Shown {
     /// Why the state cannot go on, if it cannot.
     pub fn broken(&self) -> Option<&StateError> {
         self.broken.get()
+    }
+}
+
+/// What is seen of a state that has ended: who still has a view to ask for does not keep its files open.
+struct Ended;
+
+impl Rows for Ended {
+    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        Err(StorageError("the engine has stopped".into()))
+    }
+
+    fn scan(&self, _: Table, _: &[u8], _: Option<&[u8]>, _: &mut EachRow<'_>) -> Result<(), StorageError> {
+        Err(StorageError("the engine has stopped".into()))
     }
 }
 
@@ -73,6 +87,13 @@ impl<S: Storage> Machine<S> {
     }
 }
 
+impl<S> Drop for Machine<S> {
+    fn drop(&mut self) {
+        let applied = self.shown.view().applied;
+        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied }));
+    }
+}
+
 impl<S: Storage> StateMachine for Machine<S> {
     type Reply = Reply;
 
@@ -97,6 +118,14 @@ impl<S: Storage> StateMachine for Machine<S> {
         }
         self.shown.view.store(Arc::new(View { rows: self.state.view(), applied: index }));
         self.shown.history.publish(self.state.take_changes(), index);
+    }
+
+    fn kept(&self) -> u64 {
+        self.state.committed()
+    }
+
+    fn forget(&mut self) -> Result<(), RestoreError> {
+        self.state.clear().map_err(|error| RestoreError(error.to_string()))
     }
 
     fn snapshot(&self) -> SnapshotView {

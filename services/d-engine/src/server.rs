@@ -16,7 +16,7 @@ use service_kit::url::Url;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::doors::Doors;
+use crate::api::Api;
 use crate::engine::{Engine, EngineError, Node};
 use crate::metrics::registry;
 use crate::settings::{PeerTls, Settings};
@@ -81,7 +81,7 @@ impl Server {
         let operations = Operations { registry: Arc::new(registry(&node)), readiness: readiness.clone() };
         let server = bound.start(options, move |_| {
             let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
-            Accompanied::new(Doors::new(node.clone(), patience, not_leading), operations.clone(), reflection)
+            Accompanied::new(Api::new(node.clone(), patience, not_leading), operations.clone(), reflection)
         })?;
         Ok(Self { engine, server, readiness })
     }

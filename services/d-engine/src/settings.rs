@@ -9,7 +9,7 @@ use serde::Deserialize;
 use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 
-use crate::engine::{Address, Durability, NotLeading, Options};
+use crate::engine::{Address, Durability, NotLeading, Options, StateStorage};
 
 /// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
 const PEER_PORT_ABOVE: u16 = 1000;
@@ -71,6 +71,7 @@ struct Raft {
     replication: Replication,
     persistence: Persistence,
     read_consistency: ReadConsistency,
+    state_machine: StateMachine,
     /// Our own.
     clock_drift_ppm: Option<u32>,
 }
@@ -95,6 +96,15 @@ struct Persistence {
     strategy: Option<String>,
     /// When the original's memory goes to disk; without effect.
     flush_policy: Option<toml::Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StateMachine {
+    /// Our own.
+    storage: Option<String>,
+    /// Our own.
+    cache_mib: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -142,6 +152,10 @@ pub struct Flags {
     /// Where clients are served; by default where they find this member.
     #[arg(long, env = "D_ENGINE_LISTEN_ADDRESS", value_name = "HOST:PORT")]
     pub listen_address: Option<String>,
+    /// A file of `ctl snapshot save` that a new group begins with; all its founders are given the same one. Where there are data, it is
+    /// not looked at.
+    #[arg(long, env = "D_ENGINE_RESTORE", value_name = "FILE", conflicts_with = "join")]
+    pub restore: Option<PathBuf>,
     /// Where members of a group that exists serve other members: this member was added to it (ctl member add), and joins it.
     #[arg(long, env = "D_ENGINE_JOIN", value_delimiter = ',', value_name = "HOST:PORT")]
     pub join: Vec<String>,
@@ -154,6 +168,12 @@ pub struct Flags {
     /// What an acknowledged write has been through: fsync (synced by a majority), none (with the operating systems of a majority).
     #[arg(long, env = "D_ENGINE_DURABILITY", value_name = "CLASS")]
     pub durability: Option<String>,
+    /// Where the data lie besides the log: memory, or disk, for more than memory holds.
+    #[arg(long, env = "D_ENGINE_STORAGE", value_name = "WHERE")]
+    pub storage: Option<String>,
+    /// With --storage disk: memory for what was read, in MiB.
+    #[arg(long, env = "D_ENGINE_STORAGE_CACHE_MIB", value_name = "MIB")]
+    pub storage_cache_mib: Option<u64>,
     /// Names the group, so that two groups never mix.
     #[arg(long, env = "D_ENGINE_GROUP", value_name = "NAME")]
     pub group: Option<String>,
@@ -263,6 +283,10 @@ impl Settings {
         };
         let raft = &file.raft;
         let durability = durability(flags.durability.as_deref(), &raft.persistence, &mut warnings)?;
+        let storage = storage(
+            flags.storage.as_deref().or(raft.state_machine.storage.as_deref()),
+            flags.storage_cache_mib.or(raft.state_machine.cache_mib),
+        )?;
         read_consistency(&raft.read_consistency, &mut warnings)?;
         let millis =
             |flag: Option<u64>, file: Option<u64>, default| Duration::from_millis(flag.or(file).unwrap_or(default));
@@ -300,8 +324,10 @@ impl Settings {
             // Who says where it is can be joined, also while it is alone.
             listen_peer: flags.listen_peer_address.or(are_given.then_some(own.peer)),
             join: flags.join,
+            backup: flags.restore,
             group: flags.group.or(file.cluster.group).unwrap_or_else(|| "d-engine".into()),
             durability,
+            storage,
             heartbeat,
             election,
             clock_drift_ppm,
@@ -426,6 +452,25 @@ fn durability(flag: Option<&str>, file: &Persistence, warnings: &mut Vec<String>
         }
         (Some(other), _) => mistake(format!("--durability {other}: expected fsync or none")),
         (None, Some(other)) => mistake(format!("strategy {other:?}: expected DiskFirst or MemFirst")),
+    }
+}
+
+/// Memory for what was read from disk, if nothing is said, in MiB.
+const CACHE_MIB: u64 = 64;
+
+fn storage(word: Option<&str>, cache_mib: Option<u64>) -> Result<StateStorage, Mistake> {
+    match (word.unwrap_or("memory"), cache_mib) {
+        ("memory", None) => Ok(StateStorage::Memory),
+        ("memory", Some(_)) => {
+            mistake("--storage-cache-mib, or cache_mib of [raft.state_machine]: only with storage disk")
+        }
+        ("disk", cache_mib) => match cache_mib.unwrap_or(CACHE_MIB) {
+            mib @ 1..=1_048_576 => Ok(StateStorage::Disk { cache_bytes: mib << 20 }),
+            mib => {
+                mistake(format!("--storage-cache-mib, or cache_mib of [raft.state_machine], {mib}: from 1 to 1048576"))
+            }
+        },
+        (word, _) => mistake(format!("--storage, or storage of [raft.state_machine], {word}: expected memory or disk")),
     }
 }
 

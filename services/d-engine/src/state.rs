@@ -12,15 +12,23 @@
 //! | `rows` | what stands in the tables, as bytes |
 //! | `storage` | where tables lie: the trait that a user may implement |
 //! | `memory` | tables in memory, whose views cost a reference |
+//! | `disk` | tables on disk: more than memory holds, and there again after a restart |
 //! | `apply` | what a command does |
+//! | `overlay` | what a transaction has done so far |
+//! | `leases` | keys that end together |
 //! | `sessions` | exactly once |
 //! | `query` | what readers ask |
 //! | `snapshot` | all of it as bytes |
+//! | `backup` | the same in a file, to begin another group with |
 
 mod apply;
+mod backup;
 mod codec;
 mod command;
+mod disk;
+mod leases;
 mod memory;
+mod overlay;
 mod query;
 mod rows;
 mod sessions;
@@ -30,8 +38,10 @@ mod storage;
 mod tests;
 
 pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
+pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
 pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
+pub use disk::Disk;
 pub use memory::Memory;
 pub use query::{QueryError, answer, known_members, next_expiry};
 pub use rows::Known;

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use d_engine::{Address, Durability, Engine, Options};
+use bytes::Bytes;
+use d_engine::state::{Disk, EachRow, Rows, Storage, StorageError, Table};
+use d_engine::{Address, Durability, Engine, Options, StateStorage};
 use d_engine_client::{
     EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
 };
@@ -15,11 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn an_engine_alone_reads_writes_watches_and_starts_again() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     let options = Options::alone(root.path().join("data"));
     let engine = Engine::start(options.clone()).unwrap();
     engine.wait_ready(PATIENCE).await.unwrap();
-    assert!(engine.leadership().borrow().is_ready_leader);
+    // Who is told of leaders is told a moment after who reads.
+    let mut leadership = engine.leadership();
+    tokio::time::timeout(PATIENCE, leadership.wait_for(|now| now.is_ready_leader)).await.unwrap().unwrap();
     let client = engine.client();
     let mut watch = client.watch_prefix("a/").await.unwrap();
     let first = client.put("a/1", "x").await.unwrap();
@@ -61,7 +66,7 @@ async fn an_engine_alone_reads_writes_watches_and_starts_again() {
 
 #[tokio::test]
 async fn a_snapshot_and_the_log_behind_it_are_the_state() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     // Nothing here is about power: syncs would only take time.
     let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
     let engine = Engine::start(options.clone()).unwrap();
@@ -83,12 +88,143 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
     assert_eq!((found.items.len(), found.has_more), (31, false));
 }
 
+/// Of one engine alone, and so through the log all the same.
+#[tokio::test]
+async fn keys_end_with_their_lease_and_locks_pass_on_with_rising_tokens() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    let ttl = Duration::from_millis(600);
+    // Nobody keeps it alive.
+    let short = client.grant_lease(ttl).await.unwrap();
+    let kept = client.lease(ttl).await.unwrap();
+    client.put_with_lease("short", "v", short.number).await.unwrap();
+    let mut watch = client.watch(WatchOptions::key("short")).await.unwrap();
+    client.put_with_lease("kept", "v", kept.number()).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap().kind, EventKind::Expire);
+    assert_eq!(client.keep_alive(short.number).await, Ok(None));
+    let refused = client.put_with_lease("late", "v", short.number).await.unwrap_err();
+    assert!(refused.to_string().contains("there is no such lease"), "{refused}");
+    assert_eq!(client.get("late").await, Ok(None), "all of it or nothing");
+    let found = client.get("kept").await.unwrap().unwrap();
+    assert_eq!((found.lease, kept.is_alive()), (kept.number(), true));
+    kept.revoke().await.unwrap();
+    assert_eq!(client.get("kept").await, Ok(None));
+
+    let first = client.lock("lock", ttl, PATIENCE).await.unwrap().unwrap();
+    assert!(client.lock("lock", ttl, Duration::from_millis(100)).await.unwrap().is_none());
+    let waiting =
+        |client: d_engine_client::Client| async move { client.lock("lock", ttl, PATIENCE).await.unwrap().unwrap() };
+    let second = tokio::spawn(waiting(client.clone()));
+    let by_first = Transaction { compares: vec![first.fence()], ..Transaction::put("guarded", "1") };
+    assert!(client.transact(by_first.clone()).await.unwrap().applied.succeeded);
+    let token = first.token();
+    // As one whose process was stopped: it says nothing any more.
+    drop(first);
+    let second = second.await.unwrap();
+    assert!(second.token() > token);
+    // And comes back, believing that it holds the lock.
+    assert!(!client.transact(by_first).await.unwrap().applied.succeeded, "a fence lets the holder before pass");
+    let third = tokio::spawn(waiting(client.clone()));
+    let token = second.token();
+    second.release().await.unwrap();
+    let third = third.await.unwrap();
+    assert!(third.token() > token);
+    // One that was revoked by somebody else is told.
+    assert!(client.revoke_lease(third.lease().number()).await.unwrap());
+    third.lease().ended().await;
+    assert!(!third.lease().is_alive());
+}
+
+/// Counts rows that are put in.
+struct Counting {
+    disk: Disk,
+    puts: Arc<AtomicUsize>,
+}
+
+impl Rows for Counting {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.disk.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.disk.scan(table, start, end, each)
+    }
+}
+
+impl Storage for Counting {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        self.disk.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        self.disk.delete(table, key)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        self.disk.commit(applied)
+    }
+
+    fn applied(&self) -> u64 {
+        self.disk.applied()
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        self.disk.view()
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        self.disk.clear()
+    }
+}
+
+#[tokio::test]
+async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let puts = Arc::new(AtomicUsize::new(0));
+    let start = || {
+        let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
+        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts) }).unwrap()
+    };
+    let engine = start();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    // More than the log keeps without a snapshot.
+    let value = vec![7; 100_000];
+    for number in 0..100 {
+        client.put(format!("k{number:03}"), value.clone()).await.unwrap();
+    }
+    engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
+    client.add("last", 1).await.unwrap();
+    engine.stop().unwrap();
+    let before = puts.swap(0, Ordering::Relaxed);
+    let engine = start();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let again = puts.load(Ordering::Relaxed);
+    assert!(before > 100 && again < 10, "{before} rows were put in at first, {again} when it started again");
+    let client = engine.client();
+    assert_eq!(client.add("last", 1).await, Ok(2));
+    let scan = Scan { keys_only: true, ..Scan::default() };
+    assert_eq!(client.scan(scan, ReadLevel::Linearizable).await.unwrap().value.items.len(), 101);
+    // A state in memory begins with what the log has, and the other way round.
+    engine.stop().unwrap();
+    for storage in [StateStorage::Memory, StateStorage::Disk { cache_bytes: 1 << 20 }, StateStorage::Memory] {
+        let engine = Engine::start(Options { storage, ..options.clone() }).unwrap();
+        engine.wait_ready(PATIENCE).await.unwrap();
+        let found = engine.client().get("last").await.unwrap().unwrap();
+        assert_eq!(&*found.value, b"2", "{}", storage.name());
+        engine.stop().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn three_engines_in_one_program_agree() {
-    let root = tempfile::tempdir().unwrap();
-    let held: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let address = |listener: TcpListener| listener.local_addr().unwrap().to_string();
-    let peers = held.into_iter().map(address).map(|peer| Address { client: String::new(), peer });
+    let root = harness::folder();
+    let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
     let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
     let engines: Vec<Engine> = (1..=3)
         .map(|id| {

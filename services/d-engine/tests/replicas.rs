@@ -2,18 +2,26 @@
 //! repeated, processes are killed, machines lose power, snapshots are made and sent. A seed decides all of it.
 //!
 //! After every step: members that have applied the same have the same rows. A session's additions are done once, however often they
-//! were sent; no strong read is older than an addition that was acknowledged before it began. In the end everything works.
+//! were sent; no strong read is older than an addition that was acknowledged before it began; whoever watches is told what everybody
+//! else is told, once, in order, without a gap that is not said. In the end everything works.
 //!
 //! `REPLICAS_SEEDS=10000 cargo test -p d-engine --test replicas` looks longer; `REPLICAS_SEED=7` at one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::panic::catch_unwind;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use d_engine::history::{Place, TooOld};
 use d_engine::machine::{Machine, Reply, Shown};
-use d_engine::state::{Applied, Command, Memory, Refusal, answer, write_rows};
-use d_engine_client::{Operation, OperationResult, Query, Stamp, Transaction};
+use d_engine::state::{
+    Applied, Command, EachRow, Memory, Refusal, Rows, Storage, StorageError, Table, answer, write_rows,
+};
+use d_engine_client::{Event, EventKind, Operation, OperationResult, Query, Stamp, Transaction, WatchOptions};
+use harness::Random;
 use replog::{
     Batch, Entry, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, RestoreError, Role,
     Settings, SnapshotJob, SnapshotView, StateMachine,
@@ -27,24 +35,8 @@ const ADDITIONS: u64 = 40;
 /// After so many steps all faults end; after as many more everything must be done.
 const FAULTY_STEPS: u64 = 3_000;
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
+fn one_in(random: &mut Random, chances: u64) -> bool {
+    random.below(chances) == 0
 }
 
 /// An error that is planted, so that the checks can show that they notice.
@@ -58,11 +50,19 @@ enum Bug {
     ReadsLocally,
     /// A snapshot is not all of the state.
     HalfSnapshot,
+    /// What was kept is applied again.
+    AppliesTwice,
+    /// Some entries are applied twice, one right after the other, as the original does.
+    RepeatsEntries,
+    /// Who watches is not told of what a snapshot skipped.
+    WatchesOverGaps,
+    /// Leases end by each member's own clock.
+    LocalLeases,
 }
 
 /// The machine, right or wrong.
 struct Planted {
-    machine: Machine<Memory>,
+    machine: Machine<Lasting>,
     bug: Option<Bug>,
     id: u64,
 }
@@ -72,6 +72,11 @@ impl StateMachine for Planted {
 
     fn apply(&mut self, entry: &Entry) -> Reply {
         let mut entry = entry.clone();
+        if self.bug == Some(Bug::LocalLeases)
+            && let Ok(Command::Expire) = Command::decode(entry.data.clone())
+        {
+            entry.time_millis += 20 * self.id;
+        }
         if self.bug == Some(Bug::LocalClock) {
             entry.time_millis += self.id;
         }
@@ -80,11 +85,23 @@ impl StateMachine for Planted {
         {
             entry.data = Command::Write(transaction, None).encode();
         }
-        self.machine.apply(&entry)
+        let applied = self.machine.apply(&entry);
+        if self.bug == Some(Bug::RepeatsEntries) && entry.index.is_multiple_of(7) {
+            return self.machine.apply(&entry);
+        }
+        applied
     }
 
     fn applied(&mut self, index: u64) {
         self.machine.applied(index);
+    }
+
+    fn kept(&self) -> u64 {
+        self.machine.kept()
+    }
+
+    fn forget(&mut self) -> Result<(), RestoreError> {
+        self.machine.forget()
     }
 
     fn snapshot(&self) -> SnapshotView {
@@ -100,11 +117,86 @@ impl StateMachine for Planted {
     }
 }
 
+/// Commits that a member's disk has, oldest first: a crash may cost the last ones, as nobody syncs them.
+type Commits = Arc<Mutex<VecDeque<(u64, Arc<dyn Rows + Send + Sync>)>>>;
+/// So many are there to be lost.
+const COMMITS_MAX: usize = 40;
+
+/// Tables that are there again after a restart, as those on disk.
+struct Lasting {
+    tables: Memory,
+    applied: u64,
+    commits: Commits,
+}
+
+impl Lasting {
+    fn open(commits: &Commits) -> Self {
+        let (mut tables, mut applied) = (Memory::default(), 0);
+        if let Some((index, rows)) = commits.lock().unwrap().back() {
+            applied = *index;
+            for table in Table::ALL {
+                let mut each = |key: &Bytes, value: &Bytes| {
+                    tables.put(table, key.clone(), value.clone()).unwrap();
+                    ControlFlow::Continue(())
+                };
+                rows.scan(table, &[], None, &mut each).unwrap();
+            }
+            tables.commit(applied).unwrap();
+        }
+        Self { tables, applied, commits: Arc::clone(commits) }
+    }
+}
+
+impl Rows for Lasting {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.tables.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.tables.scan(table, start, end, each)
+    }
+}
+
+impl Storage for Lasting {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        self.tables.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        self.tables.delete(table, key)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        self.tables.commit(applied)?;
+        self.applied = applied;
+        let mut commits = self.commits.lock().unwrap();
+        commits.push_back((applied, self.tables.view()));
+        if commits.len() > COMMITS_MAX {
+            commits.pop_front();
+        }
+        Ok(())
+    }
+
+    fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        self.tables.view()
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        self.applied = 0;
+        self.tables.clear()
+    }
+}
+
 /// What a client waits for.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Open,
     Add(u64),
+    Lease,
     Other,
 }
 
@@ -118,12 +210,18 @@ struct Process {
     proposals: Vec<(Proposed, Asked)>,
     /// How many additions a read must see.
     reads: BTreeMap<ReadId, u64>,
+    /// Watches everything since the process began.
+    watch: Place,
+    /// Up to where the watch has been told everything.
+    watched: u64,
 }
 
 #[derive(Default)]
 struct Host {
     wal: SimulatedDirectory,
     snapshots: SimulatedDirectory,
+    /// Of a member whose state is on disk.
+    commits: Commits,
     process: Option<Process>,
     down_until: u64,
 }
@@ -134,9 +232,14 @@ struct World {
     hosts: Vec<Host>,
     messages: Vec<(u64, Message)>,
     rows_at: BTreeMap<u64, Vec<u8>>,
+    /// What watches were told of each entry.
+    events_at: BTreeMap<u64, Vec<Event>>,
+    /// Events that were told.
+    events: u64,
     session: Option<u64>,
     /// What was answered to each addition: where it was applied, and the sum.
     answers: BTreeMap<u64, (u64, i64)>,
+    leases: Vec<u64>,
     reads: u64,
     is_faulty: bool,
     bug: Option<Bug>,
@@ -161,13 +264,16 @@ const WAL: wal::Options = wal::Options { segment_bytes: 8 << 10, first_segment_b
 impl World {
     fn new(seed: u64, bug: Option<Bug>) -> Self {
         Self {
-            random: Random(seed),
+            random: Random::new(seed),
             time: 1_000_000,
             hosts: (0..MEMBERS).map(|_| Host::default()).collect(),
             messages: Vec::new(),
             rows_at: BTreeMap::new(),
+            events_at: BTreeMap::new(),
+            events: 0,
             session: None,
             answers: BTreeMap::new(),
+            leases: Vec::new(),
             reads: 0,
             is_faulty: true,
             bug,
@@ -179,12 +285,20 @@ impl World {
     }
 
     fn start(&mut self, id: u64) {
-        let (settings, now, seed, bug) = (settings(), self.now(), self.random.next(), self.bug);
+        let (settings, now, seed, bug) = (settings(), self.now(), self.random.draw(), self.bug);
         let host = &mut self.hosts[id as usize - 1];
         let mut recovery = Recovery::new(settings.group);
         let mut wal = Log::open(host.wal.clone(), WAL, |record| recovery.visit(record)).unwrap();
         let mut recovered = recovery.finish().unwrap();
-        let machine = Machine::new(Memory::default()).unwrap();
+        // One member has its state in memory.
+        if id == 1 {
+            host.commits.lock().unwrap().clear();
+        }
+        let mut storage = Lasting::open(&host.commits);
+        if bug == Some(Bug::AppliesTwice) {
+            storage.applied -= storage.applied.min(5);
+        }
+        let machine = Machine::new(storage).unwrap();
         let shown = machine.shown();
         let machine = Planted { machine, bug, id };
         if recovered.is_empty() {
@@ -196,21 +310,26 @@ impl World {
         }
         let log = ReplicatedLog::new(id, settings, machine, recovered, host.snapshots.clone(), seed, now).unwrap();
         let (batches, proposals, reads) = (Vec::new(), Vec::new(), BTreeMap::new());
-        host.process = Some(Process { log, wal, shown, batches, snapshot: None, proposals, reads });
+        let (watch, watched) = (shown.history.begin(0).unwrap(), shown.view().applied);
+        host.process = Some(Process { log, wal, shown, batches, snapshot: None, proposals, reads, watch, watched });
         self.drain(id);
     }
 
     /// A process ends; what it has not synced is lost, in part if the machine loses its power.
     fn kill(&mut self, id: u64) {
-        let loses_power = self.random.one_in(2);
+        let loses_power = one_in(&mut self.random, 2);
         let down = 1 + self.random.below(300_000);
         let host = &mut self.hosts[id as usize - 1];
         host.process = None;
         host.down_until = self.time + down;
+        let random = &mut self.random;
+        let mut commits = host.commits.lock().unwrap();
+        let lost = random.below(if loses_power { COMMITS_MAX as u64 } else { 3 });
+        let left = commits.len().saturating_sub(lost as usize);
+        commits.truncate(left);
         if loses_power {
-            let random = &mut self.random;
-            host.wal.crash(|| random.next());
-            host.snapshots.crash(|| random.next());
+            host.wal.crash(|| random.draw());
+            host.snapshots.crash(|| random.draw());
         }
     }
 
@@ -230,7 +349,7 @@ impl World {
             for message in effects.messages {
                 let copies = if !self.is_faulty { 1 } else { [0, 1, 1, 1, 1, 1, 1, 2][self.random.below(8) as usize] };
                 for _ in 0..copies {
-                    let late = if self.is_faulty && self.random.one_in(20) { 100_000 } else { 3_000 };
+                    let late = if self.is_faulty && one_in(&mut self.random, 20) { 100_000 } else { 3_000 };
                     self.messages.push((self.time + self.random.below(late), message.clone()));
                 }
             }
@@ -255,6 +374,7 @@ impl World {
                 }
             }
             self.check_rows(id);
+            self.check_events(id);
             for (asked, reply) in told {
                 self.told(asked, reply);
             }
@@ -279,6 +399,46 @@ impl World {
         }
     }
 
+    /// Equal entries make equal events, and who watches is told of each of them once and in order, or that it was not.
+    fn check_events(&mut self, id: u64) {
+        let bug = self.bug;
+        let Some(process) = &mut self.hosts[id as usize - 1].process else { return };
+        let all = WatchOptions { end: Some("~".into()), with_previous: true, ..WatchOptions::default() };
+        loop {
+            let step = match process.shown.history.step(&mut process.watch, &all) {
+                Ok(step) => step,
+                Err(TooOld(oldest)) => {
+                    // A snapshot took the place of what happened: it is said from where on one can watch.
+                    process.watch = process.shown.history.begin(0).unwrap();
+                    if bug != Some(Bug::WatchesOverGaps) {
+                        process.watched = (oldest - 1).max(process.shown.view().applied);
+                    }
+                    continue;
+                }
+            };
+            self.events += step.events.len() as u64;
+            let mut by_entry: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
+            let mut last = process.watched;
+            for event in step.events {
+                let revision = event.revision;
+                assert!(revision > process.watched && revision >= last, "member {id} tells of {revision} after {last}");
+                last = revision;
+                by_entry.entry(revision).or_default().push(event);
+            }
+            for index in process.watched + 1..=step.index {
+                let told = by_entry.remove(&index).unwrap_or_default();
+                let mut keys = BTreeSet::new();
+                assert!(told.iter().all(|event| keys.insert(event.key.clone())), "member {id} repeats {told:?}");
+                let known = self.events_at.entry(index).or_insert_with(|| told.clone());
+                assert_eq!(*known, told, "member {id} tells something else of entry {index}");
+            }
+            process.watched = process.watched.max(step.index);
+            if !step.has_more {
+                return;
+            }
+        }
+    }
+
     fn told(&mut self, asked: Asked, reply: Reply) {
         let Applied { index, outcome, .. } = reply.unwrap();
         match (asked, outcome) {
@@ -289,6 +449,11 @@ impl World {
                 assert_eq!(first, (index, sum), "addition {sequence} was done twice");
             }
             (Asked::Add(sequence), Err(Refusal::Forgotten)) => assert!(self.answers.contains_key(&sequence)),
+            (Asked::Lease, Ok(results)) => {
+                if let [OperationResult::Lease(Some(lease))] = &results.results[..] {
+                    self.leases.push(lease.number);
+                }
+            }
             (Asked::Other, _) => {}
             (asked, outcome) => panic!("{asked:?}: {outcome:?}"),
         }
@@ -306,7 +471,9 @@ impl World {
         let again = 1 + self.random.below(ADDITIONS);
         let again = if again < awaited_from || missing.contains(&again) { Some(again) } else { None };
         let wanted = missing.get(self.random.below(3) as usize).copied().or(again);
-        let choice = self.random.below(6);
+        let choice = self.random.below(8);
+        // Of the newest leases, which may have ended.
+        let lease = self.leases.len().checked_sub(1 + self.random.below(3) as usize).map_or(1, |at| self.leases[at]);
         let key = vec![b'a' + self.random.below(8) as u8];
         let ttl_millis = self.random.below(3) * 100;
         let (asked, command) = match (self.session, choice) {
@@ -318,6 +485,15 @@ impl World {
                 (Asked::Add(sequence), Command::Write(Transaction::of(add), Some(stamp)))
             }
             (_, 3) => (Asked::Other, Command::Expire),
+            (_, 6) => {
+                let operation = match self.random.below(4) {
+                    0 => Operation::Revoke { lease },
+                    1 => Operation::KeepAlive { lease },
+                    _ => Operation::Grant { ttl_millis: 50 + self.random.below(200) },
+                };
+                (Asked::Lease, Command::Write(Transaction::of(operation), None))
+            }
+            (_, 7) => (Asked::Other, Command::Write(Transaction::put_with_lease(key, vec![8; 20], lease), None)),
             (_, 4) => (Asked::Other, Command::Write(Transaction::delete(key), None)),
             _ => {
                 let put = Operation::Put { key: key.into(), value: vec![7; 40].into(), ttl_millis };
@@ -326,7 +502,7 @@ impl World {
         };
         let acknowledged = self.answers.len() as u64;
         let reader = self.random.below(MEMBERS) as usize;
-        let level = if self.random.one_in(2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
+        let level = if one_in(&mut self.random, 2) { ReadLevel::Linearizable } else { ReadLevel::Lease };
         let level = if self.bug == Some(Bug::ReadsLocally) { ReadLevel::Eventual } else { level };
         if let Some(process) = &mut self.hosts[reader].process
             && let Ok(read) = process.log.read(level, 0, now)
@@ -368,7 +544,7 @@ impl World {
                 process.log.snapshot_written(job.run()).unwrap();
             }
             self.drain(id);
-            if self.is_faulty && self.random.one_in(800) {
+            if self.is_faulty && one_in(&mut self.random, 800) {
                 self.kill(id);
             }
         }
@@ -381,7 +557,7 @@ impl World {
                 self.drain(to);
             }
         }
-        if self.random.one_in(3) {
+        if one_in(&mut self.random, 3) {
             self.ask();
         }
     }
@@ -417,20 +593,34 @@ fn members_stay_alike_and_additions_are_done_once() {
         Some(seed) => seed..seed + 1,
         None => 0..number("REPLICAS_SEEDS").unwrap_or(30),
     };
-    let (mut reads, mut installed) = (0, 0);
+    let (mut reads, mut installed, mut events, mut expired) = (0, 0, 0, 0);
     for seed in seeds {
         eprintln!("seed {seed}");
         let mut world = World::new(seed, None);
         world.run();
         reads += world.reads;
         installed += world.rows_at.len();
+        events += world.events;
+        expired += world.events_at.values().flatten().filter(|event| event.kind == EventKind::Expire).count();
     }
-    assert!(reads > 100 && installed > 100, "nothing was looked at: {reads} reads, {installed} states");
+    let looked = format!("{reads} reads, {installed} states, {events} events, {expired} keys that ended");
+    eprintln!("{looked}");
+    assert!(reads > 100 && installed > 100 && events > 100 && expired > 100, "nothing was looked at: {looked}");
 }
 
 #[test]
 fn planted_errors_are_noticed() {
-    for bug in [Bug::LocalClock, Bug::NoSessions, Bug::ReadsLocally, Bug::HalfSnapshot] {
+    let bugs = [
+        Bug::LocalClock,
+        Bug::NoSessions,
+        Bug::ReadsLocally,
+        Bug::HalfSnapshot,
+        Bug::AppliesTwice,
+        Bug::RepeatsEntries,
+        Bug::WatchesOverGaps,
+        Bug::LocalLeases,
+    ];
+    for bug in bugs {
         let is_noticed = |seed| catch_unwind(|| World::new(seed, Some(bug)).run()).is_err();
         let seed = (0..50).find(|seed| is_noticed(*seed));
         eprintln!("{bug:?} is noticed with seed {seed:?}");

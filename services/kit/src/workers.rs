@@ -92,10 +92,11 @@ impl Workers {
     /// Ends all connections, gently as long as the patience lasts, and the threads.
     pub fn stop(self) {
         self.stop.send_replace(true);
-        for worker in self.workers {
-            drop(worker.sender);
+        // All of them are told before one is waited for: the patience is theirs together, and not of one after the other.
+        let threads: Vec<_> = self.workers.into_iter().map(|Worker { thread, .. }| thread).collect();
+        for thread in threads {
             // A thread that has panicked has ended as well.
-            let _ = worker.thread.join();
+            let _ = thread.join();
         }
     }
 }

@@ -26,8 +26,10 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
 ) -> Result<(Recovered, Vec<Record>), Fatal> {
     let mut time_millis = 0;
     if let Some(meta) = recovered.snapshot() {
-        machine.restore(&mut load_snapshot(snapshots, meta)?)?;
-        machine.applied(meta.index);
+        if machine.kept() < meta.index {
+            machine.restore(&mut load_snapshot(snapshots, meta)?)?;
+            machine.applied(meta.index);
+        }
         time_millis = meta.time_millis;
     }
     let newest = recovered.snapshot().map_or(0, |meta| meta.index);

@@ -39,6 +39,18 @@ pub trait StateMachine {
         let _ = index;
     }
 
+    /// Up to which entry the state was kept over a restart by the machine itself; 0 if it was not. A snapshot that ends before is not
+    /// restored. Entries up to here may be applied again, and must change nothing then. The machine may lag behind the log, and must
+    /// never be ahead of it: what it keeps has been applied.
+    fn kept(&self) -> u64 {
+        0
+    }
+
+    /// What was kept is of another log, or ahead of it: the state is as before any entry from here on.
+    fn forget(&mut self) -> Result<(), RestoreError> {
+        Ok(())
+    }
+
     /// Nothing is at hand: time for work that was put off and changes nothing that a reader sees. Called about once a tick while
     /// the log is idle, between other work: it should be quick.
     fn idle(&mut self) {}

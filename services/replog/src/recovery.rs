@@ -51,7 +51,18 @@ impl Recovered {
     /// The state of a founding member, and the records that must be committed before it starts. All founders must be given
     /// the same membership and equal state machines; `snapshot` is that machine's snapshot before any entry.
     pub fn found(settings: &Settings, membership: Membership, snapshot: &[u8]) -> (Self, Vec<Record>) {
-        Self::default().alone(settings, membership, 0, snapshot)
+        Self::found_after(settings, membership, snapshot, 0)
+    }
+
+    /// The same, with entries that are numbered from behind this index: for a state that has indices of a log that is gone.
+    pub fn found_after(
+        settings: &Settings,
+        membership: Membership,
+        snapshot: &[u8],
+        after: u64,
+    ) -> (Self, Vec<Record>) {
+        let compaction = Compaction { index: after, ..Compaction::default() };
+        Self { compaction, ..Self::default() }.alone(settings, membership, 0, snapshot)
     }
 
     /// The state behind everything that is there, with this membership, and the records that must be committed before it is gone on

@@ -120,6 +120,14 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
 /// snapshots cost is in proportion to what was proposed, however large the state is.
 const SNAPSHOT_LOG_PART: u64 = 2;
 
+/// A machine that kept more than the log has was with another log, or installed a snapshot of which the log had not heard yet.
+pub(crate) fn forget_what_the_log_lacks<S: StateMachine>(
+    machine: &mut S,
+    recovered: &Recovered,
+) -> Result<(), RestoreError> {
+    if machine.kept() > recovered.last() { machine.forget() } else { Ok(()) }
+}
+
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
     /// `seed` must differ at every start.
@@ -146,9 +154,12 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     ) -> Result<Self, Fatal> {
         let store = Store::open(snapshots, planted);
         let (mut time_millis, mut snapshot_bytes, mut settled_snapshot) = (0, 0, 0);
+        forget_what_the_log_lacks(&mut machine, &recovered)?;
         if let Some(meta) = recovered.snapshot() {
-            machine.restore(&mut store.load(meta)?)?;
-            machine.applied(meta.index);
+            if machine.kept() < meta.index {
+                machine.restore(&mut store.load(meta)?)?;
+                machine.applied(meta.index);
+            }
             (time_millis, snapshot_bytes, settled_snapshot) = (meta.time_millis, meta.bytes, meta.index);
         }
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
@@ -175,9 +186,20 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         membership: Membership,
         snapshots: D,
     ) -> io::Result<(Recovered, Vec<wal::Record>)> {
+        Self::found_after(settings, machine, membership, snapshots, 0)
+    }
+
+    /// The same, with entries that are numbered from behind this index: see [`Recovered::found_after`].
+    pub fn found_after(
+        settings: &Settings,
+        machine: &S,
+        membership: Membership,
+        snapshots: D,
+        after: u64,
+    ) -> io::Result<(Recovered, Vec<wal::Record>)> {
         let mut bytes = Vec::new();
         machine.snapshot()(&mut bytes)?;
-        let (recovered, records) = Recovered::found(settings, membership, &bytes);
+        let (recovered, records) = Recovered::found_after(settings, membership, &bytes, after);
         if let Some(meta) = recovered.snapshot() {
             write_snapshot(&snapshots, meta, &bytes)?;
         }
@@ -347,7 +369,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
 
     /// A snapshot of what was applied, to be made, due or not, if that is more than the last one has; one at a time.
     pub fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
-        if self.is_making_snapshot {
+        // A machine that kept its state is ahead of what is known to be committed, until the log has caught up.
+        if self.is_making_snapshot || self.machine.kept() > self.node.applied_index() {
             return None;
         }
         let meta = SnapshotMeta { time_millis: self.time_millis, ..self.node.describe_snapshot()? };

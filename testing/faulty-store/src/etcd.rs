@@ -2,7 +2,7 @@
 //!
 //! Promises: every stream is carried on its own, in both directions at once, with its flow control, its trailers and
 //! its cancellation, Watch and LeaseKeepAlive included; only Put, Txn and Range are ever altered, and only where the
-//! altered answer is one that etcd could have given.
+//! altered answer is one that etcd could have given, at that time or before.
 //!
 //! Counted as writes: Put without `prev_kv`, and Txn which on success does nothing but such puts. Counted as reads:
 //! answers to Range with a value that is not empty. A request that the client gives up after it was sent in full is
@@ -20,7 +20,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream, client, server};
 use http::{HeaderMap, Request, Response};
 
-use crate::protobuf::{Fabricable, Header, frame, last_byte_of_value, unframe};
+use crate::protobuf::{Fabricable, Header, frame, last_byte_of_value, unframe, without_compares};
 use crate::tally::Tally;
 
 const PUT: &str = "/etcdserverpb.KV/Put";
@@ -124,6 +124,22 @@ impl Exchange {
             send(&mut asking, bytes.into(), true).await?;
             return self.answer(answer, &path).await;
         }
+        if self.tally.faults().ignore_compares && path == TXN {
+            let (question, _) = collect(&mut body).await?;
+            let ignored = unframe(&question).and_then(|message| without_compares(&question[message]));
+            let (answer, mut asking) = sender.send_request(request, false)?;
+            send(&mut asking, ignored.map_or(question, |message| frame(&message)).into(), true).await?;
+            return self.answer(answer, &path).await;
+        }
+        if self.tally.faults().stale_read.is_some() && path == RANGE {
+            let (question, _) = collect(&mut body).await?;
+            if let Some(answer) = self.tally.recalls(&question) {
+                return self.acknowledge(answer).await;
+            }
+            let (answer, mut asking) = sender.send_request(request, false)?;
+            send(&mut asking, question.clone().into(), true).await?;
+            return self.answer_remembered(answer, question).await;
+        }
         let ended = body.is_end_stream();
         let (answer, asking) = sender.send_request(request, ended)?;
         if ended {
@@ -134,12 +150,33 @@ impl Exchange {
         both(asking, answering).await
     }
 
+    /// Passes on the answer to a read, and remembers it if it has a value.
+    async fn answer_remembered(&mut self, answer: ResponseFuture, question: Vec<u8>) -> Result<(), h2::Error> {
+        let (head, mut body) = answer.await?.into_parts();
+        let response = Response::from_parts(head, ());
+        if body.is_end_stream() {
+            return self.respond.send_response(response, true).map(drop);
+        }
+        let (bytes, trailers) = collect(&mut body).await?;
+        if unframe(&bytes).is_some_and(|message| last_byte_of_value(&bytes[message]).is_some()) {
+            self.tally.remembers(question, bytes.clone());
+        }
+        let mut answering = self.respond.send_response(response, false)?;
+        send(&mut answering, bytes.into(), trailers.is_none()).await?;
+        trailers.map_or(Ok(()), |trailers| answering.send_trailers(trailers))
+    }
+
     /// Acknowledges a write that is not made.
     async fn fabricate(&mut self, write: &Fabricable) -> Result<(), h2::Error> {
+        self.acknowledge(frame(&write.answer(self.newest.get()))).await
+    }
+
+    /// Answers without asking the store.
+    async fn acknowledge(&mut self, answer: Vec<u8>) -> Result<(), h2::Error> {
         let mut response = Response::new(());
         response.headers_mut().insert("content-type", http::HeaderValue::from_static("application/grpc"));
         let mut answering = self.respond.send_response(response, false)?;
-        send(&mut answering, frame(&write.answer(self.newest.get())).into(), false).await?;
+        send(&mut answering, answer.into(), false).await?;
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
         trailers.insert("grpc-message", http::HeaderValue::from_static(""));

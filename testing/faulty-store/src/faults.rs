@@ -36,6 +36,10 @@ pub struct Faults {
     pub drop_write_every: Option<u64>,
     /// Every so-manieth value read has one bit inverted in its last byte.
     pub flip_value_every: Option<u64>,
+    /// What a transaction compares is ignored: it always succeeds.
+    pub ignore_compares: bool,
+    /// Answers to reads are remembered for so long, and given again to the same question.
+    pub stale_read: Option<Duration>,
     /// When to SIGSTOP the store, and for how long.
     pub stop: Option<(Duration, Duration)>,
     /// When to SIGKILL the store.
@@ -69,12 +73,14 @@ impl Faults {
                 "delay-micros" => faults.delay_micros = number(DELAY_MAX_MICROS)?,
                 "drop-write-every" => faults.drop_write_every = Some(number(u64::MAX)?),
                 "flip-value-every" => faults.flip_value_every = Some(number(u64::MAX)?),
+                "stale-read-millis" => faults.stale_read = millis()?,
                 "stop-after-millis" => stop_after = millis()?,
                 "stop-for-millis" => stop_for = millis()?,
                 "kill-after-millis" => faults.kill_after = millis()?,
                 "arm-after-requests" => faults.arm_after_requests = Some(number(u64::MAX - 1)?),
                 "disk-full-after-bytes" => faults.disk_full_after_bytes = Some(number(i64::MAX as u64)?),
                 "never-ready" => faults.never_ready = alone(name, value)?,
+                "ignore-compares" => faults.ignore_compares = alone(name, value)?,
                 "refuse" => faults.refuse = alone(name, value)?,
                 _ => return Err(format!("there is no fault named {name:?}; see --help")),
             }
@@ -95,7 +101,10 @@ impl Faults {
             return Err("arm-after-requests needs stop-after-millis or kill-after-millis".into());
         }
         if store == Store::Etcd && faults.delays() && faults.edits() {
-            return Err("with etcd a delay cannot be combined with drop-write-every or flip-value-every".into());
+            return Err("with etcd a delay cannot be combined with drop-write-every, flip-value-every, stale-read-millis or ignore-compares".into());
+        }
+        if store != Store::Etcd && (faults.stale_read.is_some() || faults.ignore_compares) {
+            return Err("stale-read-millis and ignore-compares are for etcd".into());
         }
         Ok(faults)
     }
@@ -107,7 +116,10 @@ impl Faults {
 
     /// Whether requests or answers are altered, so that the protocol must be understood.
     pub fn edits(&self) -> bool {
-        self.drop_write_every.is_some() || self.flip_value_every.is_some()
+        self.drop_write_every.is_some()
+            || self.flip_value_every.is_some()
+            || self.stale_read.is_some()
+            || self.ignore_compares
     }
 
     /// How many requests must pass before the clock of `stop` starts: it starts with the first one unless told otherwise.

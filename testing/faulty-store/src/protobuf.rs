@@ -74,6 +74,19 @@ fn embedded(message: &[u8], number: u64) -> Option<Vec<Range<usize>>> {
     Some(fields(message)?.into_iter().filter_map(wanted).collect())
 }
 
+/// A `TxnRequest` without what it compares (its field 1), so that it always succeeds. `None`: it is malformed.
+pub fn without_compares(message: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = Fields { message, at: 0 };
+    let mut kept = Vec::new();
+    while reader.at < message.len() {
+        let start = reader.at;
+        if reader.field()?.0 != 1 {
+            kept.extend_from_slice(&message[start..reader.at]);
+        }
+    }
+    Some(kept)
+}
+
 fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -4,15 +4,19 @@
 //! Promises: of N writes exactly N divided by `drop-write-every` are lost, whichever connections they came on; the
 //! same for values.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::faults::Faults;
+
+/// Answers to reads by the question, and when the store gave them.
+type Memory = HashMap<Vec<u8>, (Instant, Vec<u8>)>;
 
 /// The faults and how often their occasions came.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct Tally {
     drops: AtomicU64,
     values: AtomicU64,
     flips: AtomicU64,
+    stale: AtomicU64,
+    memory: Mutex<Memory>,
 }
 
 impl Tally {
@@ -31,7 +37,32 @@ impl Tally {
     pub fn new(faults: Faults) -> Self {
         let zero = || AtomicU64::new(0);
         let store = OnceLock::new();
-        Self { faults, store, requests: zero(), writes: zero(), drops: zero(), values: zero(), flips: zero() }
+        Self {
+            faults,
+            store,
+            requests: zero(),
+            writes: zero(),
+            drops: zero(),
+            values: zero(),
+            flips: zero(),
+            stale: zero(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// The answer to this question, if it was given so lately that it is given again.
+    pub fn recalls(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, answer) = memory.get(question)?;
+        (at.elapsed() < self.faults.stale_read?).then(|| {
+            self.stale.fetch_add(1, Relaxed);
+            answer.clone()
+        })
+    }
+
+    /// The store answered this question so.
+    pub fn remembers(&self, question: Vec<u8>, answer: Vec<u8>) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(question, (Instant::now(), answer));
     }
 
     /// The faults that are planted.
@@ -93,14 +124,17 @@ fn strikes(every: Option<u64>, occasions: &AtomicU64, hits: &AtomicU64) -> bool 
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [requests, writes, drops, values, flips] =
-            [&self.requests, &self.writes, &self.drops, &self.values, &self.flips].map(|count| count.load(Relaxed));
+        let counts = [&self.requests, &self.writes, &self.drops, &self.values, &self.flips, &self.stale];
+        let [requests, writes, drops, values, flips, stale] = counts.map(|count| count.load(Relaxed));
         write!(f, "{requests} requests")?;
         if self.faults.drop_write_every.is_some() {
             write!(f, ", {drops} of {writes} writes lost")?;
         }
         if self.faults.flip_value_every.is_some() {
             write!(f, ", {flips} of {values} values flipped")?;
+        }
+        if self.faults.stale_read.is_some() {
+            write!(f, ", {stale} reads answered from memory")?;
         }
         Ok(())
     }

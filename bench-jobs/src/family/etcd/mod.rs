@@ -11,7 +11,9 @@
 //!   later one hides it, and so is a foreign write, even when it was undone;
 //! - revisions of acknowledged writes rise for each client and are never given twice;
 //! - a deletion finds its key exactly once;
-//! - each watcher gets each event exactly once, in order of revision, with the right value.
+//! - each watcher gets each event exactly once, in order of revision, with the right value;
+//! - a linearizable read is not stale, whichever member answers it (`fresh`), and every member has what was acknowledged when all is
+//!   read back.
 //!
 //! Several load processes cut the prefix at the borders of their slices of the keys: each clears, fills and reads back
 //! everything between its borders. A read of the whole prefix is checked by every process against all keys, because the
@@ -21,6 +23,7 @@ mod answers;
 mod compaction;
 pub mod connect;
 mod deletions;
+mod fresh;
 mod lease;
 pub mod messages;
 mod prepare;
@@ -233,6 +236,16 @@ impl Family for Etcd {
                 loaded = load_of(&self, &session) => loaded,
                 failure = compaction::run(&self, &session, interval) => Err(failure),
             },
+            _ if self.looks_for_stale_answers(&session) => {
+                let ended = tokio::sync::Notify::new();
+                let load = async {
+                    let loaded = load_of(&self, &session).await;
+                    ended.notify_one();
+                    loaded
+                };
+                let (loaded, looked) = tokio::join!(load, fresh::run(&self, &session, &ended));
+                loaded.and(looked)
+            }
             _ => load_of(&self, &session).await,
         }
     }
@@ -244,6 +257,13 @@ impl Family for Etcd {
         }
         if session.place() == 0 {
             read_back::run(&self, &mut store, &session).await?;
+            // The first thread asks the other members as well: who has one connection would never read what followers have.
+            if self.seat.thread == 0 && self.seat.context.endpoints.len() > 1 {
+                let others = self.members().await?;
+                for mut member in others.into_iter().filter(|member| member.endpoint() != store.endpoint()) {
+                    read_back::run(&self, &mut member, &session).await?;
+                }
+            }
         }
         Ok(())
     }

@@ -5,9 +5,11 @@
 //! a put and the levels of reads. `d_engine` has the messages of d-engine; those of etcd's API are the etcd family's.
 //!
 //! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Eventual
-//! reads without writes, and watches, go to all members; eventual reads beside writes to other members than these.
+//! reads without writes, and watches, go to all members; eventual reads beside writes to other members than these. Whether reads that
+//! must not be stale are, `fresh` looks at all members that take them, and so does the reading back at the end.
 
 mod d_engine;
+mod fresh;
 pub(crate) mod probe;
 mod scan;
 mod staleness;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel, STALE_READS, STALENESS};
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 
 use crate::content::expect::{Ledger, SharedVersions};
 use crate::content::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
@@ -114,6 +116,8 @@ pub struct KeyValue {
     seat: Rc<Seat>,
     /// By index into the seat's connections: where the load goes, and where writes go.
     connections: Vec<(Connection, Connection)>,
+    /// The members that answer reads that must not be stale.
+    members: Vec<Connection>,
     /// By the same index: whether the member has applied what was written before the load.
     caught_up: Vec<OnceCell<()>>,
     names: KeyNames,
@@ -216,6 +220,10 @@ impl Family for KeyValue {
             };
             connections.push((reader, writer));
         }
+        let mut members = Vec::with_capacity(writers.1.len());
+        for endpoint in &writers.1 {
+            members.push(Connection::open(writers.0, endpoint, context.timeout).await?);
+        }
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
         let parameters = &plan.parameters;
         // Where several clients write a key, nobody knows which version is newer.
@@ -224,6 +232,7 @@ impl Family for KeyValue {
             acknowledged: Acknowledged::new(if is_measured { keys.slots() } else { 0 }),
             caught_up: connections.iter().map(|_| OnceCell::new()).collect(),
             connections,
+            members,
             names: KeyNames::with_digits(KEY_PREFIX, parameters.key_bytes as usize, KEY_DIGITS),
             values: Values::new(context.seed, parameters.value_bytes),
             ledger: Ledger::new(Rc::clone(&keys), Arc::clone(&plan.versions)),
@@ -252,7 +261,17 @@ impl Family for KeyValue {
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         match self.plan.parameters.operation {
             KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => {
-                self.read_and_put(&session).await
+                if !self.looks_for_stale_answers(&session) {
+                    return self.read_and_put(&session).await;
+                }
+                let ended = Notify::new();
+                let load = async {
+                    let loaded = self.read_and_put(&session).await;
+                    ended.notify_one();
+                    loaded
+                };
+                let (loaded, looked) = tokio::join!(load, fresh::run(&self, &session, &ended));
+                loaded.and(looked)
             }
             KeyValueOperation::Scan => scan::load(&self, &session).await,
             KeyValueOperation::CompareAndSwap => swap::load(&self, &session).await,
@@ -261,7 +280,7 @@ impl Family for KeyValue {
     }
 
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
-        let mut store = self.writer(&session);
+        let mut members: Vec<Store> = self.members.iter().map(Connection::store).collect();
         let mut key = Vec::new();
         for slot in self.keys.owned_slots(session.place()) {
             if self.ledger.sent(slot) == 0 {
@@ -269,10 +288,12 @@ impl Family for KeyValue {
             }
             let floor = self.ledger.floor(slot);
             self.name(slot, &mut key);
-            let mut batch = session.begin(1);
-            let found = store.get(&key, ReadLevel::Linearizable).await?;
-            session.answered_uncounted(&mut batch, 1);
-            self.check(&session, slot, floor, found.as_deref());
+            for member in &mut members {
+                let mut batch = session.begin(1);
+                let found = member.get(&key, ReadLevel::Linearizable).await?;
+                session.answered_uncounted(&mut batch, 1);
+                self.check(&session, slot, floor, found.as_deref());
+            }
         }
         Ok(())
     }

@@ -42,6 +42,17 @@ pub(super) struct RemoteFile {
     bytes: u64,
 }
 
+impl RemoteFile {
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its first and last transaction ID.
+    pub(super) fn transactions(&self) -> (u64, u64) {
+        (self.name.min_txid, self.name.max_txid)
+    }
+}
+
 /// Why nothing was restored.
 pub(super) enum Damage {
     /// The replica is not whole: what is wrong.
@@ -96,10 +107,9 @@ impl Replica {
         Ok((files.len() as u64, files.iter().map(|file| file.bytes).sum()))
     }
 
-    /// What came from the WAL after the file with this key, which may be empty: in order, the key of each.
-    pub(super) fn arrived(&self, after: &str) -> Result<Vec<String>, StoreError> {
-        let files = self.list(&format!("{}0000/", self.prefix), after)?;
-        Ok(files.into_iter().map(|file| file.key).collect())
+    /// What came from the WAL after the file with this key, which may be empty, in order.
+    pub(super) fn arrived(&self, after: &str) -> Result<Vec<RemoteFile>, StoreError> {
+        self.list(&format!("{}0000/", self.prefix), after)
     }
 
     /// The mark in a file, if it changes the page that has it.

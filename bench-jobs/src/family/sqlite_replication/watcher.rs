@@ -1,7 +1,8 @@
 //! Sees objects arrive: how long after a commit an object that holds it is in the object store.
 //!
 //! One thread lists what is new of each watched database, every [`LOOK_INTERVAL`] while commits are missing there, and reads the
-//! number of the last transaction in it. The instant is that of the listing's answer: a lag is too long by at most the time between two
+//! number of the last transaction in it. A file that arrives before one that precedes it does not count until that has arrived, for nothing
+//! could be restored from it. The instant is that of the listing's answer: a lag is too long by at most the time between two
 //! looks, never too short.
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::application::Mark;
-use super::replica::Replica;
+use super::replica::{RemoteFile, Replica};
 use crate::failure::Failure;
 
 /// Between two looks.
@@ -36,8 +37,8 @@ struct State {
     /// When the last of them was noted.
     noted: Option<Instant>,
     lags: Vec<Duration>,
-    /// The newest object that was seen.
-    newest: String,
+    /// The newest object up to which nothing is missing, and its last transaction ID.
+    newest: Option<(String, u64)>,
 }
 
 impl Watched {
@@ -80,11 +81,14 @@ impl Watched {
             }
             state.newest.clone()
         };
-        let Ok(arrived) = self.replica.arrived(&newest) else { return };
+        let (after, newest_txid) = newest.unzip();
+        let Ok(mut arrived) = self.replica.arrived(after.as_deref().unwrap_or_default()) else { return };
         let seen = Instant::now();
+        // A file is worth nothing to a restore while one before it is missing.
+        arrived.truncate(contiguous(newest_txid, arrived.iter().map(RemoteFile::transactions)));
         let Some(last) = arrived.last() else { return };
         // A replicator may add transactions of its own, which have no mark: the newest that has one counts.
-        let marks = arrived.iter().rev().map(|key| self.replica.mark_in(key, &self.mark));
+        let marks = arrived.iter().rev().map(|file| self.replica.mark_in(file.key(), &self.mark));
         for mark in marks {
             match mark {
                 Err(_) => return,
@@ -95,8 +99,20 @@ impl Watched {
                 }
             }
         }
-        self.state().newest.clone_from(last);
+        self.state().newest = Some((last.key().to_owned(), last.transactions().1));
     }
+}
+
+/// How many of these files, given by their first and last transaction ID, follow what is there up to `newest`, and one another, without a
+/// gap. Where nothing is there yet, the first file is the beginning: what was before may have been merged.
+fn contiguous(newest: Option<u64>, files: impl Iterator<Item = (u64, u64)>) -> usize {
+    let mut newest = newest;
+    let follows = |(first, last): &(u64, u64)| {
+        let follows = newest.is_none_or(|newest| *first <= newest + 1);
+        newest = newest.max(Some(*last));
+        follows
+    };
+    files.take_while(follows).count()
 }
 
 impl State {
@@ -138,6 +154,15 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_overtook_another_does_not_count_before_that_one() {
+        assert_eq!(contiguous(Some(4), [(5, 5), (6, 9), (11, 12)].into_iter()), 2, "10 is missing");
+        assert_eq!(contiguous(Some(4), [(6, 9)].into_iter()), 0, "5 is missing");
+        assert_eq!(contiguous(Some(4), [(5, 9), (10, 12)].into_iter()), 2);
+        assert_eq!(contiguous(Some(7), [(5, 9), (10, 12)].into_iter()), 2, "one that repeats what is there");
+        assert_eq!(contiguous(None, [(3, 3), (4, 4), (6, 6)].into_iter()), 2, "the first begins");
+    }
 
     #[test]
     fn a_mark_tells_of_all_commits_up_to_it() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use procfs::process::{Stat, StatFlags, all_processes};
 
+use crate::measure::control_group::{self, Quota};
 use crate::measure::machine;
 
 /// What a process has used so far, and where it belongs.
@@ -11,6 +12,8 @@ use crate::measure::machine;
 pub struct Process {
     /// The process that started it, or that adopted it.
     pub parent: i32,
+    /// Its process group, which it keeps when its parent ends.
+    pub group: i32,
     /// When it started, by the kernel's count: with the identifier, the same for one process only.
     pub started_ticks: u64,
     /// The program's name, at most 15 bytes as the kernel keeps it; no control characters.
@@ -21,6 +24,8 @@ pub struct Process {
     pub cpu_nanos: u64,
     /// Processor time of its children that have ended and were waited for, and of theirs, nanoseconds.
     pub children_nanos: u64,
+    /// Whether it uses up the quota of [`Census::quota`]; false where there is none.
+    pub shares_quota: bool,
 }
 
 impl Process {
@@ -30,11 +35,13 @@ impl Process {
         let visible = |character: char| if character.is_control() { '?' } else { character };
         Self {
             parent: stat.ppid,
+            group: stat.pgrp,
             started_ticks: stat.starttime,
             program: stat.comm.chars().map(visible).collect(),
             is_kernel,
             cpu_nanos: nanos(stat.utime + stat.stime),
             children_nanos: nanos((stat.cutime + stat.cstime).max(0).unsigned_abs()),
+            shares_quota: false,
         }
     }
 
@@ -53,6 +60,8 @@ pub struct Census {
     pub machine_cpu_nanos: u64,
     /// Processors of the machine.
     pub cores: usize,
+    /// What the control group of this process may use of them, and has used. Absent: all of them.
+    pub quota: Option<Quota>,
     /// The process below which everything is our own.
     pub own: i32,
     /// By identifier. Those that others may not see (`hidepid`, containers) are missing.
@@ -65,13 +74,20 @@ impl Census {
         let found = all_processes().into_iter().flatten().flatten();
         let stats = found.filter_map(|process| process.stat().ok());
         let processes = stats.map(|stat| (stat.pid, Process::of(stat))).collect();
-        Self {
+        let mut census = Self {
             monotonic_nanos: machine::monotonic_nanos(),
             machine_cpu_nanos: machine::cpu_nanos().unwrap_or_default(),
             cores: machine::cores().unwrap_or(1),
+            quota: control_group::quota(),
             own: std::process::id().cast_signed(),
             processes,
+        };
+        if let Some(quota) = &census.quota {
+            for (id, process) in &mut census.processes {
+                process.shares_quota = quota.binds(*id);
+            }
         }
+        census
     }
 }
 

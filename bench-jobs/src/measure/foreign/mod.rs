@@ -5,7 +5,12 @@
 //! - [`Survey`]: takes a census now and then over a span and adds up
 //!
 //! A process that lives too briefly to be in any census is counted with the program that started and waited for it, as
-//! time(1) counts. What nobody can be named for (the kernel, other containers) is the rest of what the machine did.
+//! time(1) counts. What a store makes others do for it is not foreign: its forks, also those that lost their parent, and the kernel's
+//! threads, as the file system's journal. Otherwise the store that writes most would lose most trials. Under a quota what is foreign is
+//! measured within the control group, and against the quota; beyond it others count only where they leave less than the quota.
+//!
+//! What is neither seen nor the kernel's (other containers, brief processes that somebody else adopted, interrupts) counts as far as
+//! it exceeds a quarter of what store and load used themselves.
 
 pub mod census;
 pub mod used;
@@ -14,6 +19,9 @@ use std::time::{Duration, Instant};
 
 use census::Census;
 pub use used::Used;
+
+#[cfg(test)]
+mod fairness;
 
 /// Between two censuses of a span. A census of 400 processes takes some milliseconds of a processor: seldom enough to
 /// disturb nothing, often enough to see the processes of a build.

@@ -8,20 +8,21 @@ use crate::measure::machine;
 /// A store has few processes; more than this are not followed.
 const PROCESSES_MAX: usize = 256;
 
-/// Processes, and those that were below them when the tree was taken.
+/// Processes, and whatever is below them when they are read: a store that forks, as to rewrite its log, pays for that too.
 #[derive(Clone, Debug)]
 pub struct ProcessTree {
-    processes: Vec<i32>,
+    roots: Vec<u32>,
     machine: String,
 }
 
 impl ProcessTree {
-    /// These processes and their descendants of this moment.
+    /// These processes and their descendants.
     pub fn of(roots: &[u32]) -> Self {
-        Self { processes: descendants(roots), machine: machine::boot_identifier().unwrap_or_default() }
+        Self { roots: roots.to_vec(), machine: machine::boot_identifier().unwrap_or_default() }
     }
 
-    /// What they have used until now. A process that has ended counts for nothing.
+    /// What they have used until now. The processor time of a child that has ended and was waited for counts with who waited; a root that
+    /// has ended counts for nothing.
     pub fn read(&self, extras: Extras) -> Reading {
         let mut reading = Reading {
             monotonic_nanos: machine::monotonic_nanos(),
@@ -31,9 +32,10 @@ impl ProcessTree {
         };
         let mut switches = Switches::default();
         let mut pss_bytes = 0;
-        for process in self.processes.iter().filter_map(|pid| Process::new(*pid).ok()) {
+        for process in descendants(&self.roots).into_iter().filter_map(|pid| Process::new(pid).ok()) {
             if let Ok(stat) = process.stat() {
-                reading.cpu_nanos += (stat.utime + stat.stime) * machine::nanos_per_tick();
+                let of_children = (stat.cutime + stat.cstime).max(0).unsigned_abs();
+                reading.cpu_nanos += (stat.utime + stat.stime + of_children) * machine::nanos_per_tick();
                 reading.rss_bytes += stat.rss * procfs::page_size();
             }
             if extras.switches {
@@ -88,6 +90,25 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(is_found, "{found:?} has no {}", child.id());
+    }
+
+    /// As Redis does to rewrite its log: the child begins and ends between two readings.
+    #[test]
+    fn what_a_fork_used_that_came_and_went_is_its_parents() {
+        let script = "read go; ( i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done ); echo done; read end";
+        let mut shell = harness::command("sh");
+        shell.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let tree = ProcessTree::of(&[shell.id()]);
+        let before = tree.read(Extras::NONE).cpu_nanos;
+        let mut input = shell.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, b"go\n").unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
+        let used_nanos = tree.read(Extras::NONE).cpu_nanos - before;
+        drop(input);
+        shell.wait().unwrap();
+        assert!(used_nanos > 50_000_000, "a million rounds of a loop took {used_nanos} ns");
     }
 
     #[test]

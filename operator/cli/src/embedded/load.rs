@@ -18,7 +18,7 @@ use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
 use super::deployed::Deployed;
 use super::process::{describe, last_word};
 use super::progress::Progress;
-use super::{guard, interrupt, quiet};
+use super::{guard, interrupt};
 
 /// Between two samples of what the store uses.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -99,6 +99,10 @@ pub(super) fn load(
     let death = death.or_else(|| deployed.death_within(patience));
     let (gathering, others) = follower.finish();
     let mut loaded = gathering.finish(summary);
+    for workload in &mut loaded.workloads {
+        let found = others.iter().find(|(name, _)| *name == workload.summary.name);
+        workload.foreign_millicores = found.map(|(_, used)| used.millicores());
+    }
     if let Some(detail) = death {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
@@ -114,23 +118,18 @@ pub(super) fn load(
 type Others = [(String, Used)];
 
 /// A measurement during which processes that are neither store nor loader took a large part of the machine: they take it
-/// from the arms in unequal parts.
+/// from the arms in unequal parts. What the store makes others do for it is not theirs; see [`Used`].
 fn disturbance(workloads: &[WorkloadMeasurement], others: &Others) -> Option<TrialFailure> {
-    let is_much = |one: &WorkloadMeasurement, used: &Used| {
-        let foreign = one.foreign_millicores().zip(one.usage);
-        foreign.is_some_and(|(millicores, usage)| quiet::is_disturbed(millicores, used.cores, usage.elapsed_nanos))
-    };
-    let (name, used) = workloads.iter().find_map(|one| {
-        let (name, used) = others.iter().find(|(name, _)| *name == one.summary.name)?;
-        is_much(one, used).then_some((name, used))
-    })?;
+    let (name, used) = others
+        .iter()
+        .find(|(name, used)| workloads.iter().any(|one| one.summary.name == *name) && used.is_disturbing())?;
     let detail = format!("{name}: other processes used {used} during the measurement: stop them");
     Some(TrialFailure { cause: FailureCause::Disturbed, detail })
 }
 
 /// A loader that was hindered says how, but not by whom.
 fn with_who_was_busy(failure: TrialFailure, others: &Others) -> TrialFailure {
-    match others.iter().rev().find(|(_, used)| quiet::is_busy(used)) {
+    match others.iter().rev().find(|(_, used)| used.is_disturbing()) {
         Some((_, used)) => {
             let detail = format!("{}; meanwhile other processes used {used}: stop them", failure.detail);
             TrialFailure { detail, ..failure }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use storebench_core::equality;
 use storebench_core::judgement::{available, stop_half_widths};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
@@ -207,6 +208,7 @@ fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::rec
         durability: service.map(|service| service.durability),
         durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),
+        fields: service.map(equality::fields).unwrap_or_default(),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: found

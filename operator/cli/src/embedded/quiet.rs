@@ -11,12 +11,6 @@ use bench_jobs::measure::foreign::{Survey, Used};
 use super::interrupt;
 use super::progress::Progress;
 
-/// Processor time of processes that are neither store nor loader, thousandths of a core for each core of the machine, from
-/// which on a measurement is disturbed. On a quiet machine the figure is 0 ± 0.1 core in all (docs/accuracy.md).
-const FOREIGN_MILLICORES_PER_CORE_MAX: u64 = 200;
-/// Up to so much processor time is never held against others: it is counted in ticks of 10 ms, of many processes.
-const FOREIGN_HARMLESS: Duration = Duration::from_millis(100);
-
 /// How long a look around takes.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long others must have been quiet, once they were busy: a build is quiet for a moment between two compilers.
@@ -25,17 +19,6 @@ const QUIET_SPAN: Duration = Duration::from_secs(3);
 const TOLD_INTERVAL: Duration = Duration::from_secs(30);
 /// Between two looks at whether a signal has asked for the end.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Whether others used so much of a machine with these cores that a measurement beside them is disturbed.
-pub(super) fn is_disturbed(foreign_millicores: u64, cores: usize, elapsed_nanos: u64) -> bool {
-    foreign_millicores > cores as u64 * FOREIGN_MILLICORES_PER_CORE_MAX
-        && u128::from(foreign_millicores) * u128::from(elapsed_nanos) / 1_000 > FOREIGN_HARMLESS.as_nanos()
-}
-
-/// The same of a survey.
-pub(super) fn is_busy(used: &Used) -> bool {
-    is_disturbed(used.millicores(), used.cores, used.elapsed_nanos)
-}
 
 /// What the waiting room sees, and where it shows it.
 pub(super) trait Surroundings {
@@ -107,7 +90,7 @@ impl WaitingRoom {
             let span = Duration::from_nanos(used.elapsed_nanos);
             waited += span;
             quiet += span;
-            if is_busy(&used) {
+            if used.is_disturbing() {
                 (quiet, quiet_span) = (Duration::ZERO, QUIET_SPAN);
                 busy = Some(used);
             }
@@ -215,7 +198,7 @@ mod tests {
             let elapsed_nanos = LOOK.as_nanos() as u64;
             let used = self.millicores.next()? * elapsed_nanos / 1_000;
             let programs = BTreeMap::from([("cc1plus".to_owned(), used)]);
-            Some(Used { elapsed_nanos, cores: 2, total_nanos: used, programs })
+            Some(Used { elapsed_nanos, capacity_millicores: 2_000, total_nanos: used, programs })
         }
 
         fn busy(&mut self, used: &Used, at_most: Duration) {
@@ -299,12 +282,5 @@ mod tests {
         let words =
             [0, 400, 2_100, 59_000, 60_000, 61_500, 300_000].map(|millis| in_words(Duration::from_millis(millis)));
         assert_eq!(words, ["0 s", "1 s", "2 s", "59 s", "1 min", "1 min 2 s", "5 min"]);
-    }
-
-    #[test]
-    fn a_little_is_no_disturbance() {
-        assert!(!is_disturbed(400, 2, 1_000_000_000));
-        assert!(is_disturbed(401, 2, 1_000_000_000));
-        assert!(!is_disturbed(2_000, 2, 50_000_000), "100 ms of a processor");
     }
 }

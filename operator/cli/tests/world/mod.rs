@@ -82,6 +82,16 @@ impl World {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// Installs a version `faulty` of a store: a script that has the real one in `$REAL`, and as arguments what storebench says.
+    pub fn install_wrapper(&self, engine: &str, binary: &str, script: &str) {
+        let directory = self.peers().join(engine).join("faulty");
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join(binary);
+        let real = peer(engine, binary);
+        std::fs::write(&path, format!("#!/bin/sh\nREAL={}\n{script}\n", real.display())).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.root.path().join(name);
         std::fs::write(&path, text).unwrap();

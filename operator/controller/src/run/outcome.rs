@@ -11,6 +11,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
 use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::equality;
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
 use storebench_core::ledger;
@@ -112,6 +113,7 @@ fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
         durability: service.map(|service| service.durability),
         durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),
+        fields: service.map(equality::fields).unwrap_or_default(),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: plane.kubernetes_version.clone(),

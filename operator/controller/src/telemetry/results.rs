@@ -9,7 +9,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use storebench_crds::Metric;
-use storebench_crds::status::{ApiServerLatency, ArmResources, BenchmarkRunStatus, LatencySummary, RequestLatency};
+use storebench_crds::status::{
+    ApiServerLatency, ArmResources, BenchmarkRunStatus, LatencySummary, RequestLatency, Verdict,
+};
 
 use super::RUNS_MAX;
 use crate::context::lock;
@@ -19,7 +21,7 @@ type Labels = Vec<(&'static str, String)>;
 type Real = Family<Labels, Gauge<f64, AtomicU64>>;
 
 /// Metrics whose values are read from statuses, with what they are. Those with a descriptor say so themselves.
-const SHOWN: [(&str, &str); 10] = [
+const SHOWN: [(&str, &str); 11] = [
     ("result_latency_seconds", "Latency percentiles over all trials; quantile 1 is the largest"),
     ("result_errors", "Requests that failed in the measured phases"),
     ("result_measure", "What else was measured, in the unit that the metric's name ends in"),
@@ -32,6 +34,10 @@ const SHOWN: [(&str, &str); 10] = [
     ("comparison_ratio", "The arm's metric divided by the baseline's"),
     ("comparison_ratio_low", "Lower end of the 95 % interval of the ratio"),
     ("comparison_ratio_high", "Upper end of the 95 % interval of the ratio"),
+    (
+        "comparison_not_ranked",
+        "1 for a comparison that has no ratio because the arms may not be ranked, as where durability differs",
+    ),
     ("run_verdict", "1 for the verdict of a finished run"),
 ];
 
@@ -138,13 +144,19 @@ fn read(status: &BenchmarkRunStatus, mut show: impl FnMut(&'static str, Labels, 
             show("result_cpu_cores", vec![arm.clone(), ("part", part.into())], millicores as f64 / 1e3);
         }
     }
-    for comparison in &status.comparisons {
+    // Of an invalid run nothing may be concluded, and an alert concludes.
+    let comparisons = status.comparisons.iter().filter(|_| status.verdict != Some(Verdict::Invalid));
+    for comparison in comparisons {
         let labels = vec![
             ("workload", comparison.workload.clone()),
             ("arm", comparison.arm.clone()),
             ("baseline", comparison.baseline.clone()),
             ("metric", comparison.metric.name.into()),
         ];
+        if comparison.not_ranked.is_some() {
+            show("comparison_not_ranked", labels, 1.0);
+            continue;
+        }
         let ratios = [
             ("comparison_ratio", comparison.ratio_basis_points),
             ("comparison_ratio_low", comparison.low_basis_points),
@@ -219,6 +231,24 @@ mod tests {
         let mut text = String::new();
         encode(&mut text, registry).unwrap();
         text
+    }
+
+    #[test]
+    fn a_comparison_that_ranks_nobody_has_no_ratio_and_one_of_an_invalid_run_is_not_shown() {
+        for (verdict, expected) in [("Passed", true), ("Invalid", false)] {
+            let mut registry = Registry::default();
+            let results = Results::new(&mut registry);
+            let mut status = status();
+            status.verdict = serde_json::from_value(json!(verdict)).unwrap();
+            results.show("team", "ranked", &status);
+            assert_eq!(text(&registry).contains("comparison_ratio{"), expected, "{verdict}");
+            results.forget("team", "ranked");
+            status.comparisons[0].not_ranked = Some("durability None against Fsync".into());
+            results.show("team", "run", &status);
+            let shown = text(&registry);
+            assert!(!shown.contains("comparison_ratio{") && !shown.contains("comparison_ratio_low{"), "{shown}");
+            assert_eq!(shown.contains("comparison_not_ranked{"), expected, "{shown}");
+        }
     }
 
     #[test]

@@ -1,18 +1,13 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
-use storebench_crds::Metric;
 use storebench_crds::status::Comparison;
+use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
-use super::{ThroughputInterval, Valid};
+use super::{ThroughputInterval, Valid, limit};
+use crate::equality::{Differences, Terms, differences};
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
-use crate::validate::unequal_promises;
-
-/// Why an arm may not be ranked against the baseline; `None` where it may.
-fn unequal(arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
-    unequal_promises((arm.durability?, arm.replicas), (baseline.durability?, baseline.replicas))
-}
 
 /// Every available arm against the baseline, in every workload and metric that has enough trials.
 pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
@@ -21,6 +16,9 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for workload in &record.spec.workloads {
         for arm in candidates(record, baseline) {
+            let limited = limit::of_pair(valid, &arm.name, &baseline.name, &workload.name);
+            let unequal = unequal(record, arm, baseline, workload).forbidden;
+            let not_ranked = unequal.or_else(|| limited.map(|why| format!("undecided, for {why}")));
             for metric in Metric::all() {
                 let Some(paired) = paired(valid, arm, baseline, &workload.name, metric) else { continue };
                 comparisons.push(Comparison {
@@ -33,7 +31,7 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
                     high_basis_points: basis_points(paired.ratio_high),
                     trials: paired.trials as u32,
                     detectable_basis_points: basis_points(paired.smallest_detectable_ratio_change),
-                    not_ranked: unequal(arm, baseline),
+                    not_ranked: not_ranked.clone(),
                 });
             }
         }
@@ -41,12 +39,17 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
     comparisons
 }
 
+/// In what an arm differs from the baseline besides what it is.
+pub(super) fn unequal(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord, workload: &Workload) -> Differences {
+    differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, &record.spec.allow_unequal)
+}
+
 /// The arm that the others are compared with, if it could be started.
 pub(super) fn baseline(record: &RunRecord) -> Option<&ArmRecord> {
     record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())
 }
 
-fn candidates<'a>(record: &'a RunRecord, baseline: &'a ArmRecord) -> impl Iterator<Item = &'a ArmRecord> {
+pub(super) fn candidates<'a>(record: &'a RunRecord, baseline: &'a ArmRecord) -> impl Iterator<Item = &'a ArmRecord> {
     record.arms.iter().filter(|arm| arm.name != baseline.name && arm.unavailable.is_none())
 }
 

@@ -1,12 +1,12 @@
 //! Decides gates: an interval on the right side of the bound meets it, one on the wrong side misses it, one that contains
-//! the bound decides nothing.
+//! the bound decides nothing. Nor does one that the loader or unequal arms made, whatever the gate says of what is undecided.
 
 use storebench_crds::benchmark_run::{Gate, OnInconclusive};
-use storebench_crds::metric::Unit;
+use storebench_crds::metric::{Direction, Unit};
 use storebench_crds::status::{Comparison, GateOutcome, GateResult};
 
-use super::Valid;
-use super::compare::own_interval;
+use super::compare::{baseline, own_interval};
+use super::{Valid, limit};
 
 /// A decided gate, and what to make of it if it is undecided.
 pub(super) struct Decided {
@@ -27,21 +27,22 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison]) -> Vec<Decided> 
     for gate in &valid.record.spec.gates {
         let applies = |name: &&str| gate.workload.as_deref().is_none_or(|wanted| wanted == *name);
         for workload in valid.record.spec.workloads.iter().map(|workload| workload.name.as_str()).filter(applies) {
-            decided.push(Decided {
-                result: decide_one(valid, comparisons, gate, workload),
-                on_inconclusive: gate.on_inconclusive,
-            });
+            decided.push(decide_one(valid, comparisons, gate, workload));
         }
     }
     decided
 }
 
-fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str) -> GateResult {
+fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str) -> Decided {
     let subject = format!("{} {workload} {:?}", gate.arm, gate.metric);
     let ratio = |basis_points: u32| f64::from(basis_points) / 10_000.0;
     match (gate.ratio_at_least_basis_points, gate.ratio_at_most_basis_points, gate.at_least, gate.at_most) {
-        (Some(bound), ..) => against_baseline(comparisons, gate, workload, &subject, Bound::AtLeast(ratio(bound))),
-        (_, Some(bound), ..) => against_baseline(comparisons, gate, workload, &subject, Bound::AtMost(ratio(bound))),
+        (Some(bound), ..) => {
+            against_baseline(valid, comparisons, gate, workload, &subject, Bound::AtLeast(ratio(bound)))
+        }
+        (_, Some(bound), ..) => {
+            against_baseline(valid, comparisons, gate, workload, &subject, Bound::AtMost(ratio(bound)))
+        }
         (_, _, Some(bound), _) => against_number(valid, gate, workload, &subject, Bound::AtLeast(bound as f64)),
         (_, _, _, bound) => {
             // The schema asks for exactly one bound.
@@ -51,46 +52,61 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
 }
 
 fn against_baseline(
+    valid: &Valid,
     comparisons: &[Comparison],
     gate: &Gate,
     workload: &str,
     subject: &str,
     bound: Bound,
-) -> GateResult {
+) -> Decided {
     let comparison = comparisons.iter().find(|comparison| {
         comparison.arm == gate.arm && comparison.workload == workload && comparison.metric == gate.metric
     });
-    let baseline = comparison.map_or("the baseline", |comparison| comparison.baseline.as_str());
-    let gate = match bound {
-        Bound::AtLeast(ratio) => format!("{subject} ≥ {ratio:.2} × {baseline}"),
-        Bound::AtMost(ratio) => format!("{subject} ≤ {ratio:.2} × {baseline}"),
+    let name = comparison.map_or("the baseline", |comparison| comparison.baseline.as_str());
+    let text = match bound {
+        Bound::AtLeast(ratio) => format!("{subject} ≥ {ratio:.2} × {name}"),
+        Bound::AtMost(ratio) => format!("{subject} ≤ {ratio:.2} × {name}"),
+    };
+    let decided = |outcome, found, on_inconclusive| Decided {
+        result: GateResult { gate: text, outcome, found },
+        on_inconclusive,
     };
     let Some(comparison) = comparison else {
-        return GateResult { gate, outcome: GateOutcome::NotJudged, found: "too few valid pairs of trials".into() };
+        return decided(GateOutcome::NotJudged, "too few valid pairs of trials".into(), gate.on_inconclusive);
     };
     let [ratio, low, high] = [comparison.ratio_basis_points, comparison.low_basis_points, comparison.high_basis_points]
         .map(|basis_points| basis_points as f64 / 10_000.0);
     let found = format!("{ratio:.2} ({low:.2}–{high:.2}), {} pairs", comparison.trials);
-    if let Some(reason) = &comparison.not_ranked {
-        return GateResult { gate, outcome: GateOutcome::NotJudged, found: format!("not ranked: {reason}") };
+    // `onInconclusive` is for an interval that is too wide, not for one that is of something else.
+    let limited = || limit::of_pair(valid, &gate.arm, &baseline(valid.record)?.name, workload);
+    match (&comparison.not_ranked, limited()) {
+        (Some(_), Some(why)) => decided(GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
+        (Some(why), None) => decided(GateOutcome::NotJudged, format!("not ranked: {why}"), OnInconclusive::Fail),
+        (None, _) => decided(outcome(low, high, bound), found, gate.on_inconclusive),
     }
-    GateResult { gate, outcome: outcome(low, high, bound), found }
 }
 
-fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bound: Bound) -> GateResult {
+fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bound: Bound) -> Decided {
     let text = match bound {
         Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
         Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
     };
     let digits = if gate.metric.unit == Unit::Bytes { 0 } else { 1 };
-    match own_interval(valid, &gate.arm, workload, gate.metric) {
-        Some(interval) => GateResult {
-            gate: text,
-            outcome: outcome(interval.low, interval.high, bound),
-            found: format!("{:.digits$}–{:.digits$}", interval.low, interval.high),
-        },
-        None => GateResult { gate: text, outcome: GateOutcome::NotJudged, found: "too few valid trials".into() },
-    }
+    let Some(interval) = own_interval(valid, &gate.arm, workload, gate.metric) else {
+        let found = "too few valid trials".into();
+        let result = GateResult { gate: text, outcome: GateOutcome::NotJudged, found };
+        return Decided { result, on_inconclusive: gate.on_inconclusive };
+    };
+    let found = format!("{:.digits$}–{:.digits$}", interval.low, interval.high);
+    let outcome = outcome(interval.low, interval.high, bound);
+    // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
+    let limited = (gate.metric.direction != Direction::Cost && outcome != GateOutcome::Met)
+        .then(|| limit::of_arm(valid, &gate.arm, workload));
+    let (outcome, found, on_inconclusive) = match limited.flatten() {
+        Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
+        None => (outcome, found, gate.on_inconclusive),
+    };
+    Decided { result: GateResult { gate: text, outcome, found }, on_inconclusive }
 }
 
 fn outcome(low: f64, high: f64, bound: Bound) -> GateOutcome {

@@ -56,6 +56,7 @@ pub(super) fn pooled(trials: &[&WorkloadMeasurement]) -> WorkloadMeasurement {
             .unwrap_or_default(),
         api_requests: None,
         start_skew_nanos: None,
+        foreign_millicores: None,
         histograms: Vec::new(),
     }
 }

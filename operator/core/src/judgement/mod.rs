@@ -2,10 +2,12 @@
 //! same judgement, on any machine.
 //!
 //! [`metric`] reads one number from one trial; [`compare`] pairs the arms' numbers and estimates ratios; [`summary`]
-//! merges what all trials measured, [`requests`] what API servers said of theirs; [`gate`] decides gates; [`verdict`] decides the run.
+//! merges what all trials measured, [`requests`] what API servers said of theirs; [`limit`] finds comparisons that the loader
+//! decides; [`gate`] decides gates; [`verdict`] decides the run.
 
 mod compare;
 mod gate;
+mod limit;
 mod metric;
 mod requests;
 mod summary;

@@ -1,18 +1,21 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
-use storebench_crds::Metric;
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
+use storebench_crds::{LoadMode, Metric, Workload};
 
+use super::compare::{baseline, candidates, unequal};
 use super::metric::{over_trials, pooled};
-use super::{TrialPoint, Valid, available, requests};
+use super::{TrialPoint, Valid, available, limit, requests};
 use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
 const FOREIGN_MILLICORES: u64 = 200;
-/// A loader thread busier than this, basis points of the elapsed time, may be the limit itself.
-const BUSY_BASIS_POINTS: u32 = 9_500;
+/// Arms that answered so many times each other's requests have histories that memory and disk show.
+const UNEQUAL_HISTORY: f64 = 1.1;
+/// A quota that stops the loader for so much of the time deserves a word.
+const THROTTLED_PERCENT: u64 = 1;
 
 /// Two etcds that lived as long as a run differed by 0.56 (0.46 to 0.69) in one of docs/accuracy.md, though they were equal.
 const SHARED: &str = "isolation is Shared: every trial inherits what earlier ones left in the store, and a difference may be one of \
@@ -168,25 +171,41 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             caveats.push(format!("{} and {} are not ranked: {reason}", comparison.arm, comparison.baseline));
         }
     }
+    if let Some(baseline) = baseline(record) {
+        for arm in candidates(record, baseline) {
+            let differences = record.spec.workloads.iter().map(|workload| unequal(record, arm, baseline, workload));
+            let mut allowed: Vec<String> = differences.filter_map(|found| found.allowed).collect();
+            allowed.dedup();
+            caveats.extend(allowed.into_iter().map(|what| {
+                format!(
+                    "{} and {} differ in more than the store, which allowUnequal permits: {what}",
+                    arm.name, baseline.name
+                )
+            }));
+        }
+    }
+    caveats.extend(unequal_histories(valid));
     for workload in &record.spec.workloads {
         for arm in available(record) {
-            let busiest = measurements(valid, arm, &workload.name)
-                .into_iter()
-                .filter_map(|one| one.audit.as_ref().map(|audit| audit.busiest_thread_basis_points))
-                .max()
-                .unwrap_or_default();
-            if busiest >= BUSY_BASIS_POINTS {
+            if let Some(why) = limit::of_arm(valid, arm, &workload.name) {
+                caveats.push(format!("{why}: the store may be faster than shown"));
+            }
+            let throttled = |one: &WorkloadMeasurement| {
+                let audit = one.audit.as_ref()?;
+                Some(audit.throttled_nanos * 100 / one.summary.elapsed_nanos.max(1))
+            };
+            let most = measurements(valid, arm, &workload.name).into_iter().filter_map(throttled).max();
+            if let Some(percent) = most.filter(|percent| *percent >= THROTTLED_PERCENT) {
                 caveats.push(format!(
-                    "the loader's busiest thread was {} % busy in {} on {arm}: the store may be faster than shown; raise load.threads",
-                    busiest / 100,
+                    "a CPU quota stopped the loader for up to {percent} % of the time in {} on {arm}: what is compared is what the arms make \
+                     of that quota",
                     workload.name
                 ));
             }
         }
     }
-    let foreign = (record.trials.iter().flat_map(|trial| &trial.workloads))
-        .filter_map(WorkloadMeasurement::foreign_millicores)
-        .max();
+    let foreign =
+        (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(WorkloadMeasurement::foreign).max();
     if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
         let cores = millicores as f64 / 1_000.0;
         caveats
@@ -195,10 +214,44 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     let is_disturbed = |failure: &TrialFailure| failure.cause == FailureCause::Disturbed;
     let disturbed = record.trials.iter().filter(|trial| trial.failure.as_ref().is_some_and(is_disturbed)).count();
     if disturbed > 0 {
-        caveats.push(format!("disturbed and not counted: {disturbed}, with their pairs; see trials"));
+        let of = |arm: &str| {
+            let trials = record.trials.iter().filter(|trial| trial.arm == arm);
+            trials.filter(|trial| trial.failure.as_ref().is_some_and(is_disturbed)).count()
+        };
+        let per_arm: Vec<String> = available(record).into_iter().map(|arm| format!("{arm} {}", of(arm))).collect();
+        caveats.push(format!(
+            "disturbed and not counted: {disturbed} ({}), with their pairs; see trials",
+            per_arm.join(", ")
+        ));
     }
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
+    }
+    caveats
+}
+
+/// In a closed loop by time the faster arm answers more requests, and then has a longer history to keep in memory and on disk.
+fn unequal_histories(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let is_by_time = |workload: &&Workload| workload.load.total.is_none() && workload.load.mode == LoadMode::ClosedLoop;
+    let writes = |workload: &&Workload| workload.parameters.writes_percent() > 0;
+    let mut caveats = Vec::new();
+    for workload in record.spec.workloads.iter().filter(is_by_time).filter(writes) {
+        let operations = |arm: &str| -> u64 {
+            measurements(valid, arm, &workload.name).iter().map(|one| one.summary.operations).sum()
+        };
+        let of_baseline = operations(&baseline.name).max(1);
+        for arm in candidates(record, baseline) {
+            let ratio = operations(&arm.name) as f64 / of_baseline as f64;
+            if ratio > 0.0 && !(1.0 / UNEQUAL_HISTORY..=UNEQUAL_HISTORY).contains(&ratio) {
+                caveats.push(format!(
+                    "memory and disk are of unequal histories: {} answered {ratio:.2} times the requests of {} in {}; load.total instead of \
+                     load.duration makes them equal",
+                    arm.name, baseline.name, workload.name
+                ));
+            }
+        }
     }
     caveats
 }

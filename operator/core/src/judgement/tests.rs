@@ -25,6 +25,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
+        fields: Default::default(),
         control_plane: None,
         command: Vec::new(),
         unavailable: None,
@@ -57,6 +58,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
         measures: Default::default(),
         api_requests: None,
         start_skew_nanos: None,
+        foreign_millicores: None,
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,
             data: encode_histogram(&histogram).unwrap(),
@@ -341,4 +343,118 @@ proptest! {
             prop_assert!((product - 1.0).abs() < 1e-3, "{:?} {:?}", one, other);
         }
     }
+}
+
+fn saturated(record: &mut RunRecord, arm: &str, trials: usize) {
+    let of_arm = record.trials.iter_mut().filter(|trial| trial.arm == arm).take(trials);
+    for one in of_arm.flat_map(|trial| &mut trial.workloads) {
+        one.audit = Some(storebench_crds::job::LoaderAudit {
+            busiest_thread_basis_points: 7_000,
+            saturation_basis_points: 9_700,
+            saturated_thread: "load-0".into(),
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn two_stores_that_one_busy_loader_thread_holds_back_are_not_equal_but_undecided() {
+    for on_inconclusive in ["Fail", "Warn", "Pass"] {
+        for arm in ["old", "new"] {
+            let mut record = record(1.0, throughput_gate(9_000, on_inconclusive));
+            assert_eq!(judge(&record).verdict, Verdict::Passed);
+            saturated(&mut record, arm, 5);
+            let judgement = judge(&record);
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{on_inconclusive}");
+            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided);
+            let said = format!(
+                "the loader is the limit in put on {arm}: its thread load-0 ran for 70 % and waited for a processor for 27 % of the time"
+            );
+            assert!(judgement.message.contains(&said), "{}", judgement.message);
+            assert!(judgement.message.contains("raise load.connections and load.threads"), "{}", judgement.message);
+            let not_ranked = |comparison: &storebench_crds::status::Comparison| {
+                comparison.not_ranked.as_ref().is_some_and(|why| why.starts_with("undecided, for the loader"))
+            };
+            assert!(judgement.comparisons.iter().all(not_ranked), "{:?}", judgement.comparisons);
+            assert!(judgement.caveats.iter().any(|caveat| caveat.contains(&said)), "{:?}", judgement.caveats);
+        }
+    }
+}
+
+#[test]
+fn a_loader_that_was_busy_in_a_few_trials_limits_nothing() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    saturated(&mut record, "new", 4);
+    assert_eq!(judge(&record).verdict, Verdict::Passed);
+}
+
+#[test]
+fn a_number_that_a_store_reaches_although_the_loader_is_the_limit_is_reached_and_one_that_it_misses_is_not_missed() {
+    let gate = |bound: u64| serde_json::json!([{ "arm": "new", "metric": "ThroughputPerSecond", "atLeast": bound }]);
+    for (bound, verdict) in [(9_000, Verdict::Passed), (11_000, Verdict::Inconclusive)] {
+        let mut record = record(1.0, gate(bound));
+        saturated(&mut record, "new", 10);
+        assert_eq!(judge(&record).verdict, verdict, "{bound}");
+    }
+}
+
+#[test]
+fn how_many_trials_each_arm_lost_is_said_wherever_trials_are() {
+    let mut record = record(1.0, serde_json::json!([]));
+    failed(&mut record, 3, FailureCause::Disturbed);
+    let report = Report { judgement: judge(&record), record };
+    assert!(report.judgement.caveats.iter().any(|caveat| caveat.contains("not counted: 1 (old 0, new 1)")));
+    for rendered in [text(&report, 160, false), markdown(&report), html(&report).unwrap()] {
+        assert!(rendered.contains("discarded: old 0, new 1"), "{rendered}");
+    }
+}
+
+fn with_args(mut record: RunRecord, allowed: &[&str]) -> RunRecord {
+    record.arms[1].fields.insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
+    record.spec.allow_unequal = serde_json::from_value(serde_json::json!(allowed)).unwrap();
+    record
+}
+
+#[test]
+fn an_arm_with_other_arguments_is_not_ranked_until_the_run_says_that_they_are_what_is_compared() {
+    let judgement = judge(&with_args(record(1.3, throughput_gate(9_000, "Pass")), &[]));
+    let reason = "args --turbo against none";
+    assert!(judgement.comparisons.iter().all(|found| found.not_ranked.as_deref() == Some(reason)));
+    assert_eq!((judgement.verdict, judgement.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::NotJudged));
+    assert!(judgement.gates[0].found.contains(reason), "{:?}", judgement.gates);
+
+    let record = with_args(record(1.3, throughput_gate(9_000, "Fail")), &["args"]);
+    let judgement = judge(&record);
+    assert!(judgement.comparisons.iter().all(|found| found.not_ranked.is_none()));
+    assert_eq!(judgement.verdict, Verdict::Passed);
+    let named = "new and old differ in more than the store, which allowUnequal permits: args --turbo against none";
+    assert!(judgement.caveats.iter().any(|caveat| caveat == named), "{:?}", judgement.caveats);
+}
+
+#[test]
+fn a_column_that_ranks_nobody_says_so_and_an_invalid_run_has_none() {
+    let column = |record: RunRecord| {
+        let report = Report { judgement: judge(&record), record };
+        crate::status::status(&report).columns.unwrap().throughput_ratio
+    };
+    assert!(!column(record(1.3, serde_json::json!([]))).unwrap().contains("not ranked"));
+    let unequal = column(with_args(record(1.3, serde_json::json!([])), &[])).unwrap();
+    assert!(unequal.starts_with("1.") && unequal.ends_with(", not ranked"), "{unequal}");
+    let mut invalid = record(1.3, serde_json::json!([]));
+    failed(&mut invalid, 3, FailureCause::WrongAnswer);
+    assert_eq!(column(invalid), None);
+}
+
+#[test]
+fn who_answered_more_in_the_same_time_keeps_more_and_the_report_says_so() {
+    let warned = |record: &RunRecord| {
+        let caveats = judge(record).caveats;
+        caveats.into_iter().find(|caveat| caveat.starts_with("memory and disk are of unequal histories"))
+    };
+    let mut faster = record(1.5, serde_json::json!([]));
+    let said = warned(&faster).unwrap();
+    assert!(said.contains("new answered 1.50 times the requests of old in put; load.total"), "{said}");
+    assert_eq!(warned(&record(1.02, serde_json::json!([]))), None);
+    faster.spec.workloads[0].load.total = Some(10_000);
+    assert_eq!(warned(&faster), None);
 }

@@ -93,6 +93,15 @@ pub(super) fn trials_summary(report: &Report) -> Vec<String> {
         .map(|(_, arm)| format!("{} {}", arm.name, lookup::valid_trials(report, &arm.name).count()))
         .collect();
     let mut statements = vec![format!("{valid} of {} trials valid ({})", ran.len(), per_arm.join(", "))];
+    // Were one arm's trials discarded and the other's not, what is left would be a choice.
+    let discarded = |arm: &ArmRecord| {
+        ran.iter().filter(|trial| trial.arm == arm.name && trial.state == TrialState::Invalid).count()
+    };
+    let discarded: Vec<_> = lookup::started_arms(report).map(|(_, arm)| (&arm.name, discarded(arm))).collect();
+    if discarded.iter().any(|(_, count)| *count > 0) {
+        let per_arm: Vec<String> = discarded.iter().map(|(arm, count)| format!("{arm} {count}")).collect();
+        statements.push(format!("discarded: {}", per_arm.join(", ")));
+    }
     let plan = &record.spec.trials;
     let isolation = match record.spec.isolation {
         Isolation::Fresh => "a new, empty store for every trial",

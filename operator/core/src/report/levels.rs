@@ -194,7 +194,22 @@ impl<'a> TwoLevels<'a> {
             (true, true) => {
                 let change = |compared: &Comparison| compared.ratio_basis_points as f64 - PARITY as f64;
                 let share = change(of_user) / change(of_store);
-                if share < 0.0 { Reach::Reversed } else { Reach::Percent((share * 100.0).round() as u64) }
+                if share < 0.0 {
+                    return Reach::Reversed;
+                }
+                // The ends of both intervals, none of which crosses 1: at least as wide as an interval of the quotient.
+                let ends = |compared: &Comparison| {
+                    let [one, other] =
+                        [compared.low_basis_points, compared.high_basis_points].map(|end| end.abs_diff(PARITY) as f64);
+                    (one.min(other), one.max(other))
+                };
+                let (user, store) = (ends(of_user), ends(of_store));
+                let percent = |share: f64| (share * 100.0).round() as u64;
+                Reach::Percent {
+                    share: percent(share),
+                    low: percent(user.0 / store.1),
+                    high: percent(user.1 / store.0),
+                }
             }
         }
     }
@@ -289,7 +304,7 @@ impl<'a> TwoLevels<'a> {
                     .into(),
             );
         }
-        notes.push("the share that reaches the user is that of the change of mean latency; one client that waits for each answer gives the clearest answer, since waiting for one another blurs both levels".into());
+        notes.push("the share that reaches the user is that of the change of mean latency, its interval from the ends of both intervals, so that it contains the share at least as often; one client that waits for each answer gives the clearest answer, since waiting for one another blurs both levels".into());
         Section { notes, ..Section::new("Before you believe a number") }
     }
 }
@@ -320,8 +335,8 @@ fn etcd_operation(workload: &Workload) -> Option<EtcdOperation> {
 /// What is left of a difference between stores for who uses a cluster on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// So many percent of it.
-    Percent(u64),
+    /// So many percent of it, and between which many.
+    Percent { share: u64, low: u64, high: u64 },
     /// The stores differ, and users cannot tell.
     WithinNoise,
     /// The stores do not differ beyond noise.
@@ -335,7 +350,7 @@ enum Reach {
 impl Reach {
     fn in_short(self) -> String {
         match self {
-            Self::Percent(percent) => format!("{percent} %"),
+            Self::Percent { share, low, high } => format!("{share} % ({low}–{high} %)"),
             Self::WithinNoise => "within noise".into(),
             Self::StoresAlike => "stores alike".into(),
             Self::Reversed => "the opposite".into(),
@@ -345,7 +360,7 @@ impl Reach {
 
     fn sentence(self) -> String {
         match self {
-            Self::Percent(percent) => format!("{percent} % of the stores' difference reaches the user"),
+            Self::Percent { .. } => format!("{} of the stores' difference reaches the user", self.in_short()),
             Self::WithinNoise => "the stores differ; what a user sees of it is within noise".into(),
             Self::StoresAlike => "the stores themselves do not differ beyond noise".into(),
             Self::Reversed => "a user sees the opposite of what the stores do by themselves".into(),
@@ -376,7 +391,10 @@ mod tests {
     fn a_share_is_given_only_where_both_levels_differ_beyond_noise() {
         let better = [6_000, 5_800, 6_200];
         let said = with_ratios(better, [8_000, 7_800, 8_200]);
-        assert_eq!(said, "create, rusd: 50 % of the stores' difference reaches the user");
+        assert_eq!(said, "create, rusd: 50 % (43–58 %) of the stores' difference reaches the user");
+        // As published once: 45 %, of intervals that are far from both.
+        let said = with_ratios([6_000, 5_500, 9_000], [8_200, 7_300, 9_900]);
+        assert!(said.starts_with("create, rusd: 45 % (2–270 %)"), "{said}");
         assert!(with_ratios(better, [9_900, 9_700, 10_100]).ends_with("within noise"));
         assert!(with_ratios([9_900, 9_700, 10_100], better).ends_with("do not differ beyond noise"));
         assert!(with_ratios(better, [12_000, 11_000, 13_000]).contains("the opposite"));

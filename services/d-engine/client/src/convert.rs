@@ -2,8 +2,8 @@
 
 use crate::wire;
 use crate::{
-    Answer, Applied, Compare, Condition, Error, Event, EventKind, KeyValue, Leader, Operation, OperationResult, Query,
-    ReadLevel, ReadOptions, ReadPath, Scan, Seen, Stamp, Transaction, WatchOptions, Written,
+    Answer, Applied, Compare, Condition, Error, Event, EventKind, KeyValue, Leader, Lease, Operation, OperationResult,
+    Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, Stamp, Transaction, WatchOptions, Written,
 };
 
 const NOTHING: wire::Nothing = wire::Nothing {};
@@ -74,6 +74,10 @@ impl wire::Operation {
             Operation::Delete { key } => Body::Delete(key),
             Operation::Get { key } => Body::Get(key),
             Operation::Add { key, delta } => Body::Add(wire::Add { key, delta }),
+            Operation::Attach { key, lease } => Body::Attach(wire::Attach { key, lease }),
+            Operation::Grant { ttl_millis } => Body::GrantMillis(ttl_millis),
+            Operation::KeepAlive { lease } => Body::KeepAlive(lease),
+            Operation::Revoke { lease } => Body::Revoke(lease),
         };
         Self { body: Some(body) }
     }
@@ -85,18 +89,33 @@ impl wire::Operation {
             Body::Delete(key) => Operation::Delete { key },
             Body::Get(key) => Operation::Get { key },
             Body::Add(wire::Add { key, delta }) => Operation::Add { key, delta },
+            Body::Attach(wire::Attach { key, lease }) => Operation::Attach { key, lease },
+            Body::GrantMillis(ttl_millis) => Operation::Grant { ttl_millis },
+            Body::KeepAlive(lease) => Operation::KeepAlive { lease },
+            Body::Revoke(lease) => Operation::Revoke { lease },
         })
     }
 }
 
 impl wire::KeyValue {
-    fn of(KeyValue { key, value, revision, expires_millis }: KeyValue) -> Self {
-        Self { key, value, revision, expires_millis }
+    fn of(KeyValue { key, value, revision, expires_millis, lease }: KeyValue) -> Self {
+        Self { key, value, revision, expires_millis, lease }
     }
 
     fn parse(self) -> KeyValue {
-        let Self { key, value, revision, expires_millis } = self;
-        KeyValue { key, value, revision, expires_millis }
+        let Self { key, value, revision, expires_millis, lease } = self;
+        KeyValue { key, value, revision, expires_millis, lease }
+    }
+}
+
+impl wire::Lease {
+    fn of(Lease { number, ttl_millis, expires_millis }: Lease) -> Self {
+        Self { number, ttl_millis, expires_millis }
+    }
+
+    fn parse(self) -> Lease {
+        let Self { number, ttl_millis, expires_millis } = self;
+        Lease { number, ttl_millis, expires_millis }
     }
 }
 
@@ -108,6 +127,9 @@ impl wire::OperationResult {
             OperationResult::Deleted(was_there) => Body::Deleted(was_there),
             OperationResult::Got(item) => Body::Got(wire::Got { item: item.map(wire::KeyValue::of) }),
             OperationResult::Sum(sum) => Body::Sum(sum),
+            OperationResult::Attached(was_there) => Body::Attached(was_there),
+            OperationResult::Lease(lease) => Body::Lease(wire::GotLease { lease: lease.map(wire::Lease::of) }),
+            OperationResult::Revoked(was_there) => Body::Revoked(was_there),
         };
         Self { body: Some(body) }
     }
@@ -119,6 +141,9 @@ impl wire::OperationResult {
             Body::Deleted(was_there) => OperationResult::Deleted(was_there),
             Body::Got(got) => OperationResult::Got(got.item.map(wire::KeyValue::parse)),
             Body::Sum(sum) => OperationResult::Sum(sum),
+            Body::Attached(was_there) => OperationResult::Attached(was_there),
+            Body::Lease(wire::GotLease { lease }) => OperationResult::Lease(lease.map(wire::Lease::parse)),
+            Body::Revoked(was_there) => OperationResult::Revoked(was_there),
         })
     }
 }
@@ -375,6 +400,10 @@ mod tests {
             bytes().prop_map(|key| Operation::Delete { key }),
             bytes().prop_map(|key| Operation::Get { key }),
             (bytes(), any::<i64>()).prop_map(|(key, delta)| Operation::Add { key, delta }),
+            (bytes(), any::<u64>()).prop_map(|(key, lease)| Operation::Attach { key, lease }),
+            any::<u64>().prop_map(|ttl_millis| Operation::Grant { ttl_millis }),
+            any::<u64>().prop_map(|lease| Operation::KeepAlive { lease }),
+            any::<u64>().prop_map(|lease| Operation::Revoke { lease }),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! A small gRPC client on the `h2` crate: unary calls and streams over one connection, without TLS.
+//! A small gRPC client on the `h2` crate: unary calls and streams over one connection, all of them at a time, with TLS or without.
 //!
 //! Whatever a server sends, a call ends in an answer or a [`GrpcError`]. Nothing is repeated. Source of the protocol:
 //! grpc/grpc `doc/PROTOCOL-HTTP2.md`.
@@ -13,7 +13,10 @@ use h2::{RecvStream, SendStream};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Request, StatusCode, Uri, Version};
 use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::Tls;
 
 /// Bytes in front of a message: whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
@@ -55,27 +58,46 @@ impl From<h2::Error> for GrpcError {
 #[derive(Clone, Debug)]
 pub struct Channel {
     requests: SendRequest<Bytes>,
+    scheme: Scheme,
     authority: Authority,
+}
+
+async fn handshake<S>(socket: S) -> Result<SendRequest<Bytes>, h2::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    let (requests, connection) = builder.handshake(socket).await?;
+    // Its error is told to every call.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(requests)
 }
 
 impl Channel {
     /// Connects to `host:port`, with or without `http://`; on a tokio runtime.
     pub async fn connect(endpoint: &str) -> Result<Self, GrpcError> {
-        let address = endpoint.strip_prefix("http://").unwrap_or(endpoint).trim_end_matches('/');
+        Self::connect_with(endpoint, None).await
+    }
+
+    /// The same, with TLS where that is given: then also `https://` may stand in front.
+    pub async fn connect_with(endpoint: &str, tls: Option<&Tls>) -> Result<Self, GrpcError> {
+        let prefix = if tls.is_some() { "https://" } else { "http://" };
+        let address = endpoint.strip_prefix(prefix).unwrap_or(endpoint).trim_end_matches('/');
         let said = |error: &dyn std::fmt::Display| GrpcError::Connect(format!("{address}: {error}"));
         let authority = Authority::try_from(address).map_err(|error| said(&error))?;
         let socket = TcpStream::connect(address).await.map_err(|error| said(&error))?;
         // Requests are written whole: waiting for more would only delay them.
         socket.set_nodelay(true).map_err(|error| said(&error))?;
-        let mut builder = Builder::new();
-        builder
-            .enable_push(false)
-            .initial_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-        let (requests, connection) = builder.handshake(socket).await.map_err(|error| said(&error))?;
-        // Its error is told to every call.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(Self { requests, authority })
+        let requests = match tls {
+            None => handshake(socket).await,
+            Some(tls) => handshake(tls.connect(socket, authority.host()).await?).await,
+        };
+        let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+        Ok(Self { requests: requests.map_err(|error| said(&error))?, scheme, authority })
     }
 
     /// Sends one message and waits for the one that answers it. `path` is `/package.Service/Method`.
@@ -112,7 +134,7 @@ impl Channel {
         is_only: bool,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), GrpcError> {
         let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
+        parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(PathAndQuery::from_static(path));
         let uri = Uri::from_parts(parts).map_err(|error| GrpcError::Broken(error.to_string()))?;

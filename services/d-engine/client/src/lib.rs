@@ -14,9 +14,12 @@ mod convert;
 mod door;
 mod error;
 pub mod grpc;
+mod lease;
+mod lock;
 mod read;
 mod remote;
 mod session;
+mod tls;
 mod watch;
 mod write;
 
@@ -32,9 +35,12 @@ pub mod proto {
 pub use client::Client;
 pub use door::{BoxFuture, Door};
 pub use error::{Error, Leader};
+pub use lease::LeaseGuard;
+pub use lock::Lock;
 pub use proto::storebench::dengine::v1 as wire;
 pub use read::{Answer, KeyValue, Page, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, end_of_prefix};
 pub use remote::Options;
 pub use session::Session;
+pub use tls::{Tls, TlsError};
 pub use watch::{Event, EventKind, Watch, WatchOptions};
-pub use write::{Applied, Compare, Condition, Operation, OperationResult, Stamp, Transaction, Written};
+pub use write::{Applied, Compare, Condition, Lease, Operation, OperationResult, Stamp, Transaction, Written};

@@ -101,6 +101,8 @@ pub struct KeyValue {
     pub revision: u64,
     /// When it ends, milliseconds since 1970 by the clock of the log; 0: never.
     pub expires_millis: u64,
+    /// The lease with which it ends; 0: none.
+    pub lease: u64,
 }
 
 /// An answer.

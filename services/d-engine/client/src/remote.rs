@@ -15,7 +15,7 @@ use crate::door::{BoxFuture, Door};
 use crate::grpc::{Answers, Channel, GrpcError, Questions};
 use crate::wire::{self, request::Body};
 use crate::{
-    Answer, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Transaction, Watch, WatchOptions, Written,
+    Answer, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch, WatchOptions, Written,
 };
 
 const OPERATE: &str = "/storebench.dengine.v1.Store/Operate";
@@ -29,7 +29,7 @@ const WAITING_MAX: usize = 4096;
 const FRAME_REQUESTS_MAX: usize = 1024;
 
 /// How patient a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// For a connection.
     pub connect_timeout: Duration,
@@ -38,11 +38,14 @@ pub struct Options {
     /// Whether nobody is talked to but the members at the addresses that were given, which hand writes to the leader: for clients that
     /// cannot reach where members say that they are. Else writes and strong reads go to the leader, as soon as it is known.
     pub only_given: bool,
+    /// TLS, for members that speak nothing else.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(1), request_timeout: Duration::from_secs(3), only_given: false }
+        let (connect_timeout, request_timeout) = (Duration::from_secs(1), Duration::from_secs(3));
+        Self { connect_timeout, request_timeout, only_given: false, tls: None }
     }
 }
 
@@ -57,7 +60,8 @@ pub(crate) struct Remote {
 
 impl Remote {
     pub(crate) async fn connect(endpoints: &[String], options: Options) -> Result<Self, Error> {
-        let plain = |endpoint: &String| endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let scheme = if options.tls.is_some() { "https://" } else { "http://" };
+        let plain = |endpoint: &String| endpoint.trim_start_matches(scheme).trim_end_matches('/').to_owned();
         let remote = Self {
             endpoints: endpoints.iter().map(plain).collect(),
             options,
@@ -94,7 +98,7 @@ impl Remote {
             return Ok(Arc::clone(link));
         }
         let deadline = Instant::now() + self.options.connect_timeout;
-        let opened = timeout_at(deadline, Link::open(address)).await;
+        let opened = timeout_at(deadline, Link::open(address, self.options.tls.as_ref())).await;
         let link = Arc::new(opened.unwrap_or_else(|_| Err(GrpcError::Connect(format!("{address}: timed out"))))?);
         self.links().insert(address.to_owned(), Arc::clone(&link));
         Ok(link)
@@ -196,7 +200,7 @@ impl Door for Remote {
             for _ in &self.endpoints {
                 let address = self.any();
                 let opened = async {
-                    let channel = Channel::connect(&address).await?;
+                    let channel = Channel::connect_with(&address, self.options.tls.as_ref()).await?;
                     let (questions, mut answers) = channel.stream(WATCH, &request, true).await?;
                     // The first answer says that nothing is missed from here on.
                     let first: Option<wire::Events> = answers.next().await?;
@@ -273,8 +277,8 @@ fn close(waiting: &Mutex<Waiting>, why: &str) {
 }
 
 impl Link {
-    async fn open(address: &str) -> Result<Self, GrpcError> {
-        let channel = Channel::connect(address).await?;
+    async fn open(address: &str, tls: Option<&Tls>) -> Result<Self, GrpcError> {
+        let channel = Channel::connect_with(address, tls).await?;
         let (questions, answers) = channel.stream(OPERATE, &wire::Requests::default(), false).await?;
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let (requests, receiver) = mpsc::channel(WAITING_MAX);

@@ -59,6 +59,28 @@ pub enum Operation {
         /// The key.
         key: Bytes,
     },
+    /// Has a key that exists end with a lease. It is written anew, with the value and the time to live that it has.
+    Attach {
+        /// The key.
+        key: Bytes,
+        /// The lease; the transaction is refused if there is no such one.
+        lease: u64,
+    },
+    /// Begins a lease, whose number is the revision of the transaction: one for each transaction.
+    Grant {
+        /// Milliseconds from the time of the entry in the log; not 0.
+        ttl_millis: u64,
+    },
+    /// Has a lease begin anew, as long as it was granted for.
+    KeepAlive {
+        /// The lease.
+        lease: u64,
+    },
+    /// Ends a lease, and deletes the keys that are attached to it.
+    Revoke {
+        /// The lease.
+        lease: u64,
+    },
     /// Adds to a counter: decimal digits, with a sign if it is negative. A missing key counts as 0.
     Add {
         /// The key.
@@ -79,6 +101,23 @@ pub enum OperationResult {
     Got(Option<crate::KeyValue>),
     /// The counter is this now.
     Sum(i64),
+    /// It was attached, if it was there.
+    Attached(bool),
+    /// The lease is there, until then; `None`: there is no such lease.
+    Lease(Option<Lease>),
+    /// It was ended, if it was there.
+    Revoked(bool),
+}
+
+/// A lease, as of the entry that it was granted or kept alive by. It ends by an entry of the log, some time after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Its number: the revision of the transaction that granted it.
+    pub number: u64,
+    /// How long it lasts without being kept alive.
+    pub ttl_millis: u64,
+    /// When it ends, milliseconds since 1970 by the clock of the log.
+    pub expires_millis: u64,
 }
 
 /// What a transaction came to.

@@ -6,9 +6,9 @@
 
 use d_engine_client::ReadLevel;
 
-use super::ctl;
 use super::keys::Keys;
 use super::load::{self, Door, Load, Measured, Work};
+use super::{access, ctl};
 
 /// A sync that takes less than this does not reach a disk, microseconds.
 const SYNC_MICROS_MIN: u64 = 50;
@@ -43,6 +43,8 @@ pub struct Arguments {
     /// Lets in as many requests as there are connections, and starts the clock then, as the report's tool does.
     #[arg(long)]
     report_inflight: bool,
+    #[command(flatten)]
+    access: access::Flags,
     /// What is spoken.
     #[arg(long, value_enum, default_value_t = Door::Unary)]
     door: Door,
@@ -78,6 +80,7 @@ impl Arguments {
             Verb::Range { consistency } => Work::Get(consistency),
         };
         Ok(Load {
+            access: self.access.open().map_err(|error| format!("{error:#}"))?,
             endpoints: self.endpoints,
             connections: self.conns,
             clients: self.clients,
@@ -97,11 +100,11 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
     let mut problem = anyhow::anyhow!("no address was given");
     let mut before = None;
     for endpoint in &load.endpoints {
-        match runtime.block_on(ctl::status(endpoint)) {
+        match runtime.block_on(ctl::status(&load.access, endpoint)) {
             Ok(status) if !status.leader_address.is_empty() || status.leader_id == status.member_id => {
                 let leader =
                     if status.leader_id == status.member_id { endpoint.clone() } else { status.leader_address };
-                before = Some(runtime.block_on(ctl::status(&leader)).map(|status| (leader, status))?);
+                before = Some(runtime.block_on(ctl::status(&load.access, &leader)).map(|status| (leader, status))?);
                 break;
             }
             Ok(_) => problem = anyhow::anyhow!("{endpoint} knows no leader"),
@@ -115,7 +118,7 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
         before.durability
     );
     let measured = load::run(&load, &leader)?;
-    let after = runtime.block_on(ctl::status(&leader))?;
+    let after = runtime.block_on(ctl::status(&load.access, &leader))?;
     print(&load, &measured);
     if before.durability == "fsync" {
         let syncs = after.syncs.saturating_sub(before.syncs);

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use anyhow::Context as _;
-use d_engine_client::grpc::Channel;
 use d_engine_client::wire::change_members_request::Change;
-use d_engine_client::{Client, Error, Options, ReadLevel, wire};
+use d_engine_client::{Error, ReadLevel, wire};
 
+use super::access::{self, Access};
+use super::snapshot;
 use crate::engine::Address;
 use crate::settings::address_of;
 
@@ -16,6 +17,8 @@ pub struct Arguments {
     /// Addresses of members.
     #[arg(long = "endpoints", default_value = "127.0.0.1:9081", value_delimiter = ',')]
     endpoints: Vec<String>,
+    #[command(flatten)]
+    access: access::Flags,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -53,6 +56,9 @@ enum Verb {
         /// Its number.
         id: u64,
     },
+    /// Keeps all of a group's data in a file, or looks at such a file. A new group begins with one by `serve --restore FILE`.
+    #[command(subcommand)]
+    Snapshot(snapshot::Verb),
     /// Says what each member is.
     Status,
     /// Gives a key a value; its revision.
@@ -83,13 +89,13 @@ pub(super) fn level(name: &str) -> Result<ReadLevel, String> {
 }
 
 /// What a member says of itself.
-pub(super) async fn status(endpoint: &str) -> anyhow::Result<wire::StatusReply> {
-    let channel = Channel::connect(endpoint).await?;
+pub(super) async fn status(access: &Access, endpoint: &str) -> anyhow::Result<wire::StatusReply> {
+    let channel = access.channel(endpoint).await?;
     Ok(channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await?)
 }
 
 /// Asks members one after the other, and whom they name, until the leader has done it.
-async fn change_members(endpoints: &[String], change: Change) -> anyhow::Result<()> {
+async fn change_members(access: &Access, endpoints: &[String], change: Change) -> anyhow::Result<()> {
     let request = wire::ChangeMembersRequest { change: Some(change) };
     let mut waiting: VecDeque<String> = endpoints.to_vec().into();
     let mut problem = anyhow::anyhow!("no address was given");
@@ -97,7 +103,7 @@ async fn change_members(endpoints: &[String], change: Change) -> anyhow::Result<
     while let Some(endpoint) = waiting.pop_front() {
         asked += 1;
         let answer = async {
-            let channel = Channel::connect(&endpoint).await?;
+            let channel = access.channel(&endpoint).await?;
             channel.unary::<wire::ChangeMembersReply>("/storebench.dengine.v1.Store/ChangeMembers", &request).await
         };
         match answer.await {
@@ -117,12 +123,13 @@ async fn change_members(endpoints: &[String], change: Change) -> anyhow::Result<
     Err(problem)
 }
 
-pub(super) async fn run(Arguments { endpoints, verb }: Arguments) -> anyhow::Result<()> {
+pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> anyhow::Result<()> {
+    let access = access.open()?;
     match verb {
         Verb::Status => {
             let mut answered = 0;
             for endpoint in &endpoints {
-                match status(endpoint).await {
+                match status(&access, endpoint).await {
                     Ok(status) => {
                         answered += 1;
                         let role = if status.leader_id == status.member_id { "leader" } else { "follower" };
@@ -144,6 +151,7 @@ pub(super) async fn run(Arguments { endpoints, verb }: Arguments) -> anyhow::Res
             }
             anyhow::ensure!(answered > 0, "no member answers");
         }
+        Verb::Snapshot(verb) => snapshot::run(&access, &endpoints, verb).await?,
         Verb::Member(member) => {
             let change = match member {
                 Member::Add { id, address } => {
@@ -155,15 +163,15 @@ pub(super) async fn run(Arguments { endpoints, verb }: Arguments) -> anyhow::Res
                 Member::Promote { id } => Change::Promote(id),
                 Member::Remove { id } => Change::Remove(id),
             };
-            change_members(&endpoints, change).await?;
+            change_members(&access, &endpoints, change).await?;
         }
-        Verb::Transfer { id } => change_members(&endpoints, Change::Transfer(id)).await?,
+        Verb::Transfer { id } => change_members(&access, &endpoints, Change::Transfer(id)).await?,
         Verb::Put { key, value } => {
-            let client = Client::connect(&endpoints, Options::default()).await?;
+            let client = access.client(&endpoints).await?;
             println!("{}", client.put(key, value).await?);
         }
         Verb::Get { key, consistency } => {
-            let client = Client::connect(&endpoints, Options::default()).await?;
+            let client = access.client(&endpoints).await?;
             let seen = client.get_with(key.clone(), consistency).await?;
             let item = seen.value.with_context(|| format!("{key}: no such key"))?;
             println!("{}", String::from_utf8_lossy(&item.value));

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use d_engine_client::grpc::{Channel, GrpcError};
 use d_engine_client::proto::d_engine::client as second;
 use d_engine_client::proto::raft::client as first;
-use d_engine_client::{Client, Error, Options, ReadLevel};
+use d_engine_client::{Client, Error, ReadLevel};
 use hdrhistogram::Histogram;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 
+use super::access::Access;
 use super::keys::{Keys, value};
 
 /// What is said.
@@ -39,6 +40,7 @@ pub enum Work {
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Load {
+    pub access: Access,
     pub endpoints: Vec<String>,
     pub connections: usize,
     pub clients: usize,
@@ -104,7 +106,7 @@ pub fn run(load: &Load, leader: &str) -> anyhow::Result<Measured> {
                 for at in (number..load.connections).step_by(threads) {
                     let spread = matches!(load.work, Work::Get(ReadLevel::Eventual));
                     let endpoint = if spread { &load.endpoints[at % load.endpoints.len()] } else { &leader };
-                    match connect(load.door, endpoint).await {
+                    match connect(&load.access, load.door, endpoint).await {
                         Ok(connection) => connections.push((at, connection)),
                         Err(error) => problem = Some(error),
                     }
@@ -156,11 +158,11 @@ fn histogram() -> anyhow::Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 600_000_000, 3)?)
 }
 
-async fn connect(door: Door, endpoint: &str) -> anyhow::Result<Connection> {
+async fn connect(access: &Access, door: Door, endpoint: &str) -> anyhow::Result<Connection> {
     Ok(match door {
-        Door::Unary => Connection::Unary(Channel::connect(endpoint).await?),
-        Door::First => Connection::First(Channel::connect(endpoint).await?),
-        Door::Stream => Connection::Stream(Client::connect(&[endpoint.to_owned()], Options::default()).await?),
+        Door::Unary => Connection::Unary(access.channel(endpoint).await?),
+        Door::First => Connection::First(access.channel(endpoint).await?),
+        Door::Stream => Connection::Stream(access.client(&[endpoint.to_owned()]).await?),
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Node;
 use crate::state::{Command, known_members, next_expiry};
@@ -26,13 +26,19 @@ impl Housekeeping {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let of_thread = Arc::clone(&stop);
         let work = move || {
+            let mut leads_since = None;
             for round in 0_u32.. {
                 node.follow_members();
                 if node.handle().leader().1 {
-                    expire(&node);
+                    // Nobody could keep a lease alive while nobody led: those who did so in time get the time to do so again.
+                    if leads_since.get_or_insert_with(Instant::now).elapsed() >= node.options().election {
+                        expire(&node);
+                    }
                     if round % MEMBERS_ROUNDS == 0 {
                         see_members(&node);
                     }
+                } else {
+                    leads_since = None;
                 }
                 let (lock, stopped) = &*of_thread;
                 let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);

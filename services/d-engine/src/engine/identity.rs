@@ -80,6 +80,9 @@ struct Identity {
     member: u64,
     /// There has been a log.
     has_log: bool,
+    /// The checksum of the backup that the group began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restored: Option<u32>,
     /// Where the members were when this one joined them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     joined: BTreeMap<u64, Address>,
@@ -179,6 +182,7 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
         group: format!("{:x}", options.group_number()),
         member: options.id,
         has_log: false,
+        restored: options.restored,
         joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
     };
     let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
@@ -220,6 +224,11 @@ fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sy
         let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || knows(address))).collect();
         asked.into_iter().find_map(|thread| thread.join().ok().flatten())
     })
+}
+
+/// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
+pub fn restored(folder: &Path) -> Result<Option<Option<u32>>, IdentityError> {
+    Ok(read(folder)?.map(|identity| identity.restored))
 }
 
 /// Asks over TCP.
@@ -269,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_new_member_begins_and_its_directory_is_its_users_alone() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         // A start that was killed before it had a log, too.
         for _ in 0..2 {
@@ -281,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_member_that_lost_its_log_is_refused() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         check(&options, nobody).unwrap().has_log().unwrap();
         assert!(matches!(check(&options, nobody), Err(IdentityError::LogLost(_))));
@@ -293,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_member_that_lost_everything_is_refused_by_those_who_know() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         let says = |seen: &'static str| {
             move |address: &str| {
@@ -307,7 +316,7 @@ mod tests {
 
     #[test]
     fn who_joins_learns_who_the_members_are_and_remembers() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
         let joiner = || Options { id: 4, join: vec!["b:1".into()], ..Options::alone(root.path().join("data")) };
         let members: BTreeMap<u64, Address> = [(1, address(1)), (4, address(4))].into();
@@ -333,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_somebody_else_is_refused() {
-        let root = tempfile::tempdir().unwrap();
+        let root = harness::folder();
         let options = options(root.path());
         check(&options, nobody).unwrap();
         let others = [Options { id: 2, ..options.clone() }, Options { group: "other".into(), ..options.clone() }];

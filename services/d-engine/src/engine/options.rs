@@ -29,6 +29,29 @@ impl Durability {
     }
 }
 
+/// Where the state lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StateStorage {
+    /// In memory: a start reads the last snapshot, and the log behind it.
+    #[default]
+    Memory,
+    /// In the member's directory: more than memory holds, and a start goes on from there.
+    Disk {
+        /// Memory for what was read, bytes.
+        cache_bytes: u64,
+    },
+}
+
+impl StateStorage {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk { .. } => "disk",
+        }
+    }
+}
+
 /// Where a member is found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
@@ -57,8 +80,14 @@ pub struct Options {
     pub group: String,
     /// The group's number, where it does not follow from its name and members: of one that was joined.
     pub joined: Option<u64>,
+    /// A backup that a new group begins with; all its founders have the same one. Where there is a log already, it is not looked at.
+    pub backup: Option<PathBuf>,
+    /// The checksum of the backup that the group began with: found out by the engine.
+    pub restored: Option<u32>,
     /// What an acknowledged write has been through.
     pub durability: Durability,
+    /// Where the state lies. It may be another one at each start, and differ among members.
+    pub storage: StateStorage,
     /// How often a leader is heard.
     pub heartbeat: Duration,
     /// The shortest time without a leader after which another is elected; the same for all members.
@@ -85,7 +114,10 @@ impl Options {
             join: Vec::new(),
             group: "d-engine".into(),
             joined: None,
+            backup: None,
+            restored: None,
             durability: Durability::Fsync,
+            storage: StateStorage::Memory,
             heartbeat: Duration::from_millis(100),
             election: Duration::from_millis(500),
             clock_drift_ppm: 500,
@@ -102,7 +134,9 @@ impl Options {
         }
         // FNV-1a: it keeps accidents apart, not enemies. It stands in directories: it must not change with a release.
         let numbers = self.members.keys().flat_map(|id| id.to_le_bytes());
-        let bytes = self.group.bytes().chain([0]).chain(numbers);
+        // Founders with different states must never meet.
+        let restored = self.restored.into_iter().flat_map(u32::to_le_bytes);
+        let bytes = self.group.bytes().chain([0]).chain(numbers).chain(restored);
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
 }

@@ -107,6 +107,25 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
 }
 
 #[test]
+fn the_state_lies_where_the_file_or_a_flag_says() {
+    let file = format!("{FILE}[raft.state_machine]\nstorage = \"disk\"\ncache_mib = 2\n");
+    let storage = |text: &str, flags| of(text, &[], flags).unwrap().engine.storage;
+    assert_eq!(storage(FILE, Flags::default()), StateStorage::Memory);
+    assert_eq!(storage(&file, Flags::default()), StateStorage::Disk { cache_bytes: 2 << 20 });
+    let flags = || Flags { storage: Some("disk".into()), ..Flags::default() };
+    assert_eq!(storage(FILE, flags()), StateStorage::Disk { cache_bytes: 64 << 20 });
+    let mistakes = [
+        (Flags { storage: Some("tape".into()), ..flags() }, "expected memory or disk"),
+        (Flags { storage_cache_mib: Some(0), ..flags() }, "from 1 to 1048576"),
+        (Flags { storage_cache_mib: Some(1), ..Flags::default() }, "only with storage disk"),
+    ];
+    for (flags, expected) in mistakes {
+        let said = refused(FILE, &[], flags);
+        assert!(said.contains(expected), "{said:?} does not say {expected:?}");
+    }
+}
+
+#[test]
 fn a_member_alone_needs_a_number_and_a_directory() {
     let flags = Flags { node_id: Some(1), db_root_dir: Some("/tmp/a".into()), ..Flags::default() };
     let settings = Settings::of(None, [], flags).unwrap();

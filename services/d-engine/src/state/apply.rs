@@ -3,16 +3,18 @@
 //! A transaction works on an overlay first, and the rows change when all of it can be done. A key whose time is over is there until
 //! the entry that ends it, for reads and writes alike: no member ever decides by its own clock.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use d_engine_client::{Applied as Results, Condition, Operation, OperationResult, Transaction};
+use d_engine_client::{Applied as Results, OperationResult, Transaction};
 
 use super::codec::Malformed;
 use super::command::{Command, CommandError, EXPIRED_MAX};
-use super::rows::{Known, Value, expiry, of_expiry, single};
+use super::leases;
+use super::overlay::{Changed, Overlay, Pending};
+use super::rows::{Known, Value, numbered, of_numbered, single};
 use super::sessions::{self, Before, SESSIONS_MAX};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
@@ -48,6 +50,12 @@ pub enum Refusal {
     /// It is no command.
     #[error("the entry is no command")]
     Malformed = 8,
+    /// A lease has ended.
+    #[error("there is no such lease: it has ended, or never was; grant another one")]
+    NoLease = 10,
+    /// A lease ends with too much.
+    #[error("the lease has 1000 keys: attach more to another one")]
+    TooManyLeaseKeys = 11,
     /// A member has left for good.
     #[error("a member with this number was removed: give the new one a number that was never used")]
     MemberRemoved = 9,
@@ -55,7 +63,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::NoSession,
         Self::Forgotten,
         Self::TooManyAnswers,
@@ -65,6 +73,8 @@ impl Refusal {
         Self::AnswerTooLarge,
         Self::Malformed,
         Self::MemberRemoved,
+        Self::NoLease,
+        Self::TooManyLeaseKeys,
     ];
 
     /// Its number; never 0.
@@ -250,7 +260,7 @@ impl<S: Storage> State<S> {
     }
 
     fn transact(&mut self, index: u64, time_millis: u64, transaction: &Transaction) -> Result<Outcome, StateError> {
-        let mut overlay = Overlay { storage: &self.storage, pending: BTreeMap::new() };
+        let mut overlay = Overlay::new(&self.storage, index, time_millis);
         let mut succeeded = true;
         for compare in &transaction.compares {
             succeeded &= overlay.is_true(&compare.key, &compare.condition)?;
@@ -259,7 +269,7 @@ impl<S: Storage> State<S> {
         let mut results = Vec::with_capacity(operations.len());
         let mut answer_bytes = 0;
         for operation in operations {
-            match overlay.carry_out(index, time_millis, operation)? {
+            match overlay.carry_out(operation)? {
                 Ok(result) => {
                     if let OperationResult::Got(Some(item)) = &result {
                         answer_bytes += item.key.len() + item.value.len();
@@ -272,10 +282,20 @@ impl<S: Storage> State<S> {
                 return Ok(Err(Refusal::AnswerTooLarge));
             }
         }
-        for (key, Pending { before, after }) in overlay.pending {
-            self.set(index, key, before, after, ChangeKind::Delete)?;
-        }
+        let pending = overlay.into_pending();
+        self.write(index, pending, ChangeKind::Delete)?;
         Ok(Ok(Results { succeeded, results }))
+    }
+
+    /// Makes what is pending the state; `gone` is what has happened to keys that are there no more.
+    fn write(&mut self, index: u64, pending: Pending, gone: ChangeKind) -> Result<(), StateError> {
+        for (key, Changed { before, after }) in pending.keys {
+            self.set(index, key, before, after, gone)?;
+        }
+        for (number, Changed { before, after }) in pending.leases {
+            leases::set(&mut self.storage, number, before, after)?;
+        }
+        Ok(())
     }
 
     /// Gives a key what it has from now on.
@@ -289,15 +309,23 @@ impl<S: Storage> State<S> {
     ) -> Result<(), StateError> {
         // A key that shared the entry's memory would keep all of it.
         let key = Bytes::copy_from_slice(&key);
-        if let Some(expires) = before.as_ref().map(|before| before.expires_millis).filter(|expires| *expires > 0) {
-            self.storage.delete(Table::Expiries, &expiry(expires, &key))?;
+        if let Some(before) = &before {
+            if before.expires_millis > 0 {
+                self.storage.delete(Table::Expiries, &numbered(before.expires_millis, &key))?;
+            }
+            if before.lease > 0 {
+                self.storage.delete(Table::LeaseKeys, &numbered(before.lease, &key))?;
+            }
         }
         let (kind, value) = match after {
             Some(after) => {
                 let row = after.encode();
                 let value = Value::decode(&row)?.value;
                 if after.expires_millis > 0 {
-                    self.storage.put(Table::Expiries, expiry(after.expires_millis, &key), Bytes::new())?;
+                    self.storage.put(Table::Expiries, numbered(after.expires_millis, &key), Bytes::new())?;
+                }
+                if after.lease > 0 {
+                    self.storage.put(Table::LeaseKeys, numbered(after.lease, &key), Bytes::new())?;
                 }
                 self.storage.put(Table::Keys, key.clone(), row)?;
                 (ChangeKind::Put, value)
@@ -316,30 +344,34 @@ impl<S: Storage> State<S> {
 
     fn expire(&mut self, index: u64, time_millis: u64) -> Result<(), StateError> {
         let mut over = Vec::new();
-        let end = expiry(time_millis.saturating_add(1), &[]);
+        let end = numbered(time_millis.saturating_add(1), &[]);
         self.storage.scan(Table::Expiries, &[], Some(&end), &mut |row, _| {
-            over.push(of_expiry(row).1);
-            if over.len() < EXPIRED_MAX {
-                std::ops::ControlFlow::Continue(())
-            } else {
-                std::ops::ControlFlow::Break(())
-            }
+            over.push(of_numbered(row).1);
+            if over.len() < EXPIRED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        for key in over {
-            let before = value_of(&self.storage, &key)?;
-            self.set(index, key, before, None, ChangeKind::Expire)?;
+        let mut overlay = Overlay::new(&self.storage, index, time_millis);
+        for key in &over {
+            overlay.set(key, None)?;
         }
+        overlay.end_leases(&end)?;
+        let pending = overlay.into_pending();
+        self.write(index, pending, ChangeKind::Expire)?;
         self.sessions -= sessions::expire(&mut self.storage, time_millis, EXPIRED_MAX)?.min(self.sessions);
         Ok(())
     }
 
     /// Replaces all of it by what a snapshot has.
     pub fn restore(&mut self, from: &mut dyn Read) -> Result<(), snapshot::SnapshotError> {
-        self.storage.clear()?;
+        self.clear()?;
         snapshot::read(from, &mut self.storage)?;
         self.sessions = sessions::count(&self.storage)?;
-        self.changes.clear();
         Ok(())
+    }
+
+    /// All of it goes.
+    pub fn clear(&mut self) -> Result<(), StorageError> {
+        (self.sessions, self.changes) = (0, Vec::new());
+        self.storage.clear()
     }
 
     /// All that was committed, to be written later.
@@ -347,85 +379,4 @@ impl<S: Storage> State<S> {
         let view = self.view();
         move |out| snapshot::write(&*view, out)
     }
-}
-
-fn value_of(rows: &impl Rows, key: &[u8]) -> Result<Option<Value>, StateError> {
-    let row = rows.get(Table::Keys, key)?;
-    Ok(row.map(|row| Value::decode(&row)).transpose()?)
-}
-
-/// What a key had, and will have.
-struct Pending {
-    before: Option<Value>,
-    after: Option<Value>,
-}
-
-/// What a transaction has done so far.
-struct Overlay<'a, S> {
-    storage: &'a S,
-    pending: BTreeMap<Bytes, Pending>,
-}
-
-impl<S: Storage> Overlay<'_, S> {
-    fn get(&self, key: &Bytes) -> Result<Option<Value>, StateError> {
-        match self.pending.get(key) {
-            Some(pending) => Ok(pending.after.clone()),
-            None => value_of(self.storage, key),
-        }
-    }
-
-    /// Whether it was there.
-    fn set(&mut self, key: &Bytes, after: Option<Value>) -> Result<bool, StateError> {
-        if let Some(pending) = self.pending.get_mut(key) {
-            return Ok(std::mem::replace(&mut pending.after, after).is_some());
-        }
-        let before = value_of(self.storage, key)?;
-        let was_there = before.is_some();
-        self.pending.insert(key.clone(), Pending { before, after });
-        Ok(was_there)
-    }
-
-    fn is_true(&self, key: &Bytes, condition: &Condition) -> Result<bool, StateError> {
-        let value = self.get(key)?;
-        let revision = value.as_ref().map_or(0, |value| value.revision);
-        Ok(match condition {
-            Condition::ValueIs(expected) => value.is_some_and(|value| value.value == *expected),
-            Condition::Exists(exists) => value.is_some() == *exists,
-            Condition::RevisionIs(other) => revision == *other,
-            Condition::RevisionBelow(other) => revision < *other,
-            Condition::RevisionAbove(other) => revision > *other,
-        })
-    }
-
-    fn carry_out(
-        &mut self,
-        index: u64,
-        time_millis: u64,
-        operation: &Operation,
-    ) -> Result<Result<OperationResult, Refusal>, StateError> {
-        Ok(Ok(match operation {
-            Operation::Put { key, value, ttl_millis } => {
-                let expires_millis = if *ttl_millis == 0 { 0 } else { time_millis.saturating_add(*ttl_millis) };
-                self.set(key, Some(Value { revision: index, expires_millis, value: value.clone() }))?;
-                OperationResult::Put
-            }
-            Operation::Delete { key } => OperationResult::Deleted(self.set(key, None)?),
-            Operation::Get { key } => OperationResult::Got(self.get(key)?.map(|value| value.of_key(key))),
-            Operation::Add { key, delta } => {
-                let before = self.get(key)?;
-                // It ends when it was to end.
-                let expires_millis = before.as_ref().map_or(0, |before| before.expires_millis);
-                let number = before.map_or(Some(0), |before| counter(&before.value));
-                let Some(number) = number else { return Ok(Err(Refusal::NotACounter)) };
-                let Some(sum) = number.checked_add(*delta) else { return Ok(Err(Refusal::CounterOverflow)) };
-                self.set(key, Some(Value { revision: index, expires_millis, value: sum.to_string().into() }))?;
-                OperationResult::Sum(sum)
-            }
-        }))
-    }
-}
-
-/// The number that a value says.
-fn counter(value: &[u8]) -> Option<i64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -70,6 +70,7 @@ impl Reader {
     }
 }
 
+/// A number of four bytes.
 pub(super) fn put_small(out: &mut Vec<u8>, number: usize) {
     // Lengths are bounded by the largest command, which is far below four gibibytes.
     out.extend_from_slice(&(number as u32).to_le_bytes());

@@ -4,7 +4,7 @@
 //!
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
-//! | 0 | 1 | version | 1; a member that meets another one ends, for it cannot know what others made of it |
+//! | 0 | 1 | version | 1, or 2 where an operation is of leases; a member that meets another one ends, for it cannot know what others made of it |
 //! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen,
 //! | | | | 7 a member is at an address, 8 a member was removed |
 //! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
@@ -15,7 +15,8 @@
 //!
 //! A compare is: condition (1 byte: 1 value is, 2 exists, 3 does not exist, 4 revision is, 5 below, 6 above), key (string), and for 1
 //! the value (string), for 4 to 6 the revision (8). An operation is: 1 put: key, value (strings), time to live (8, milliseconds,
-//! 0 for none); 2 delete: key; 3 get: key; 4 add: key, delta (8).
+//! 0 for none); 2 delete: key; 3 get: key; 4 add: key, delta (8). Of version 2 also: 5 attach: key, lease (8); 6 grant: time to live (8);
+//! 7 keep alive, 8 revoke: lease (8).
 
 use bytes::Bytes;
 use d_engine_client::{Compare, Condition, Operation, Stamp, Transaction};
@@ -23,6 +24,7 @@ use d_engine_client::{Compare, Condition, Operation, Stamp, Transaction};
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 
 const VERSION: u8 = 1;
+const VERSION_LEASES: u8 = 2;
 const WHAT: &str = "a command";
 
 /// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
@@ -71,7 +73,7 @@ impl Command {
     /// As it stands in an entry.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(self.bytes_about());
-        out.push(VERSION);
+        out.push(self.version());
         match self {
             Self::Write(transaction, None) => {
                 out.push(1);
@@ -106,6 +108,13 @@ impl Command {
         out.into()
     }
 
+    /// Members of release 1 must end where they meet what they do not know, and go on where they do not.
+    fn version(&self) -> u8 {
+        let Self::Write(Transaction { then, otherwise, .. }, _) = self else { return VERSION };
+        let has_leases = then.iter().chain(otherwise).any(is_of_leases);
+        if has_leases { VERSION_LEASES } else { VERSION }
+    }
+
     fn bytes_about(&self) -> usize {
         let Self::Write(transaction, _) = self else { return 64 };
         64 + bytes_of(transaction)
@@ -114,10 +123,22 @@ impl Command {
     /// What an entry says.
     pub fn decode(bytes: Bytes) -> Result<Self, CommandError> {
         let mut reader = Reader::new(bytes, WHAT);
-        match reader.byte()? {
-            VERSION => Ok(decode(&mut reader).and_then(|command| reader.end().map(|()| command))?),
-            version => Err(CommandError::Version(version)),
+        let version = reader.byte()?;
+        if ![VERSION, VERSION_LEASES].contains(&version) {
+            return Err(CommandError::Version(version));
         }
+        let command = decode(&mut reader)?;
+        reader.end()?;
+        if command.version() == version { Ok(command) } else { Ok(reader.fail()?) }
+    }
+}
+
+fn is_of_leases(operation: &Operation) -> bool {
+    match operation {
+        Operation::Attach { .. } | Operation::Grant { .. } | Operation::KeepAlive { .. } | Operation::Revoke { .. } => {
+            true
+        }
+        Operation::Put { .. } | Operation::Delete { .. } | Operation::Get { .. } | Operation::Add { .. } => false,
     }
 }
 
@@ -158,12 +179,15 @@ fn compare(reader: &mut Reader) -> Result<Compare, Malformed> {
 }
 
 fn operation(reader: &mut Reader) -> Result<Operation, Malformed> {
-    let (kind, key) = (reader.byte()?, reader.string()?);
-    Ok(match kind {
-        1 => Operation::Put { key, value: reader.string()?, ttl_millis: reader.number()? },
-        2 => Operation::Delete { key },
-        3 => Operation::Get { key },
-        4 => Operation::Add { key, delta: reader.number()? as i64 },
+    Ok(match reader.byte()? {
+        1 => Operation::Put { key: reader.string()?, value: reader.string()?, ttl_millis: reader.number()? },
+        2 => Operation::Delete { key: reader.string()? },
+        3 => Operation::Get { key: reader.string()? },
+        4 => Operation::Add { key: reader.string()?, delta: reader.number()? as i64 },
+        5 => Operation::Attach { key: reader.string()?, lease: reader.number()? },
+        6 => Operation::Grant { ttl_millis: reader.number()? },
+        7 => Operation::KeepAlive { lease: reader.number()? },
+        8 => Operation::Revoke { lease: reader.number()? },
         _ => return reader.fail(),
     })
 }
@@ -209,6 +233,23 @@ fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
                 put_string(out, key);
                 put_number(out, *delta as u64);
             }
+            Operation::Attach { key, lease } => {
+                out.push(5);
+                put_string(out, key);
+                put_number(out, *lease);
+            }
+            Operation::Grant { ttl_millis } => {
+                out.push(6);
+                put_number(out, *ttl_millis);
+            }
+            Operation::KeepAlive { lease } => {
+                out.push(7);
+                put_number(out, *lease);
+            }
+            Operation::Revoke { lease } => {
+                out.push(8);
+                put_number(out, *lease);
+            }
         });
     }
 }
@@ -247,6 +288,12 @@ pub enum LimitError {
     /// Too many operations.
     #[error("{0} compares and operations are too many: at most {1}")]
     Operations(usize, usize),
+    /// A lease ends before it begins.
+    #[error("a lease needs a time to live")]
+    Lease,
+    /// Two leases would have one number.
+    #[error("a transaction grants one lease at most")]
+    Grants,
     /// Too much in all.
     #[error("a transaction of {0} bytes is too large: at most {1}")]
     Transaction(usize, usize),
@@ -266,9 +313,24 @@ pub fn check(transaction: &Transaction, limits: &Limits) -> Result<(), LimitErro
         Condition::ValueIs(value) => (&compare.key, value.len()),
         _ => (&compare.key, 0),
     });
-    let changed = then.iter().chain(otherwise).map(|operation| match operation {
-        Operation::Put { key, value, .. } => (key, value.len()),
-        Operation::Delete { key } | Operation::Get { key } | Operation::Add { key, .. } => (key, 0),
+    for operations in [then, otherwise] {
+        let mut grants = operations.iter().filter_map(|operation| match operation {
+            Operation::Grant { ttl_millis } => Some(*ttl_millis),
+            _ => None,
+        });
+        match (grants.next(), grants.next()) {
+            (Some(0), _) => return Err(LimitError::Lease),
+            (_, Some(_)) => return Err(LimitError::Grants),
+            _ => {}
+        }
+    }
+    let changed = then.iter().chain(otherwise).filter_map(|operation| match operation {
+        Operation::Put { key, value, .. } => Some((key, value.len())),
+        Operation::Delete { key }
+        | Operation::Get { key }
+        | Operation::Add { key, .. }
+        | Operation::Attach { key, .. } => Some((key, 0)),
+        Operation::Grant { .. } | Operation::KeepAlive { .. } | Operation::Revoke { .. } => None,
     });
     for (key, value) in compared.chain(changed) {
         if key.len() > limits.key_bytes_max {
@@ -294,7 +356,11 @@ fn bytes_of(Transaction { compares, then, otherwise }: &Transaction) -> usize {
     });
     let changed = then.iter().chain(otherwise).map(|operation| match operation {
         Operation::Put { key, value, .. } => key.len() + value.len() + 24,
-        Operation::Delete { key } | Operation::Get { key } | Operation::Add { key, .. } => key.len() + 24,
+        Operation::Delete { key }
+        | Operation::Get { key }
+        | Operation::Add { key, .. }
+        | Operation::Attach { key, .. } => key.len() + 24,
+        Operation::Grant { .. } | Operation::KeepAlive { .. } | Operation::Revoke { .. } => 24,
     });
     compared.sum::<usize>() + changed.sum::<usize>()
 }

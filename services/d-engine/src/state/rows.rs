@@ -2,11 +2,14 @@
 //!
 //! | table | key | value |
 //! | --- | --- | --- |
-//! | keys | as the client named it | revision (8), end in milliseconds since 1970 or 0 (8), value |
+//! | keys | as the client named it | revision (8), end in milliseconds since 1970 or 0 (8), value; with a lease the end's highest bit is set, and the lease (8) stands before the value |
 //! | expiries | end (8), key | nothing |
 //! | sessions | number (8) | last used, milliseconds (8), awaited from (8), answers kept (4) |
 //! | answers | session (8), sequence (8) | an outcome, see `sessions` |
 //! | idle | last used (8), session (8) | nothing |
+//! | leases | number (8) | time to live, milliseconds (8), end (8), keys (4) |
+//! | lease keys | lease (8), key | nothing |
+//! | lease ends | end (8), lease (8) | nothing |
 //! | members | number (8) | nothing: it has acknowledged entries; or whether it has (1), whether it was removed (1), addresses for clients and for members (strings) |
 
 use bytes::Bytes;
@@ -16,33 +19,52 @@ use super::codec::{Malformed, Reader, put_string};
 use super::command::Place;
 
 const HEAD_BYTES: usize = 16;
+/// In the row of a key that has a lease, with its end.
+const HAS_LEASE: u64 = 1 << 63;
+/// No key or lease ends later.
+pub(super) const END_MAX: u64 = HAS_LEASE - 1;
 
 /// What a key has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) revision: u64,
+    /// At most [`END_MAX`].
     pub(super) expires_millis: u64,
+    /// 0: none.
+    pub(super) lease: u64,
     pub(super) value: Bytes,
 }
 
 impl Value {
     pub(super) fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(HEAD_BYTES + self.value.len());
+        let mut out = Vec::with_capacity(HEAD_BYTES + 8 + self.value.len());
         out.extend_from_slice(&self.revision.to_le_bytes());
-        out.extend_from_slice(&self.expires_millis.to_le_bytes());
+        if self.lease == 0 {
+            out.extend_from_slice(&self.expires_millis.to_le_bytes());
+        } else {
+            out.extend_from_slice(&(self.expires_millis | HAS_LEASE).to_le_bytes());
+            out.extend_from_slice(&self.lease.to_le_bytes());
+        }
         out.extend_from_slice(&self.value);
         out.into()
     }
 
     pub(super) fn decode(row: &Bytes) -> Result<Self, Malformed> {
         let numbers = row.first_chunk::<HEAD_BYTES>().ok_or(Malformed("the row of a key"))?;
-        let (revision, expires_millis) = (number(&numbers[..8]), number(&numbers[8..]));
-        Ok(Self { revision, expires_millis, value: row.slice(HEAD_BYTES..) })
+        let (revision, end) = (number(&numbers[..8]), number(&numbers[8..]));
+        let (lease, value) = match end & HAS_LEASE {
+            0 => (0, row.slice(HEAD_BYTES..)),
+            _ => {
+                let lease = row[HEAD_BYTES..].first_chunk::<8>().ok_or(Malformed("the row of a key"))?;
+                (u64::from_le_bytes(*lease), row.slice(HEAD_BYTES + 8..))
+            }
+        };
+        Ok(Self { revision, expires_millis: end & END_MAX, lease, value })
     }
 
     pub(super) fn of_key(self, key: &Bytes) -> KeyValue {
-        let Self { revision, expires_millis, value } = self;
-        KeyValue { key: key.clone(), value, revision, expires_millis }
+        let Self { revision, expires_millis, lease, value } = self;
+        KeyValue { key: key.clone(), value, revision, expires_millis, lease }
     }
 }
 
@@ -102,13 +124,13 @@ pub(super) fn numbers(key: &[u8]) -> (u64, u64) {
     (of(first), of(second))
 }
 
-/// The row in the table of expiries.
-pub(super) fn expiry(expires_millis: u64, key: &[u8]) -> Bytes {
-    [&expires_millis.to_be_bytes(), key].concat().into()
+/// A client's key behind a number, as the tables of ends and of leases' keys have it.
+pub(super) fn numbered(number: u64, key: &[u8]) -> Bytes {
+    [&number.to_be_bytes(), key].concat().into()
 }
 
-/// The time and the key of [`expiry`].
-pub(super) fn of_expiry(row: &Bytes) -> (u64, Bytes) {
+/// The number and the key of [`numbered`].
+pub(super) fn of_numbered(row: &Bytes) -> (u64, Bytes) {
     let at = row.len().min(8);
     (numbers(&row[..at]).0, row.slice(at..))
 }

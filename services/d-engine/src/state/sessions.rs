@@ -3,12 +3,13 @@
 //!
 //! An outcome in the table of answers is: index (8), term (8), then 0 and whether the compares were true (1) and a list of results, or
 //! the number of a refusal (see [`Refusal`]) and for some of them more. A result is: 1 put; 2 deleted: whether it was there (1); 3 got:
-//! 0, or 1 and revision (8), end (8), key, value (strings); 4 sum (8).
+//! 0, or 1 and revision (8), end (8), key, value (strings), or 2 and the same with the lease (8) in front; 4 sum (8); 5 attached: whether
+//! the key was there (1); 6 a lease: 0, or 1 and number (8), time to live (8), end (8); 7 revoked: whether the lease was there (1).
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use d_engine_client::{Applied as Results, KeyValue, OperationResult, Stamp};
+use d_engine_client::{Applied as Results, KeyValue, Lease, OperationResult, Stamp};
 
 use super::apply::{Applied, Refusal};
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
@@ -172,8 +173,11 @@ fn put_result(out: &mut Vec<u8>, result: &OperationResult) {
         OperationResult::Put => out.push(1),
         OperationResult::Deleted(was_there) => out.extend([2, u8::from(*was_there)]),
         OperationResult::Got(None) => out.extend([3, 0]),
-        OperationResult::Got(Some(KeyValue { key, value, revision, expires_millis })) => {
-            out.extend([3, 1]);
+        OperationResult::Got(Some(KeyValue { key, value, revision, expires_millis, lease })) => {
+            out.extend([3, if *lease == 0 { 1 } else { 2 }]);
+            if *lease > 0 {
+                put_number(out, *lease);
+            }
             put_number(out, *revision);
             put_number(out, *expires_millis);
             put_string(out, key);
@@ -183,6 +187,13 @@ fn put_result(out: &mut Vec<u8>, result: &OperationResult) {
             out.push(4);
             put_number(out, *sum as u64);
         }
+        OperationResult::Attached(was_there) => out.extend([5, u8::from(*was_there)]),
+        OperationResult::Lease(None) => out.extend([6, 0]),
+        OperationResult::Lease(Some(Lease { number, ttl_millis, expires_millis })) => {
+            out.extend([6, 1]);
+            [*number, *ttl_millis, *expires_millis].into_iter().for_each(|number| put_number(out, number));
+        }
+        OperationResult::Revoked(was_there) => out.extend([7, u8::from(*was_there)]),
     }
 }
 
@@ -201,14 +212,28 @@ fn result(reader: &mut Reader) -> Result<OperationResult, Malformed> {
     Ok(match reader.byte()? {
         1 => OperationResult::Put,
         2 => OperationResult::Deleted(reader.flag()?),
-        3 => OperationResult::Got(match reader.flag()? {
-            false => None,
-            true => {
+        3 => OperationResult::Got(match reader.byte()? {
+            0 => None,
+            has @ (1 | 2) => {
+                let lease = if has == 2 { reader.number()? } else { 0 };
+                if has == 2 && lease == 0 {
+                    return reader.fail();
+                }
                 let (revision, expires_millis) = (reader.number()?, reader.number()?);
-                Some(KeyValue { key: reader.string()?, value: reader.string()?, revision, expires_millis })
+                Some(KeyValue { key: reader.string()?, value: reader.string()?, revision, expires_millis, lease })
             }
+            _ => return reader.fail(),
         }),
         4 => OperationResult::Sum(reader.number()? as i64),
+        5 => OperationResult::Attached(reader.flag()?),
+        6 => OperationResult::Lease(match reader.flag()? {
+            false => None,
+            true => {
+                let (number, ttl_millis) = (reader.number()?, reader.number()?);
+                Some(Lease { number, ttl_millis, expires_millis: reader.number()? })
+            }
+        }),
+        7 => OperationResult::Revoked(reader.flag()?),
         _ => return reader.fail(),
     })
 }
@@ -220,13 +245,20 @@ mod tests {
 
     #[test]
     fn an_answer_is_kept_as_it_was_given() {
-        let item = KeyValue { key: "k".into(), value: "v".into(), revision: 3, expires_millis: 9 };
+        let item = KeyValue { key: "k".into(), value: "v".into(), revision: 3, expires_millis: 9, lease: 0 };
+        let leased = KeyValue { lease: 7, ..item.clone() };
+        let lease = Lease { number: 7, ttl_millis: 20, expires_millis: 30 };
         let results = vec![
             OperationResult::Put,
             OperationResult::Deleted(true),
             OperationResult::Got(None),
             OperationResult::Got(Some(item)),
+            OperationResult::Got(Some(leased)),
             OperationResult::Sum(-4),
+            OperationResult::Attached(true),
+            OperationResult::Lease(None),
+            OperationResult::Lease(Some(lease)),
+            OperationResult::Revoked(false),
         ];
         let outcomes = Refusal::ALL.into_iter().map(Err).chain([Ok(Results { succeeded: true, results })]);
         for outcome in outcomes {

@@ -2,7 +2,7 @@
 //!
 //! | bytes | field | |
 //! | --- | --- | --- |
-//! | 22 | what it is | `storebench-d-engine-1` and a line feed |
+//! | 22 | what it is | `storebench-d-engine-2` and a line feed; of release 1 there are no tables of leases |
 //! | | tables | in the order of [`Table::ALL`], each its rows and then a byte 0 |
 //! | | a row | a byte 1, key and value: length (4, little-endian) and bytes each |
 
@@ -13,7 +13,10 @@ use bytes::Bytes;
 
 use super::storage::{Rows, Storage, StorageError, Table};
 
-const HEAD: &[u8; 22] = b"storebench-d-engine-1\n";
+const HEAD: &[u8; 22] = b"storebench-d-engine-2\n";
+/// Before there were leases.
+const HEAD_1: &[u8; 22] = b"storebench-d-engine-1\n";
+const TABLES_1: usize = 6;
 /// No key or value is longer: what claims to be is damaged.
 const STRING_BYTES_MAX: u32 = 64 << 20;
 
@@ -36,8 +39,17 @@ pub enum SnapshotError {
 
 /// Writes all rows.
 pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
+    write_tables(rows, |_| true, out)
+}
+
+/// Writes the rows of tables that are wanted; others are empty.
+pub(super) fn write_tables(rows: &dyn Rows, is_wanted: impl Fn(Table) -> bool, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(HEAD)?;
     for table in Table::ALL {
+        if !is_wanted(table) {
+            out.write_all(&[0])?;
+            continue;
+        }
         let mut written = Ok(());
         let scanned = rows.scan(table, &[], None, &mut |key, value| {
             written = write_row(out, key, value);
@@ -61,18 +73,28 @@ fn write_row(out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
 
 /// Reads rows into an empty storage.
 pub(super) fn read(from: &mut dyn Read, storage: &mut impl Storage) -> Result<(), SnapshotError> {
+    read_each(from, |table, key, value| storage.put(table, key, value))
+}
+
+/// Hands out rows, one by one.
+pub(super) fn read_each(
+    from: &mut dyn Read,
+    mut each: impl FnMut(Table, Bytes, Bytes) -> Result<(), StorageError>,
+) -> Result<(), SnapshotError> {
     let mut head = [0; HEAD.len()];
     from.read_exact(&mut head)?;
-    if head != *HEAD {
-        return Err(SnapshotError::Foreign);
-    }
-    for table in Table::ALL {
+    let tables = match &head {
+        HEAD => &Table::ALL[..],
+        HEAD_1 => &Table::ALL[..TABLES_1],
+        _ => return Err(SnapshotError::Foreign),
+    };
+    for table in tables.iter().copied() {
         loop {
             let mut more = [0];
             from.read_exact(&mut more)?;
             match more {
                 [0] => break,
-                [1] => storage.put(table, string(from)?, string(from)?)?,
+                [1] => each(table, string(from)?, string(from)?)?,
                 _ => return Err(SnapshotError::Malformed),
             }
         }

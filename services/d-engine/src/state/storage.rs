@@ -20,11 +20,27 @@ pub enum Table {
     Idle,
     /// What the group knows of its members.
     Members,
+    /// Leases.
+    Leases,
+    /// Keys that are attached to leases, by lease.
+    LeaseKeys,
+    /// Leases by the time at which they end.
+    LeaseEnds,
 }
 
 impl Table {
     /// All, in the order in which they stand in a snapshot.
-    pub const ALL: [Self; 6] = [Self::Keys, Self::Expiries, Self::Sessions, Self::Answers, Self::Idle, Self::Members];
+    pub const ALL: [Self; 9] = [
+        Self::Keys,
+        Self::Expiries,
+        Self::Sessions,
+        Self::Answers,
+        Self::Idle,
+        Self::Members,
+        Self::Leases,
+        Self::LeaseKeys,
+        Self::LeaseEnds,
+    ];
 
     /// Its number in a snapshot, from 0.
     pub fn number(self) -> usize {
@@ -69,6 +85,7 @@ pub trait Storage: Rows + Send + 'static {
     /// What was committed last, as it stays.
     fn view(&self) -> Arc<dyn Rows + Send + Sync>;
 
-    /// Takes all rows out.
+    /// Takes all rows out: [`Storage::applied`] is 0 from here on. Many rows may be put in before the next commit. Until then a restart
+    /// finds what was there before, or nothing.
     fn clear(&mut self) -> Result<(), StorageError>;
 }

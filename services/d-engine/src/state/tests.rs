@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use d_engine_client::{
-    Applied as Results, Compare, Condition, KeyValue, Operation, OperationResult, Query, Scan, Stamp, Transaction,
+    Applied as Results, Compare, Condition, KeyValue, Lease, Operation, OperationResult, Query, Scan, Stamp,
+    Transaction,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -29,6 +30,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => key().prop_map(|key| Operation::Delete { key }),
         1 => key().prop_map(|key| Operation::Get { key }),
         1 => (key(), -3_i64..3).prop_map(|(key, delta)| Operation::Add { key, delta }),
+        2 => (key(), 1_u64..9).prop_map(|(key, lease)| Operation::Attach { key, lease }),
+        1 => (1_u64..50).prop_map(|ttl_millis| Operation::Grant { ttl_millis }),
+        1 => (1_u64..9).prop_map(|lease| Operation::KeepAlive { lease }),
+        1 => (1_u64..9).prop_map(|lease| Operation::Revoke { lease }),
     ]
 }
 
@@ -66,12 +71,14 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// What a key has: value, revision, end.
-type Row = (Bytes, u64, u64);
+/// What a key has: value, revision, end, lease.
+type Row = (Bytes, u64, u64, u64);
 
 #[derive(Clone, Debug, Default)]
 struct Model {
     keys: BTreeMap<Bytes, Row>,
+    /// Leases: time to live, and end.
+    leases: BTreeMap<u64, (u64, u64)>,
     /// Sessions: awaited from, and answers.
     sessions: BTreeMap<u64, (u64, BTreeMap<u64, Applied>)>,
     removed: BTreeSet<u64>,
@@ -111,7 +118,11 @@ impl Model {
                 nothing
             }
             Command::Expire => {
-                self.keys.retain(|_, (_, _, end)| *end == 0 || *end > time);
+                self.leases.retain(|_, (_, end)| *end > time);
+                let leases = &self.leases;
+                self.keys.retain(|_, (_, _, end, lease)| {
+                    (*end == 0 || *end > time) && (*lease == 0 || leases.contains_key(lease))
+                });
                 nothing
             }
             Command::Seen(_) => nothing,
@@ -127,7 +138,7 @@ impl Model {
     fn transact(&mut self, index: u64, time: u64, transaction: &Transaction) -> Outcome {
         let succeeded = transaction.compares.iter().all(|Compare { key, condition }| {
             let row = self.keys.get(key);
-            let revision = row.map_or(0, |(_, revision, _)| *revision);
+            let revision = row.map_or(0, |(_, revision, ..)| *revision);
             match condition {
                 Condition::ValueIs(value) => row.is_some_and(|(is, ..)| is == value),
                 Condition::Exists(exists) => row.is_some() == *exists,
@@ -136,33 +147,51 @@ impl Model {
                 Condition::RevisionAbove(other) => revision > *other,
             }
         });
-        let mut keys = self.keys.clone();
+        let (mut keys, mut leases) = (self.keys.clone(), self.leases.clone());
         let mut results = Vec::new();
         for operation in if succeeded { &transaction.then } else { &transaction.otherwise } {
             results.push(match operation.clone() {
                 Operation::Put { key, value, ttl_millis } => {
                     let end = if ttl_millis == 0 { 0 } else { time + ttl_millis };
-                    keys.insert(key, (value, index, end));
+                    keys.insert(key, (value, index, end, 0));
                     OperationResult::Put
                 }
                 Operation::Delete { key } => OperationResult::Deleted(keys.remove(&key).is_some()),
                 Operation::Get { key } => OperationResult::Got(keys.get(&key).map(|row| item(&key, row))),
                 Operation::Add { key, delta } => {
-                    let (before, _, end) = keys.get(&key).cloned().unwrap_or(("0".into(), 0, 0));
+                    let (before, _, end, lease) = keys.get(&key).cloned().unwrap_or(("0".into(), 0, 0, 0));
                     let number = std::str::from_utf8(&before).ok().and_then(|text| text.parse::<i64>().ok());
                     let sum = number.ok_or(Refusal::NotACounter)? + delta;
-                    keys.insert(key, (sum.to_string().into(), index, end));
+                    keys.insert(key, (sum.to_string().into(), index, end, lease));
                     OperationResult::Sum(sum)
+                }
+                Operation::Attach { key, lease } => {
+                    leases.get(&lease).ok_or(Refusal::NoLease)?;
+                    let row = keys.get_mut(&key);
+                    OperationResult::Attached(row.map(|row| (row.1, row.3) = (index, lease)).is_some())
+                }
+                Operation::Grant { ttl_millis } => {
+                    leases.insert(index, (ttl_millis, time + ttl_millis));
+                    OperationResult::Lease(Some(Lease { number: index, ttl_millis, expires_millis: time + ttl_millis }))
+                }
+                Operation::KeepAlive { lease } => OperationResult::Lease(leases.get_mut(&lease).map(|(ttl, end)| {
+                    *end = time + *ttl;
+                    Lease { number: lease, ttl_millis: *ttl, expires_millis: *end }
+                })),
+                Operation::Revoke { lease } => {
+                    keys.retain(|_, row| row.3 != lease);
+                    OperationResult::Revoked(leases.remove(&lease).is_some())
                 }
             });
         }
-        self.keys = keys;
+        (self.keys, self.leases) = (keys, leases);
         Ok(Results { succeeded, results })
     }
 }
 
-fn item(key: &Bytes, (value, revision, expires_millis): &Row) -> KeyValue {
-    KeyValue { key: key.clone(), value: value.clone(), revision: *revision, expires_millis: *expires_millis }
+fn item(key: &Bytes, (value, revision, expires_millis, lease): &Row) -> KeyValue {
+    let (revision, expires_millis, lease) = (*revision, *expires_millis, *lease);
+    KeyValue { key: key.clone(), value: value.clone(), revision, expires_millis, lease }
 }
 
 fn state() -> State<Memory> {
@@ -201,7 +230,8 @@ proptest! {
             state.commit(index).unwrap();
             let items: Vec<_> = model.keys.iter().map(|(key, row)| item(key, row)).collect();
             prop_assert_eq!(answer(&*state.view(), &everything()).unwrap().items, items);
-            let next = model.keys.values().map(|(_, _, end)| *end).filter(|end| *end > 0).min();
+            let ends = model.keys.values().map(|(_, _, end, _)| *end).filter(|end| *end > 0);
+            let next = ends.chain(model.leases.values().map(|(_, end)| *end)).min();
             let told = next_expiry(&*state.view()).unwrap();
             prop_assert!(next.is_none_or(|next| told.is_some_and(|told| told <= next)));
         }
@@ -299,11 +329,11 @@ fn put(key: &'static str, ttl_millis: u64) -> Command {
 #[test]
 fn a_command_of_another_version_ends_the_member() {
     let mut bytes = put("k", 0).encode().to_vec();
-    bytes[0] = 2;
+    bytes[0] = 3;
     let refused = state().apply(7, 1, 0, bytes.into());
     let Err(error) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(2)));
-    assert!(error.to_string().contains("entry 7: a command of version 2"));
+    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(3)));
+    assert!(error.to_string().contains("entry 7: a command of version 3"));
 }
 
 #[test]
@@ -334,6 +364,62 @@ fn a_key_ends_with_an_entry_and_not_before() {
     assert_eq!(state.take_changes()[0].kind, ChangeKind::Expire);
     let then = state.apply(4, 1, 200, must_not_exist.encode()).unwrap().outcome.unwrap().succeeded;
     assert_eq!((swapped, then), (false, true));
+}
+
+fn write(operations: Vec<Operation>) -> Bytes {
+    Command::Write(Transaction { then: operations, ..Transaction::default() }, None).encode()
+}
+
+/// As the bytes say: a member that does not know leases must end, and not make something else of it.
+#[test]
+fn a_command_of_leases_has_its_own_version() {
+    let bytes = write(vec![Operation::Attach { key: "k".into(), lease: 7 }]);
+    assert_eq!(&bytes[..], b"\x02\x01\0\0\0\0\x01\0\0\0\x05\x01\0\0\0k\x07\0\0\0\0\0\0\0\0\0\0\0");
+    let mut older = bytes.to_vec();
+    older[0] = 1;
+    assert!(matches!(Command::decode(older.into()), Err(CommandError::Malformed(_))));
+}
+
+#[test]
+fn a_lease_ends_with_an_entry_and_takes_its_keys_along() {
+    let mut state = state();
+    let attach = |key: &'static str| Operation::Attach { key: key.into(), lease: 1 };
+    let put = |key: &'static str| Operation::Put { key: key.into(), value: "v".into(), ttl_millis: 0 };
+    state.apply(1, 1, 100, write(vec![Operation::Grant { ttl_millis: 10 }])).unwrap();
+    state.apply(2, 1, 100, write(vec![put("a"), attach("a"), put("b"), attach("b"), put("c"), attach("c")])).unwrap();
+    // A put without it takes a key out of the lease.
+    state.apply(3, 1, 100, write(vec![put("c")])).unwrap();
+    state.apply(4, 1, 109, write(vec![Operation::KeepAlive { lease: 1 }])).unwrap();
+    state.take_changes();
+    state.apply(5, 1, 111, Command::Expire.encode()).unwrap();
+    assert_eq!(state.take_changes(), []);
+    state.apply(6, 1, 119, Command::Expire.encode()).unwrap();
+    let ended: Vec<_> = state.take_changes().into_iter().map(|change| (change.kind, change.key)).collect();
+    assert_eq!(ended, [(ChangeKind::Expire, "a".into()), (ChangeKind::Expire, "b".into())]);
+    let kept = state.apply(7, 1, 119, write(vec![Operation::KeepAlive { lease: 1 }])).unwrap().outcome.unwrap();
+    assert_eq!(kept.results, [OperationResult::Lease(None)]);
+    state.commit(7).unwrap();
+    assert_eq!(next_expiry(&*state.view()), Ok(None));
+}
+
+#[test]
+fn what_a_lease_ends_with_is_bounded() {
+    let mut state = state();
+    state.apply(1, 1, 0, write(vec![Operation::Grant { ttl_millis: 10 }])).unwrap();
+    let attach = |number: u32| {
+        let key = Bytes::from(number.to_string());
+        [Operation::Put { key: key.clone(), value: "v".into(), ttl_millis: 0 }, Operation::Attach { key, lease: 1 }]
+    };
+    assert!(state.apply(2, 1, 0, write((0..1000).flat_map(attach).collect())).unwrap().outcome.is_ok());
+    // What is attached already takes no place.
+    assert!(state.apply(3, 1, 0, write(attach(7).to_vec())).unwrap().outcome.is_ok());
+    let refused = state.apply(4, 1, 0, write(attach(1000).to_vec())).unwrap();
+    assert_eq!(refused.outcome, Err(Refusal::TooManyLeaseKeys));
+    state.apply(5, 1, 0, write(vec![Operation::Delete { key: "7".into() }])).unwrap();
+    assert!(state.apply(6, 1, 0, write(attach(1000).to_vec())).unwrap().outcome.is_ok());
+    state.take_changes();
+    state.apply(7, 1, 10, Command::Expire.encode()).unwrap();
+    assert_eq!(state.take_changes().len(), 1000);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+
+use harness::{Process, command};
+use std::time::Duration;
 
 use d_engine_client::grpc::Channel;
 
-use crate::group::{Group, PATIENCE, PROGRAM, free};
+use crate::group::{Group, PROGRAM, free};
 
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
@@ -17,7 +19,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn mistakes_are_one_line_and_exit_code_2() {
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     let data = root.path().join("data").display().to_string();
     let file = root.path().join("file.toml");
     std::fs::write(&file, "[cluster]\nname = 1\n").unwrap();
@@ -156,9 +158,10 @@ fn a_panic_on_any_thread_ends_a_server() {
         d_engine::command_line::run(["d-engine".into(), "serve".into()]);
         return;
     }
-    let root = tempfile::tempdir().unwrap();
+    let root = harness::folder();
     let address = free(1).remove(0);
-    let mut server = Command::new(std::env::current_exe().unwrap())
+    let mut server = command(std::env::current_exe().unwrap());
+    server
         .args(["--exact", "command_line::a_panic_on_any_thread_ends_a_server", "--nocapture"])
         .envs([
             (SERVED, &*address),
@@ -166,23 +169,10 @@ fn a_panic_on_any_thread_ends_a_server() {
             ("D_ENGINE_NODE_ID", "1"),
         ])
         .env("D_ENGINE_DB_ROOT_DIR", root.path().join("data"))
-        .stderr(std::fs::File::create(root.path().join("log")).unwrap())
-        .spawn()
-        .unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    let status = loop {
-        match server.try_wait().unwrap() {
-            Some(status) => break Some(status),
-            None if Instant::now() > deadline => break None,
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    if status.is_none() {
-        server.kill().unwrap();
-        server.wait().unwrap();
-    }
+        .stderr(std::fs::File::create(root.path().join("log")).unwrap());
+    let status = Process::start(&mut server).wait();
     let said = std::fs::read_to_string(root.path().join("log")).unwrap();
     // By a signal: it did not end in order.
-    assert!(status.is_some_and(|status| status.code().is_none()), "{status:?}: {said}");
+    assert!(status.code().is_none(), "{status:?}: {said}");
     assert!(said.contains("panic, the process ends: half dead"), "{said}");
 }

@@ -1,15 +1,15 @@
 //! A group of servers.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use d_engine_client::grpc::Channel;
 use d_engine_client::wire::{StatusReply, StatusRequest};
-use d_engine_client::{Client, Options};
-use tempfile::TempDir;
+use d_engine_client::{Client, Options, Tls};
+use harness::{Process, TempDir, command, free_address};
+use rustix::process::Signal;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_d-engine");
 
@@ -24,24 +24,16 @@ pub struct Group {
     peers: Vec<String>,
     /// How many began the group.
     founders: usize,
-    flags: &'static [&'static str],
+    flags: Vec<String>,
+    /// For clients; without, members are spoken to in the open.
+    tls: Option<Tls>,
     pub addresses: Vec<String>,
-    children: Vec<Option<Child>>,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    children: Vec<Option<Process>>,
 }
 
 /// Addresses that nobody listens on, all different.
 pub fn free(count: usize) -> Vec<String> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+    (0..count).map(|_| free_address().to_string()).collect()
 }
 
 impl Group {
@@ -50,17 +42,23 @@ impl Group {
     }
 
     /// With flags for each of them.
-    pub fn start_with(size: usize, flags: &'static [&'static str]) -> Self {
+    pub fn start_with(size: usize, flags: &[&str]) -> Self {
+        Self::start_by_tls(size, flags, None)
+    }
+
+    /// With flags for each of them, and TLS for clients.
+    pub fn start_by_tls(size: usize, flags: &[&str], tls: Option<Tls>) -> Self {
         let all = free(2 * size);
         let (addresses, peers) = all.split_at(size);
         let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
         let members = addresses.iter().zip(peers).enumerate().map(member).collect::<Vec<_>>().join(" ");
         let mut group = Self {
-            root: tempfile::tempdir().unwrap(),
+            root: harness::folder(),
             members,
             peers: peers.to_vec(),
             founders: size,
-            flags,
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            tls,
             addresses: addresses.to_vec(),
             children: (0..size).map(|_| None).collect(),
         };
@@ -73,10 +71,14 @@ impl Group {
     }
 
     fn command(&self, id: usize) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.command_by(id, command(PROGRAM))
+    }
+
+    /// By another program, which becomes the member.
+    fn command_by(&self, id: usize, mut command: Command) -> Command {
         command
             .args(["serve", "--log-level", "warn", "--node-id", &id.to_string()])
-            .args(self.flags)
+            .args(&self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
             .env("D_ENGINE_MEMBERS", if id <= self.founders { self.members.clone() } else { self.member(id) })
@@ -124,18 +126,7 @@ impl Group {
 
     /// Waits until a member has ended; what it said.
     pub fn wait_for_end(&mut self, id: usize) -> (ExitStatus, String) {
-        let mut child = self.children[id - 1].take().unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > deadline {
-                child.kill().unwrap();
-                panic!("member {id} goes on: {}", self.log(id));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let status = self.children[id - 1].take().unwrap().wait();
         (status, self.log(id))
     }
 
@@ -143,8 +134,20 @@ impl Group {
         fs::read_to_string(self.root.path().join(format!("{id}.log"))).unwrap()
     }
 
+    /// From now on members are started without these flags.
+    pub fn forget_flags(&mut self, flags: &[&str]) {
+        self.flags.retain(|flag| !flags.contains(&flag.as_str()));
+    }
+
     pub fn start_member(&mut self, id: usize) {
-        self.children[id - 1] = Some(self.command(id).spawn().unwrap());
+        self.children[id - 1] = Some(Process::start(&mut self.command(id)));
+    }
+
+    /// Starts a member with other flags than the others have, by a shell that does something first.
+    pub fn start_by(&mut self, id: usize, script: &str, flags: &[&str]) {
+        let mut shell = command("/bin/sh");
+        shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), PROGRAM]);
+        self.children[id - 1] = Some(Process::start(self.command_by(id, shell).args(flags)));
     }
 
     /// What a member that must end said, and how it ended.
@@ -155,22 +158,26 @@ impl Group {
 
     /// `kill -9`.
     pub fn kill(&mut self, id: usize) {
-        let mut child = self.children[id - 1].take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.children[id - 1].take().unwrap().kill();
     }
 
-    /// SIGTERM, and how it ended.
-    pub fn terminate(&mut self, id: usize) -> ExitStatus {
+    /// SIGTERM, and how it ended. Clients of this runtime go on meanwhile.
+    pub async fn terminate(&mut self, id: usize) -> ExitStatus {
         let mut child = self.children[id - 1].take().unwrap();
-        let kill = Command::new("kill").arg(child.id().to_string()).stdout(Stdio::null()).status().unwrap();
-        assert!(kill.success());
-        child.wait().unwrap()
+        child.signal(Signal::TERM);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.ended() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "member {id} does not end: {}", self.log(id));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub async fn status(&self, id: usize) -> Option<StatusReply> {
         let ask = async {
-            let channel = Channel::connect(&self.addresses[id - 1]).await?;
+            let channel = Channel::connect_with(&self.addresses[id - 1], self.tls.as_ref()).await?;
             channel.unary("/storebench.dengine.v1.Store/Status", &StatusRequest {}).await
         };
         tokio::time::timeout(Duration::from_secs(2), ask).await.ok()?.ok()
@@ -203,13 +210,14 @@ impl Group {
     }
 
     pub async fn client(&self) -> Client {
-        let options = Options { request_timeout: PATIENCE, ..Options::default() };
+        let options = Options { request_timeout: PATIENCE, tls: self.tls.clone(), ..Options::default() };
         Client::connect(&self.addresses, options).await.unwrap()
     }
 
     /// A client of one member, which talks to nobody else.
     pub async fn client_of(&self, id: usize) -> Client {
-        let options = Options { request_timeout: PATIENCE, only_given: true, ..Options::default() };
+        let (tls, request_timeout) = (self.tls.clone(), PATIENCE);
+        let options = Options { request_timeout, only_given: true, tls, ..Options::default() };
         Client::connect(&self.addresses[id - 1..id], options).await.unwrap()
     }
 }

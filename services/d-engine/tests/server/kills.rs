@@ -163,7 +163,7 @@ async fn a_member_alone_keeps_everything_over_kills_and_ends_at_once_when_asked(
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let begun = std::time::Instant::now();
-    let status = group.terminate(1);
+    let status = group.terminate(1).await;
     assert!(status.success(), "{status}");
     assert!(begun.elapsed() < Duration::from_secs(10));
 }

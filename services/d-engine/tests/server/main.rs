@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod backup;
 mod command_line;
 mod dialects;
+mod disk;
 mod forwarding;
 mod group;
 mod kills;
+mod locks;
 mod members;
+mod rolling;
+mod tls;

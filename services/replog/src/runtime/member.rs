@@ -23,7 +23,7 @@ use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::membership::Membership;
 use crate::recovery::{Recovered, Recovery, RecoveryError};
-use crate::replica::{Fatal, ReplicatedLog};
+use crate::replica::{Fatal, ReplicatedLog, forget_what_the_log_lacks};
 use crate::settings::Settings;
 
 /// What an empty directory means; or that who was in the group is not there any more.
@@ -31,6 +31,9 @@ use crate::settings::Settings;
 pub enum Origin {
     /// This member founds a group with these, all of whom say the same.
     Found(Membership),
+    /// The same, with a state machine that has the state of a log that is gone, and with entries that are numbered from behind this
+    /// index of that log. All founders have the same state.
+    FoundAfter(Membership, u64),
     /// This member was, or will be, added to a group that exists; it waits to hear from it.
     Join,
     /// The others are lost for good, and this member goes on as the only one, with all that its log has, decided or not. Should the
@@ -226,6 +229,7 @@ fn open<S: StateMachine, D: Directory>(
     let mut recovery = Recovery::new(settings.group);
     let mut wal = Log::open(directory, options, |record| recovery.visit(record))?;
     let recovered = recovery.finish()?;
+    forget_what_the_log_lacks(machine, &recovered).map_err(Fatal::from)?;
     let origin = match origin {
         Origin::Alone if recovered.is_empty() => {
             machine.goes_on_alone(id);
@@ -240,11 +244,25 @@ fn open<S: StateMachine, D: Directory>(
             Ok((wal, recovered))
         }
         Origin::Found(membership) if recovered.is_empty() => {
-            let founded = ReplicatedLog::found(settings, machine, membership, snapshots.clone());
-            let (recovered, records) = founded.map_err(MemberError::Found)?;
-            wal.commit(&records)?;
-            Ok((wal, recovered))
+            found(settings, machine, membership, snapshots, 0, &mut wal).map(|recovered| (wal, recovered))
         }
-        Origin::Found(_) | Origin::Join => Ok((wal, recovered)),
+        Origin::FoundAfter(membership, after) if recovered.is_empty() => {
+            found(settings, machine, membership, snapshots, after, &mut wal).map(|recovered| (wal, recovered))
+        }
+        Origin::Found(_) | Origin::FoundAfter(..) | Origin::Join => Ok((wal, recovered)),
     }
+}
+
+fn found<S: StateMachine, D: Directory>(
+    settings: &Settings,
+    machine: &S,
+    membership: Membership,
+    snapshots: &D,
+    after: u64,
+    wal: &mut Log<D>,
+) -> Result<Recovered, MemberError> {
+    let founded = ReplicatedLog::found_after(settings, machine, membership, snapshots.clone(), after);
+    let (recovered, records) = founded.map_err(MemberError::Found)?;
+    wal.commit(&records)?;
+    Ok(recovered)
 }

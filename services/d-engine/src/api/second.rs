@@ -11,7 +11,7 @@ use d_engine_client::{
 };
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
-use super::{Doors, cluster, decode, errors, gone, later, now, only};
+use super::{Api, cluster, decode, errors, gone, later, now, only};
 use crate::engine::Node;
 
 /// How often somebody who watches is told how far the state is. The original's too.
@@ -49,7 +49,7 @@ impl Method {
     }
 }
 
-pub(super) fn unary(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
+pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
     let node = &doors.node;
     match method {
         Method::Write => {

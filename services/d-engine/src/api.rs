@@ -7,6 +7,7 @@
 //! | `second` | packages `d_engine.*`, as clients of release 0.2.4 do |
 //! | `cluster` | who the members are, and changes of them, in both |
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
+//! | `snapshot` | all of the state, piece by piece |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
 //! leads; clients that ask the leader notice no difference. Writes that come by our own door are handed to the leader; those of the
@@ -17,6 +18,7 @@ mod errors;
 mod first;
 mod operate;
 mod second;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -87,7 +89,7 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
 
 /// The API on one worker thread.
 #[derive(Clone)]
-pub struct Doors {
+pub struct Api {
     node: Node,
     /// How long an answer may take.
     patience: Duration,
@@ -95,7 +97,7 @@ pub struct Doors {
     not_leading: NotLeading,
 }
 
-impl Doors {
+impl Api {
     /// Of a member.
     pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
         Self { node, patience, not_leading }
@@ -131,7 +133,7 @@ fn gone(_: grpc::Gone) -> Status {
     Status::new(Code::Canceled, "the client has gone")
 }
 
-impl Service for Doors {
+impl Service for Api {
     type Method = Method;
 
     fn method(&self, path: &str) -> Option<(Method, bool)> {
@@ -154,12 +156,21 @@ impl Service for Doors {
 
     fn stream(&self, method: Method, _: Caller, requests: Requests, responses: Responses) -> Stream {
         let node = self.node.clone();
-        match method {
+        let ending = node.ending();
+        let stream: Stream = match method {
+            // It ends by itself, with what it was asked answered.
+            Method::Own(operate::Method::Operate) => return Box::pin(operate::operate(node, requests, responses)),
             Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
             Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
+            Method::Own(operate::Method::Snapshot) => Box::pin(snapshot::send(node, requests, responses)),
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
-            Method::Own(_) => Box::pin(operate::operate(node, requests, responses)),
-            Method::First(_) => Box::pin(async { Err(Status::is_no_stream()) }),
-        }
+            Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
+        };
+        Box::pin(async move {
+            tokio::select! {
+                outcome = stream => outcome,
+                () = ending => Err(Status::new(Code::Unavailable, "the member is ending")),
+            }
+        })
     }
 }

@@ -33,7 +33,7 @@ fn parse<M: Message + Default>(parts: &[Vec<u8>]) -> M {
 }
 
 fn item(key: &'static str, value: &'static str) -> KeyValue {
-    KeyValue { key: key.into(), value: value.into(), revision: 1, expires_millis: 0 }
+    KeyValue { key: key.into(), value: value.into(), revision: 1, expires_millis: 0, lease: 0 }
 }
 
 fn put(key: &'static str, value: &'static str, ttl_millis: u64) -> Operation {

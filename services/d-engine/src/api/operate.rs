@@ -3,6 +3,7 @@
 //! What waits is bounded by the number of requests without a reply, not by the size of replies: a read looks at the state only when
 //! there is room to send what it finds.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use d_engine_client::wire::{self, request::Body};
@@ -29,6 +30,8 @@ pub enum Method {
     Watch,
     /// What the member is.
     Status,
+    /// All of the state.
+    Snapshot,
     /// Changes the members.
     ChangeMembers,
 }
@@ -39,6 +42,7 @@ impl Method {
             "Operate" => Some(Self::Operate),
             "Watch" => Some(Self::Watch),
             "Status" => Some(Self::Status),
+            "Snapshot" => Some(Self::Snapshot),
             "ChangeMembers" => Some(Self::ChangeMembers),
             _ => None,
         }
@@ -91,6 +95,7 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
     responses.open().map_err(gone)?;
     let done = Arc::new(Done::default());
     let (mut outstanding, mut is_over) = (0, false);
+    let mut ending = pin!(node.ending());
     loop {
         let ready = done.take();
         if !ready.is_empty() {
@@ -103,6 +108,8 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
         tokio::select! {
             biased;
             () = done.wake.notified() => {}
+            // A member that ends answers what it was asked, and lets the client go to another.
+            () = &mut ending, if !is_over => is_over = true,
             frame = requests.next(), if !is_over && outstanding < OUTSTANDING_MAX => match frame? {
                 None => is_over = true,
                 Some(frame) => {

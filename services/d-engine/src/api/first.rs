@@ -6,7 +6,7 @@ use d_engine_client::proto::raft::error::{ErrorCode, ErrorMetadata};
 use d_engine_client::{Answer, Error, Operation, Query, ReadLevel, Transaction};
 use service_kit::grpc::{Code, Status, Unary};
 
-use super::{Doors, cluster, decode, errors, later, now};
+use super::{Api, cluster, decode, errors, later, now};
 
 /// Its methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Method {
     }
 }
 
-pub(super) fn unary(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
+pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
     let node = &doors.node;
     match method {
         Method::Write => {

@@ -1,0 +1,260 @@
+//! What must be equal before two arms may be ranked: what they promise, and what bears on their performance but is none of their merit.
+//!
+//! Durability must be equal in any case. The other fields may differ where the run says so in `allowUnequal`, and results then name what
+//! differs, so that nobody reads a faster disk as a faster store.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use storebench_crds::benchmark_run::ArmField;
+use storebench_crds::storage_service::Durability;
+use storebench_crds::workload::{ReadsBy, Workload};
+
+use crate::engine::Protocol;
+use crate::record::ArmRecord;
+use crate::validate::ValidatedService;
+
+/// What an arm promises and stands on, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What an acknowledged write survives. Absent: not known, as of a cluster that was there already.
+    pub durability: Option<Durability>,
+    /// Members.
+    pub replicas: u32,
+    /// Whether clients may ask for reads by a lease, and get them.
+    pub has_lease_level: bool,
+    /// What the other fields say, in words; a field that says nothing is absent.
+    pub fields: BTreeMap<ArmField, String>,
+}
+
+impl Terms {
+    /// Those of a service.
+    pub fn of_service(service: &ValidatedService) -> Self {
+        Self {
+            durability: Some(service.durability),
+            replicas: service.replicas,
+            has_lease_level: service.engine.protocol == Protocol::DEngine,
+            fields: fields(service),
+        }
+    }
+
+    /// Those of an arm in a record.
+    pub fn of_record(arm: &ArmRecord) -> Self {
+        let protocol = arm.engine.map(|engine| engine.engine().protocol);
+        Self {
+            durability: arm.durability,
+            replicas: arm.replicas,
+            has_lease_level: protocol == Some(Protocol::DEngine),
+            fields: arm.fields.clone(),
+        }
+    }
+
+    /// How a group keeps reads of this workload from being stale; `None` where it does not read so, or has one member.
+    fn reads(&self, workload: &Workload) -> Option<&str> {
+        let by_engine = self.fields.get(&ArmField::LinearizableReads)?;
+        match workload.parameters.linearizable_reads()? {
+            ReadsBy::Lease if self.has_lease_level => Some(BY_LEASE),
+            ReadsBy::Lease | ReadsBy::Engine => Some(by_engine),
+        }
+    }
+}
+
+/// In what two arms differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// What the run does not allow, so that they are not ranked. Absent: nothing.
+    pub forbidden: Option<String>,
+    /// What the run allows. Absent: nothing.
+    pub allowed: Option<String>,
+}
+
+const BY_LEASE: &str = "by a lease, which trusts clocks";
+const BY_ROUND: &str = "by a round among members";
+
+/// What a service's fields say.
+pub fn fields(service: &ValidatedService) -> BTreeMap<ArmField, String> {
+    let spec = &service.spec;
+    let mut fields = BTreeMap::new();
+    let mut say = |field, text: Option<String>| {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            fields.insert(field, text);
+        }
+    };
+    say(ArmField::Args, Some(service.args.join(" ")));
+    let mut variables: Vec<String> = spec.env.iter().map(json).collect();
+    variables.sort();
+    say(ArmField::Env, Some(variables.join(" ")));
+    say(
+        ArmField::Storage,
+        spec.storage.as_ref().map(|storage| {
+            let class = storage.storage_class_name.as_deref().unwrap_or("the default class");
+            format!("a claim of {} in {class}", storage.size)
+        }),
+    );
+    say(ArmField::Resources, spec.resources.as_ref().map(json));
+    say(ArmField::Pod, spec.pod.as_ref().filter(|pod| **pod != Default::default()).map(json));
+    say(ArmField::LinearizableReads, reads(service));
+    fields
+}
+
+/// How a group of this service keeps linearizable reads from being stale. A single member need not.
+fn reads(service: &ValidatedService) -> Option<String> {
+    if service.replicas < 2 || !matches!(service.engine.protocol, Protocol::Etcd | Protocol::DEngine) {
+        return None;
+    }
+    let is_rusd = service.engine.kind == storebench_crds::EngineKind::Rusd;
+    let by_round = service.args.iter().any(|argument| argument.trim_start_matches('-') == "linearizable-reads=round")
+        || service
+            .args
+            .windows(2)
+            .any(|pair| pair[0].trim_start_matches('-') == "linearizable-reads" && pair[1] == "round")
+        || service.env.iter().any(|(name, value)| name == "RUSD_LINEARIZABLE_READS" && value == "round");
+    Some(if is_rusd && !by_round { BY_LEASE } else { BY_ROUND }.to_owned())
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    // Objects of the API have nothing in them that JSON has not.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// In what an arm differs from the baseline, where this workload shows it.
+pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: &[ArmField]) -> Differences {
+    let mut forbidden = Vec::new();
+    let mut permitted = Vec::new();
+    // Of a store that nobody knows there is nothing to compare.
+    let (Some(one), Some(other)) = (arm.durability, baseline.durability) else { return Differences::default() };
+    if one != other {
+        forbidden.push(format!("durability {one:?} against {other:?}"));
+    }
+    let mut differs = |field: ArmField, text: String| {
+        if allowed.contains(&field) { permitted.push(text) } else { forbidden.push(text) }
+    };
+    if arm.replicas != baseline.replicas {
+        differs(ArmField::Replicas, format!("{} replicas against {}", arm.replicas, baseline.replicas));
+    }
+    for field in [ArmField::Args, ArmField::Env, ArmField::Storage, ArmField::Resources, ArmField::Pod] {
+        let [one, other] = [arm, baseline].map(|terms| terms.fields.get(&field).map(|text| shortened(text)));
+        if arm.fields.get(&field) != baseline.fields.get(&field) {
+            let nothing = || if field == ArmField::Storage { "an emptyDir" } else { "none" }.to_owned();
+            let (one, other) = (one.unwrap_or_else(nothing), other.unwrap_or_else(nothing));
+            differs(field, format!("{} {one} against {other}", field.name()));
+        }
+    }
+    if let (Some(one), Some(other)) = (arm.reads(workload), baseline.reads(workload))
+        && one != other
+    {
+        differs(ArmField::LinearizableReads, format!("linearizableReads {one}, against {other}"));
+    }
+    let text = |all: Vec<String>| (!all.is_empty()).then(|| all.join("; "));
+    Differences { forbidden: text(forbidden), allowed: text(permitted) }
+}
+
+/// Enough to tell two values apart in a line of a report; the record has the rest.
+fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 80;
+    if text.chars().count() <= CHARACTERS_MAX {
+        return text.to_owned();
+    }
+    let beginning: String = text.chars().take(CHARACTERS_MAX).collect();
+    format!("{beginning}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use storebench_crds::{StorageService, StorageServiceSpec};
+
+    fn terms(spec: serde_json::Value) -> Terms {
+        let spec: StorageServiceSpec = serde_json::from_value(spec).unwrap();
+        Terms::of_service(&crate::validate::service(&StorageService::new("store", spec)).unwrap())
+    }
+
+    fn workload(parameters: serde_json::Value) -> Workload {
+        let mut all = json!({ "name": "w", "load": { "duration": "1s" } });
+        all.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+        serde_json::from_value(all).unwrap()
+    }
+
+    fn put() -> Workload {
+        workload(json!({ "etcd": { "operation": "Put" } }))
+    }
+
+    #[test]
+    fn whatever_bears_on_performance_is_named_and_forbidden_unless_the_run_allows_it_by_name() {
+        let plain = terms(json!({ "engine": "Etcd" }));
+        let cases = [
+            (json!({ "args": ["--snapshot-count=5"] }), ArmField::Args, "args --snapshot-count=5 against none"),
+            (
+                json!({ "env": [{ "name": "GOGC", "value": "400" }] }),
+                ArmField::Env,
+                "env {\"name\":\"GOGC\",\"value\":\"400\"} against none",
+            ),
+            (
+                json!({ "storage": { "size": "1Gi" } }),
+                ArmField::Storage,
+                "storage a claim of 1Gi in the default class against an emptyDir",
+            ),
+            (
+                json!({ "resources": { "limits": { "cpu": "4" } } }),
+                ArmField::Resources,
+                "resources {\"limits\":{\"cpu\":\"4\"}} against none",
+            ),
+            (
+                json!({ "pod": { "nodeSelector": { "disk": "fast" } } }),
+                ArmField::Pod,
+                "pod {\"nodeSelector\":{\"disk\":\"fast\"}} against none",
+            ),
+            (json!({ "replicas": 3 }), ArmField::Replicas, "3 replicas against 1"),
+        ];
+        for (mut spec, field, text) in cases {
+            spec["engine"] = "Etcd".into();
+            let unequal = terms(spec);
+            let found = |allowed: &[ArmField]| differences(&unequal, &plain, &put(), allowed);
+            assert_eq!(found(&[]), Differences { forbidden: Some(text.into()), allowed: None });
+            assert_eq!(found(&[field]), Differences { forbidden: None, allowed: Some(text.into()) });
+            let others: Vec<_> = [ArmField::Args, ArmField::Env].into_iter().filter(|other| *other != field).collect();
+            assert_eq!(found(&others).forbidden.as_deref(), Some(text), "another field's permission");
+            assert_eq!(differences(&unequal, &unequal, &put(), &[]), Differences::default());
+        }
+    }
+
+    #[test]
+    fn storage_classes_differ_as_much_as_an_empty_directory_and_a_claim() {
+        let class =
+            |name: &str| terms(json!({ "engine": "Etcd", "storage": { "size": "1Gi", "storageClassName": name } }));
+        let found = differences(&class("ram"), &class("disk"), &put(), &[]).forbidden.unwrap();
+        assert_eq!(found, "storage a claim of 1Gi in ram against a claim of 1Gi in disk");
+    }
+
+    #[test]
+    fn no_permission_makes_unequal_durability_equal() {
+        let [fsync, none] = ["Fsync", "None"].map(|class| terms(json!({ "engine": "Etcd", "durability": class })));
+        let every =
+            [ArmField::Args, ArmField::Env, ArmField::Replicas, ArmField::Storage, ArmField::Resources, ArmField::Pod];
+        assert_eq!(differences(&none, &fsync, &put(), &every).forbidden.unwrap(), "durability None against Fsync");
+    }
+
+    #[test]
+    fn a_read_that_trusts_a_clock_is_no_read_that_asks_a_majority() {
+        let group = |engine: &str, args: &[&str]| terms(json!({ "engine": engine, "replicas": 3, "args": args }));
+        let (rusd, etcd, d_engine) = (group("Rusd", &[]), group("Etcd", &[]), group("DEngine", &[]));
+        let range = workload(json!({ "etcd": { "operation": "Range" } }));
+        let said = "linearizableReads by a lease, which trusts clocks, against by a round among members";
+        let forbidden = |one: &Terms, workload: &Workload| differences(one, &etcd, workload, &[]).forbidden;
+        assert_eq!(forbidden(&rusd, &range).as_deref(), Some(said));
+        assert_eq!(forbidden(&rusd, &put()), None, "a write is none");
+        let serializable = workload(json!({ "etcd": { "operation": "Range", "consistency": "Serializable" } }));
+        assert_eq!(forbidden(&rusd, &serializable), None);
+        for args in [&["--linearizable-reads=round"][..], &["--linearizable-reads", "round"]] {
+            let found = differences(&group("Rusd", args), &etcd, &range, &[ArmField::Args]).forbidden;
+            assert_eq!(found, None, "{args:?}");
+        }
+        let get = |level: &str| workload(json!({ "keyValue": { "operation": "Get", "readLevel": level } }));
+        assert_eq!(forbidden(&d_engine, &get("Lease")).as_deref(), Some(said));
+        assert_eq!(forbidden(&d_engine, &get("Linearizable")), None);
+        assert_eq!(forbidden(&rusd, &get("Eventual")), None);
+        let single = |engine: &str| terms(json!({ "engine": engine }));
+        assert_eq!(differences(&single("Rusd"), &single("Etcd"), &range, &[]), Differences::default(), "one member");
+    }
+}

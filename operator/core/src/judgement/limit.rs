@@ -1,0 +1,40 @@
+//! Whether the loader was the limit, so that what was measured is the loader. Two stores that one busy loader thread holds back look
+//! equal, and the interval is narrow: nothing can be decided from it.
+
+use storebench_crds::job::LoaderAudit;
+
+use super::Valid;
+use super::summary::measurements;
+
+/// Why a workload decides nothing about an arm: in half of its counted trials or more, a thread of the loader had no time left. The reason
+/// says which, where its time went, and what to change. `None`: the loader had time to spare.
+pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String> {
+    let all = measurements(valid, arm, workload);
+    let saturated: Vec<&LoaderAudit> =
+        all.iter().filter_map(|one| one.audit.as_ref()).filter(|audit| audit.is_saturated()).collect();
+    if saturated.is_empty() || saturated.len() * 2 < all.len() {
+        return None;
+    }
+    let worst = saturated.into_iter().max_by_key(|audit| audit.saturation_basis_points)?;
+    let ran = worst.busiest_thread_basis_points.min(worst.saturation_basis_points);
+    let waited = worst.saturation_basis_points - ran;
+    let load = &valid.record.spec.workloads.iter().find(|one| one.name == workload)?.load;
+    let remedy = if waited > ran {
+        "give it more processors, or fewer clients in load".to_owned()
+    } else if load.threads < load.connections {
+        format!("raise load.threads above {}", load.threads)
+    } else {
+        "raise load.connections and load.threads".to_owned()
+    };
+    Some(format!(
+        "the loader is the limit in {workload} on {arm}: its thread {} ran for {} % and waited for a processor for {} % of the time; {remedy}",
+        worst.saturated_thread,
+        ran / 100,
+        waited / 100,
+    ))
+}
+
+/// The same of two arms that are compared.
+pub(super) fn of_pair(valid: &Valid, arm: &str, baseline: &str, workload: &str) -> Option<String> {
+    of_arm(valid, arm, workload).or_else(|| of_arm(valid, baseline, workload))
+}

@@ -1,0 +1,78 @@
+//! `d-engine ctl snapshot`: all of a group's data in a file, whole or not at all, and whether a file is that.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use d_engine_client::wire;
+
+use super::access::Access;
+use crate::state::{Backup, verify_backup};
+
+/// What is done.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Keeps all data in a file, as of a moment after this is called.
+    Save {
+        /// The file; made, or replaced when all of it is there.
+        file: PathBuf,
+    },
+    /// Says whether a file is whole and as it was written, and what it has. Asks no member.
+    Verify {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+pub(super) async fn run(access: &Access, endpoints: &[String], verb: Verb) -> anyhow::Result<()> {
+    let (file, backup) = match verb {
+        Verb::Verify { file } => {
+            let backup = verify_backup(&file).with_context(|| file.display().to_string())?;
+            (file, backup)
+        }
+        Verb::Save { file } => {
+            let backup = save(access, endpoints, &file).await?;
+            (file, backup)
+        }
+    };
+    let Backup { index, keys, bytes, checksum } = backup;
+    println!("{}: index {index}, keys {keys}, bytes {bytes}, checksum {checksum:08x}", file.display());
+    Ok(())
+}
+
+/// Of the first member that has it.
+async fn save(access: &Access, endpoints: &[String], file: &Path) -> anyhow::Result<Backup> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    let mut problem = anyhow::anyhow!("no address was given");
+    for endpoint in endpoints {
+        match fetch(access, endpoint, &part).await {
+            Ok(()) => {
+                let backup = verify_backup(&part).with_context(|| part.display().to_string())?;
+                fs::rename(&part, file).with_context(|| file.display().to_string())?;
+                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                File::open(folder)
+                    .and_then(|folder| folder.sync_all())
+                    .with_context(|| folder.display().to_string())?;
+                return Ok(backup);
+            }
+            Err(error) => problem = error.context(endpoint.clone()),
+        }
+    }
+    // Whatever has come of it is of no use.
+    let _ = fs::remove_file(&part);
+    Err(problem)
+}
+
+async fn fetch(access: &Access, endpoint: &str, part: &Path) -> anyhow::Result<()> {
+    let channel = access.channel(endpoint).await?;
+    let path = "/storebench.dengine.v1.Store/Snapshot";
+    let (_questions, mut pieces) = channel.stream(path, &wire::SnapshotRequest {}, true).await?;
+    let mut out = File::create(part).with_context(|| part.display().to_string())?;
+    while let Some(wire::SnapshotPiece { data }) = pieces.next().await? {
+        out.write_all(&data).with_context(|| part.display().to_string())?;
+    }
+    out.sync_all().with_context(|| part.display().to_string())
+}

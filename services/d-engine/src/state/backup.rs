@@ -1,0 +1,140 @@
+//! A state in a file, to be kept elsewhere and to begin another group with.
+//!
+//! | bytes | field | |
+//! | --- | --- | --- |
+//! | 24 | what it is | `storebench-d-engine-bk1` and a line feed |
+//! | 8 | index | little-endian: all entries up to it are in the state; revisions are at most this |
+//! | | state | as a snapshot has it, without what the group knew of its members |
+//! | 4 | checksum | CRC-32C of all before |
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use super::snapshot::{self, SnapshotError};
+use super::storage::{Rows, Storage, StorageError, Table};
+
+const HEAD: &[u8; 24] = b"storebench-d-engine-bk1\n";
+const FRONT_BYTES: u64 = 32;
+const CHECKSUM_BYTES: u64 = 4;
+
+/// A file that is no backup.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// It is something else.
+    #[error("it is no backup of this release")]
+    Foreign,
+    /// It is cut off, or was changed.
+    #[error("it is damaged or cut off: its checksum is wrong; take another copy")]
+    Checksum,
+    /// What is in it.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// Where it goes.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// What a backup has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    /// All entries up to it are in the state.
+    pub index: u64,
+    /// How many keys there are.
+    pub keys: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Of all but itself.
+    pub checksum: u32,
+}
+
+/// Passes bytes on, and takes their checksum.
+struct Checked<T> {
+    inner: T,
+    checksum: u32,
+}
+
+impl<W: Write> Write for Checked<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.checksum = crc32c::crc32c_append(self.checksum, &bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.checksum = crc32c::crc32c_append(self.checksum, &bytes[..read]);
+        Ok(read)
+    }
+}
+
+/// Writes a view's rows.
+pub fn save(rows: &dyn Rows, index: u64, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = Checked { inner: out, checksum: 0 };
+    out.write_all(HEAD)?;
+    out.write_all(&index.to_le_bytes())?;
+    snapshot::write_tables(rows, |table| table != Table::Members, &mut out)?;
+    let checksum = out.checksum.to_le_bytes();
+    out.inner.write_all(&checksum)?;
+    out.inner.flush()
+}
+
+/// Reads all of it, and hands out its rows; what was handed out counts only when this succeeds.
+fn read(
+    path: &Path,
+    mut each: impl FnMut(Table, bytes::Bytes, bytes::Bytes) -> Result<(), StorageError>,
+) -> Result<Backup, BackupError> {
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let Some(content) = bytes.checked_sub(CHECKSUM_BYTES).filter(|content| *content >= FRONT_BYTES) else {
+        return Err(BackupError::Foreign);
+    };
+    let mut file = BufReader::new(file);
+    let mut checked = Checked { inner: (&mut file).take(content), checksum: 0 };
+    let (mut head, mut index) = ([0; HEAD.len()], [0; 8]);
+    checked.read_exact(&mut head)?;
+    if head != *HEAD {
+        return Err(BackupError::Foreign);
+    }
+    checked.read_exact(&mut index)?;
+    let mut keys = 0;
+    let rows = snapshot::read_each(&mut checked, |table, key, value| {
+        keys += u64::from(table == Table::Keys);
+        each(table, key, value)
+    });
+    // Damage shows in the rows or behind them: what is said of it is the same.
+    if rows.is_err() {
+        io::copy(&mut checked, &mut io::sink())?;
+    }
+    let checksum = checked.checksum;
+    let mut expected = [0; CHECKSUM_BYTES as usize];
+    file.read_exact(&mut expected)?;
+    if checksum != u32::from_le_bytes(expected) {
+        return Err(BackupError::Checksum);
+    }
+    rows?;
+    Ok(Backup { index: u64::from_le_bytes(index), keys, bytes, checksum })
+}
+
+/// Whether a file is a backup, whole and as it was written; and what it has.
+pub fn verify(path: &Path) -> Result<Backup, BackupError> {
+    read(path, |_, _, _| Ok(()))
+}
+
+/// Replaces everything in a storage by what a backup has. It is as before any entry all the same: entries that are applied are of another
+/// log.
+pub fn restore(path: &Path, storage: &mut impl Storage) -> Result<Backup, BackupError> {
+    storage.clear()?;
+    let backup = read(path, |table, key, value| storage.put(table, key, value))?;
+    storage.commit(0)?;
+    Ok(backup)
+}

@@ -1,0 +1,266 @@
+//! Tables on disk, in an LSM tree (fjall): more rows than memory holds, and there again after a restart without the log being applied
+//! anew.
+//!
+//! All tables are one keyspace, each row's key behind its table's number, and so is the index of the entry up to which all was applied: a
+//! commit is one batch of one journal, which is found whole or not at all. The engine syncs nothing at a commit. A crash may cost the
+//! last commits, and never one from among others; the log has what they did, and is the only thing that is synced for an acknowledgement.
+//!
+//! Rows that replace all others are put into a keyspace of their own, which counts once it has an index: what was there before stays
+//! until then, for readers and for a restart.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
+
+use super::storage::{EachRow, Rows, Storage, StorageError, Table};
+
+/// Where the index of the last commit stands: behind all tables.
+const APPLIED: [u8; 1] = [u8::MAX];
+/// Keyspaces are called so, and a number.
+const NAME: &str = "rows-";
+/// While all rows are replaced, so many bytes of them wait in memory.
+const PENDING_BYTES_MAX: usize = 4 << 20;
+/// What a memtable has before it is written as a file; five of them are in memory at most.
+const MEMTABLE_BYTES: u64 = 16 << 20;
+/// Journals, which a start reads.
+const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+/// Threads that write memtables and merge files.
+const WORKERS: usize = 2;
+
+fn failed(error: impl std::fmt::Display) -> StorageError {
+    StorageError(format!(
+        "{error}; see that its disk has room and is sound, then start again: the log has what is missing"
+    ))
+}
+
+/// A row's key in the keyspace.
+fn key_of(table: Table, key: &[u8]) -> Bytes {
+    [&[table.number() as u8], key].concat().into()
+}
+
+/// The end of a range of a table.
+fn end_of(table: Table, end: Option<&[u8]>) -> Bytes {
+    end.map_or_else(|| Bytes::copy_from_slice(&[table.number() as u8 + 1]), |end| key_of(table, end))
+}
+
+/// Rows of one moment.
+struct Committed {
+    keyspace: Keyspace,
+    snapshot: Snapshot,
+}
+
+impl Committed {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        Ok(self.snapshot.get(&self.keyspace, key).map_err(failed)?.map(Bytes::from))
+    }
+
+    fn range(&self, start: Bytes, end: Bytes) -> impl Iterator<Item = Result<(Bytes, Bytes), StorageError>> + use<> {
+        let rows = self.snapshot.range(&self.keyspace, start..end);
+        rows.map(|row| row.into_inner().map(|(key, value)| (key.into(), value.into())).map_err(failed))
+    }
+}
+
+impl Rows for Committed {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        Self::get(self, &key_of(table, key))
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        let (start, end) = (key_of(table, start), end_of(table, end));
+        if start >= end {
+            return Ok(());
+        }
+        for row in self.range(start, end) {
+            let (key, value) = row?;
+            if each(&key.slice(1..), &value) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tables on disk.
+pub struct Disk {
+    database: Database,
+    /// What was written; other than `view` only while all rows are replaced.
+    written: Arc<Committed>,
+    view: Arc<Committed>,
+    /// Changes since then; `None` takes a row out.
+    pending: BTreeMap<Bytes, Option<Bytes>>,
+    pending_bytes: usize,
+    applied: u64,
+    /// Keyspaces that are given up with the next commit.
+    replaced: Vec<Keyspace>,
+    number: u64,
+}
+
+impl Disk {
+    /// Opens the directory, or makes it. `cache_bytes` is for what was read.
+    pub fn open(directory: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
+        let database = Database::builder(directory)
+            .cache_size(cache_bytes)
+            .manual_journal_persist(true)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .worker_threads(WORKERS)
+            .open()
+            .map_err(|error| StorageError(format!("{}: {error}", directory.display())))?;
+        let mut found = None::<(u64, u64, Keyspace)>;
+        for name in database.list_keyspace_names() {
+            let keyspace = keyspace(&database, &name)?;
+            let number = name.strip_prefix(NAME).and_then(|number| number.parse::<u64>().ok());
+            let applied = applied(&keyspace)?;
+            let is_newer = |number| found.as_ref().is_none_or(|(other, ..)| number > *other);
+            match number.zip(applied).filter(|(number, _)| is_newer(*number)) {
+                Some((number, applied)) => {
+                    if let Some((.., older)) = found.replace((number, applied, keyspace)) {
+                        database.delete_keyspace(older).map_err(failed)?;
+                    }
+                }
+                // Nobody finished it, or it was replaced.
+                None => database.delete_keyspace(keyspace).map_err(failed)?,
+            }
+        }
+        let (number, applied, keyspace) = match found {
+            Some(found) => found,
+            None => (1, 0, keyspace(&database, &format!("{NAME}1"))?),
+        };
+        let written = Arc::new(Committed { keyspace, snapshot: database.snapshot() });
+        let view = Arc::clone(&written);
+        let (pending, replaced) = (BTreeMap::new(), Vec::new());
+        Ok(Self { database, written, view, pending, pending_bytes: 0, applied, replaced, number })
+    }
+
+    fn keyspace(&self) -> &Keyspace {
+        &self.written.keyspace
+    }
+
+    /// Writes what is pending, as one.
+    fn write(&mut self, applied: Option<u64>) -> Result<(), StorageError> {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), pending.len() + 1);
+        for (key, value) in pending {
+            match value {
+                Some(value) => batch.insert(self.keyspace(), key, value),
+                None => batch.remove(self.keyspace(), key),
+            }
+        }
+        if let Some(applied) = applied {
+            batch.insert(self.keyspace(), APPLIED, applied.to_le_bytes());
+        }
+        batch.commit().map_err(failed)?;
+        let keyspace = self.keyspace().clone();
+        self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
+        Ok(())
+    }
+
+    fn change(&mut self, key: Bytes, value: Option<Bytes>) -> Result<(), StorageError> {
+        self.pending_bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.pending.insert(key, value);
+        if self.pending_bytes > PENDING_BYTES_MAX && !self.replaced.is_empty() { self.write(None) } else { Ok(()) }
+    }
+}
+
+fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
+    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    database.keyspace(name, options).map_err(failed)
+}
+
+/// Up to which entry a keyspace has everything, if it is whole.
+fn applied(keyspace: &Keyspace) -> Result<Option<u64>, StorageError> {
+    let Some(row) = keyspace.get(APPLIED).map_err(failed)? else { return Ok(None) };
+    let number = row.first_chunk().ok_or_else(|| StorageError("the index of the last commit is malformed".into()))?;
+    Ok(Some(u64::from_le_bytes(*number)))
+}
+
+impl Rows for Disk {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        let key = key_of(table, key);
+        self.pending.get(&key).map_or_else(|| self.written.get(&key), |value| Ok(value.clone()))
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        let (start, end) = (key_of(table, start), end_of(table, end));
+        if start >= end {
+            return Ok(());
+        }
+        let changes = (Bound::Included(start.clone()), Bound::Excluded(end.clone()));
+        let mut changes = self.pending.range(changes).peekable();
+        let mut written = self.written.range(start, end);
+        let mut next = written.next().transpose()?;
+        loop {
+            let change = changes.peek().copied();
+            let is_change_first = match (&next, change) {
+                (None, None) => return Ok(()),
+                (Some((key, _)), Some((changed, _))) => changed <= key,
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
+            };
+            let (key, value) = match (change, next.take()) {
+                (Some((key, value)), before) if is_change_first => {
+                    changes.next();
+                    let is_same = before.as_ref().is_some_and(|(other, _)| other == key);
+                    next = if is_same { written.next().transpose()? } else { before };
+                    (key.clone(), value.clone())
+                }
+                (_, Some((key, value))) => {
+                    next = written.next().transpose()?;
+                    (key, Some(value))
+                }
+                (_, None) => return Ok(()),
+            };
+            if let Some(value) = value
+                && each(&key.slice(1..), &value) == ControlFlow::Break(())
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Storage for Disk {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        self.change(key_of(table, &key), Some(value))
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        self.change(key_of(table, key), None)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        self.write(Some(applied))?;
+        self.applied = applied;
+        self.view = Arc::clone(&self.written);
+        for keyspace in self.replaced.drain(..) {
+            // Its files go when the last reader has gone.
+            self.database.delete_keyspace(keyspace).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        Arc::clone(&self.view) as _
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        self.pending.clear();
+        (self.applied, self.pending_bytes) = (0, 0);
+        self.replaced.push(self.keyspace().clone());
+        self.number += 1;
+        let keyspace = keyspace(&self.database, &format!("{NAME}{}", self.number))?;
+        self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Rows on disk are those that memory has, through commits, restarts and replacements of everything.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::memory::Memory;
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Table, Bytes, Bytes),
+    Delete(Table, Bytes),
+    Commit,
+    Clear,
+    Restart,
+}
+
+fn key() -> impl Strategy<Value = Bytes> {
+    vec(prop_oneof![Just(0), Just(b'a'), Just(u8::MAX)], 0..3).prop_map(Bytes::from)
+}
+
+fn table() -> impl Strategy<Value = Table> {
+    prop_oneof![Just(Table::Keys), Just(Table::Expiries), Just(Table::ALL[Table::ALL.len() - 1])]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (table(), key(), key()).prop_map(|(table, key, value)| Step::Put(table, key, value)),
+        3 => (table(), key()).prop_map(|(table, key)| Step::Delete(table, key)),
+        3 => Just(Step::Commit),
+        1 => Just(Step::Clear),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn rows(of: &dyn Rows) -> Vec<(Table, Bytes, Bytes)> {
+    let mut rows = Vec::new();
+    for table in Table::ALL {
+        let mut take = |key: &Bytes, value: &Bytes| {
+            rows.push((table, key.clone(), value.clone()));
+            ControlFlow::Continue(())
+        };
+        of.scan(table, &[], None, &mut take).unwrap();
+    }
+    rows
+}
+
+fn put_all(storage: &mut impl Storage, rows: &[(Table, Bytes, Bytes)]) {
+    for (table, key, value) in rows {
+        storage.put(*table, key.clone(), value.clone()).unwrap();
+    }
+}
+
+const CACHE_BYTES: u64 = 1 << 20;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn disk_has_what_memory_has(steps in vec(step(), 0..60), start in key(), end in key()) {
+        let directory = harness::folder();
+        let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+        let mut memory = Memory::default();
+        let (mut committed, mut applied) = (Vec::new(), 0);
+        for (index, step) in (1..).zip(steps) {
+            match step {
+                Step::Put(table, key, value) => {
+                    disk.put(table, key.clone(), value.clone()).unwrap();
+                    memory.put(table, key, value).unwrap();
+                }
+                Step::Delete(table, key) => {
+                    disk.delete(table, &key).unwrap();
+                    memory.delete(table, &key).unwrap();
+                }
+                Step::Commit => {
+                    disk.commit(index).unwrap();
+                    memory.commit(index).unwrap();
+                    (committed, applied) = (rows(&memory), index);
+                }
+                Step::Clear => {
+                    disk.clear().unwrap();
+                    memory.clear().unwrap();
+                    prop_assert_eq!(disk.applied(), 0);
+                }
+                Step::Restart => {
+                    // An end as it should be: what was committed is there, what was not is gone.
+                    drop(disk);
+                    disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+                    prop_assert_eq!(disk.applied(), applied);
+                    memory = Memory::default();
+                    put_all(&mut memory, &committed);
+                    memory.commit(applied).unwrap();
+                }
+            }
+            prop_assert_eq!(rows(&disk), rows(&memory));
+            prop_assert_eq!(rows(&*disk.view()), committed.clone());
+            for table in Table::ALL {
+                let page = |of: &dyn Rows| {
+                    let mut page = Vec::new();
+                    of.scan(table, &start, Some(&end), &mut |key, _| {
+                        page.push(key.clone());
+                        if page.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    }).unwrap();
+                    page
+                };
+                prop_assert_eq!(page(&disk), page(&memory));
+                prop_assert_eq!(disk.get(table, &start).unwrap(), memory.get(table, &start).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replacement_that_was_not_finished_is_as_if_it_had_not_begun() {
+    let directory = harness::folder();
+    let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    put_all(&mut disk, &[(Table::Keys, "old".into(), "1".into())]);
+    disk.commit(7).unwrap();
+    let before = disk.view();
+    disk.clear().unwrap();
+    // More than waits in memory.
+    let value = Bytes::from(vec![7; 1 << 20]);
+    for number in 0..10_u8 {
+        disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), value.clone()).unwrap();
+    }
+    assert_eq!(rows(&disk).len(), 10);
+    assert_eq!(rows(&*disk.view()), rows(&*before));
+    drop((disk, before));
+
+    let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    assert_eq!((disk.applied(), rows(&disk).len()), (7, 1));
+    disk.clear().unwrap();
+    put_all(&mut disk, &[(Table::Keys, "new".into(), "2".into())]);
+    disk.commit(9).unwrap();
+    drop(disk);
+    let disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    assert_eq!((disk.applied(), rows(&disk)), (9, vec![(Table::Keys, "new".into(), "2".into())]));
+}

@@ -1,0 +1,65 @@
+//! Leases: keys that end together, unless somebody says in time that they shall not. Granting, keeping alive and ending are entries of
+//! the log; no member ends a lease by its own clock.
+
+use bytes::Bytes;
+
+use super::apply::StateError;
+use super::codec::{Malformed, Reader, put_number, put_small};
+use super::rows::{pair, single};
+use super::storage::{Rows, Storage, StorageError, Table};
+
+/// Keys of a lease at most: they end in one entry.
+pub(super) const KEYS_MAX: u32 = 1000;
+
+/// A lease's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leased {
+    pub(super) ttl_millis: u64,
+    pub(super) expires_millis: u64,
+    /// How many keys are attached to it.
+    pub(super) keys: u32,
+}
+
+impl Leased {
+    fn encode(self) -> Bytes {
+        let mut out = Vec::with_capacity(20);
+        put_number(&mut out, self.ttl_millis);
+        put_number(&mut out, self.expires_millis);
+        put_small(&mut out, self.keys as usize);
+        out.into()
+    }
+
+    fn decode(row: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(row, "the row of a lease");
+        let leased = Self { ttl_millis: reader.number()?, expires_millis: reader.number()?, keys: reader.small()? };
+        reader.end().map(|()| leased)
+    }
+}
+
+/// The lease with this number.
+pub(super) fn get(rows: &impl Rows, number: u64) -> Result<Option<Leased>, StateError> {
+    Ok(rows.get(Table::Leases, &single(number))?.map(Leased::decode).transpose()?)
+}
+
+/// Gives a lease what it has from now on.
+pub(super) fn set(
+    storage: &mut impl Storage,
+    number: u64,
+    before: Option<Leased>,
+    after: Option<Leased>,
+) -> Result<(), StorageError> {
+    let end = |leased: Leased| pair(leased.expires_millis, number);
+    if before.map(end) != after.map(end) {
+        if let Some(before) = before {
+            storage.delete(Table::LeaseEnds, &end(before))?;
+        }
+        if let Some(after) = after {
+            storage.put(Table::LeaseEnds, end(after), Bytes::new())?;
+        }
+    }
+    match after {
+        Some(after) => storage.put(Table::Leases, single(number), after.encode()),
+        None if before.is_some() => storage.delete(Table::Leases, &single(number)),
+        None => Ok(()),
+    }
+}

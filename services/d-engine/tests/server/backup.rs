@@ -1,0 +1,93 @@
+//! Backups: kept from a group that works, looked at, and begun with by another group.
+
+use std::process::Command;
+use std::time::Duration;
+
+use d_engine_client::{Operation, ReadLevel, Scan, Transaction};
+
+use crate::group::{Group, PATIENCE, PROGRAM};
+
+fn verify(file: &str) -> Result<String, String> {
+    let output = Command::new(PROGRAM).args(["ctl", "snapshot", "verify", file]).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+#[tokio::test]
+async fn a_group_that_begins_with_a_backup_has_what_it_has_and_goes_on_behind_it() {
+    let folder = harness::folder();
+    let file = folder.path().join("backup").to_str().unwrap().to_owned();
+    let group = Group::start(3);
+    group.leader().await;
+    let client = group.client().await;
+    for number in 0..300_u32 {
+        client.put(format!("k{number}"), vec![7; 3000]).await.unwrap();
+    }
+    let lease = client.grant_lease(Duration::from_secs(3600)).await.unwrap().number;
+    client.put_with_lease("leased", "v", lease).await.unwrap();
+    let session = client.session().await.unwrap();
+    let add = Transaction::of(Operation::Add { key: "sum".into(), delta: 3 });
+    let last = session.transact(add, PATIENCE).await.unwrap().revision;
+    let said = group.ctl(&["snapshot", "save", &file]).unwrap();
+    assert!(said.contains("keys 302"), "{said}");
+    client.put("late", "v").await.unwrap();
+    assert_eq!(verify(&file).unwrap(), said);
+    drop(group);
+
+    // In memory, and on disk, and again without the flag.
+    for storage in ["memory", "disk"] {
+        let flags = ["--restore", &file, "--group", storage, "--storage", storage];
+        let mut group = Group::start_with(3, &flags);
+        let leader = group.leader().await;
+        let client = group.client().await;
+        let found = client.scan(Scan { keys_only: true, ..Scan::default() }, ReadLevel::Linearizable).await.unwrap();
+        assert_eq!(found.value.items.len(), 302);
+        let sum = client.get("sum").await.unwrap().unwrap();
+        assert_eq!((&*sum.value, sum.revision), (&b"3"[..], last));
+        assert_eq!(client.get("leased").await.unwrap().unwrap().lease, lease);
+        assert!(client.keep_alive(lease).await.unwrap().is_some());
+        let next = client.put("k0", "w").await.unwrap();
+        assert!(next > last, "a token is given twice: {next} after {last}");
+        group.kill(leader);
+        group.forget_flags(&["--restore", &file]);
+        group.start_member(leader);
+        for id in 1..=3 {
+            group.wait_until_it_serves(id).await;
+            let seen = group.client_of(id).await.get_with("k0", ReadLevel::Linearizable).await.unwrap();
+            assert_eq!(seen.value.map(|item| item.revision), Some(next), "member {id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_backup_is_refused_by_who_looks_and_by_who_begins() {
+    let folder = harness::folder();
+    let file = folder.path().join("backup").to_str().unwrap().to_owned();
+    let group = Group::start(1);
+    group.leader().await;
+    group.client().await.put("key", "a value that is long enough").await.unwrap();
+    group.ctl(&["snapshot", "save", &file]).unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    for at in [5, 30, 40, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let said = verify(&file).unwrap_err();
+        assert!(said.contains("no backup") || said.contains("damaged"), "byte {at}: {said}");
+    }
+    for length in [0, 20, whole.len() - 1] {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        assert!(verify(&file).is_err(), "of {length} bytes");
+        let mut refused = Group::start_with(1, &["--restore", &file]);
+        let (status, said) = refused.wait_for_end(1);
+        assert!(!status.success() && said.contains("backup"), "{status}: {said}");
+        assert!(!refused.directory(1).join("wal").exists(), "it has begun all the same");
+    }
+    // What cannot be asked leaves nothing behind.
+    let nobody = harness::free_address().to_string();
+    let other = folder.path().join("other");
+    let mut command = Command::new(PROGRAM);
+    command.args(["ctl", "--endpoints", &nobody, "snapshot", "save"]).arg(&other);
+    assert!(!command.output().unwrap().status.success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something is left");
+}
