@@ -18,10 +18,13 @@ pub enum Fault {
     LoseAnswer,
 }
 
+/// Its bytes, and from when it is.
+type Content = (Arc<[u8]>, i64);
+
 /// A store in memory.
 #[derive(Default)]
 pub struct MemoryStore {
-    objects: Mutex<BTreeMap<String, (Arc<[u8]>, i64)>>,
+    objects: Mutex<BTreeMap<String, Content>>,
     fault: Mutex<Fault>,
 }
 
@@ -65,7 +68,7 @@ impl Store for MemoryStore {
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let objects = lock(&self.objects);
         let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
-        let object = |(key, (content, modified_millis)): (&String, &(Arc<[u8]>, i64))| Object {
+        let object = |(key, (content, modified_millis)): (&String, &Content)| Object {
             key: key.clone(),
             size: content.len() as u64,
             modified_millis: *modified_millis,

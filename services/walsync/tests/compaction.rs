@@ -204,7 +204,11 @@ fn more_files_than_are_read_at_once_are_merged_as_well() {
     replica.put(1, &mut merged).unwrap();
     let file = replica.files().unwrap().into_iter().find(|file| file.level == 1).unwrap();
     let mut pages = Vec::new();
-    replica.read(&file, |_, number, page| Ok(pages.push((number, page[0])))).unwrap();
+    let note = |_: &ltx::Header, number, page: &[u8]| {
+        pages.push((number, page[0]));
+        Ok(())
+    };
+    replica.read(&file, note).unwrap();
     let newest = |page: u32| (page, (262..302u32).find(|txid| 1 + txid % 40 == page).unwrap() as u8);
     assert_eq!(pages, (1..=40).map(newest).collect::<Vec<_>>());
 }

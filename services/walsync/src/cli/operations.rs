@@ -68,6 +68,8 @@ impl Collector for Replication {
         let totals = self.0.totals();
         for (name, help, total) in [
             ("walsync_objects", "Objects written", &totals.objects),
+            ("walsync_merged_files", "Files of merged levels written", &totals.merged),
+            ("walsync_removed_files", "Files removed that no kept point needed", &totals.removed),
             ("walsync_object_bytes", "Bytes of objects written", &totals.bytes),
             (
                 "walsync_store_failures",
