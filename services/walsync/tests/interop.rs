@@ -187,6 +187,8 @@ fn litestream_goes_on_where_walsync_stopped_without_sending_the_database_again()
     let mut application = Application::start(&place.path("app.db"), TABLE);
     application.run("INSERT INTO t(v) VALUES (zeroblob(3000000))");
     application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    // A WAL that both see: with none it would be sent again, for nothing proves that there was none in between.
+    application.run("INSERT INTO t(v) VALUES (1)");
     // Also where walsync has only sent it as it was.
     let mut ours = place.replicate(true);
     ours.signal(Signal::TERM);
