@@ -94,6 +94,11 @@ impl Failures {
         *count
     }
 
+    /// How many in a row so far.
+    pub fn count(&self, object: &str) -> u32 {
+        lock(&self.0).get(object).copied().unwrap_or_default()
+    }
+
     /// A success.
     pub fn clear(&self, object: &str) {
         lock(&self.0).remove(object);

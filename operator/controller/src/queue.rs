@@ -54,7 +54,14 @@ impl Queue {
         if turn.holder.as_ref().is_some_and(|holder| !known.contains(holder)) {
             turn.holder = None;
         }
-        let waiting = waiting(&runs, &turn.left);
+        let mut waiting = waiting(&runs, &turn.left);
+        // Who asks wants a turn, also where the watch does not know yet that what it waited for has come.
+        if let Some(asking) =
+            runs.iter().filter_map(|run| run.0.as_ref().ok()).find(|run| run.uid().as_deref() == Some(uid))
+            && !waiting.iter().any(|entry| entry.uid == uid)
+        {
+            waiting.extend(place(asking));
+        }
         match &turn.holder {
             Some(holder) if holder == uid => Ok(()),
             None if first(&waiting) == Some(uid) => {
@@ -63,6 +70,11 @@ impl Queue {
             }
             holder => Err(position(&waiting, uid, holder.as_deref())),
         }
+    }
+
+    /// Whether it is the turn of this run.
+    pub fn is_held_by(&self, uid: &str) -> bool {
+        lock(&self.turn).holder.as_deref() == Some(uid)
     }
 
     /// This run wants no turn (any more): it is over, suspended, deleted, or waits for its user. The others are woken if that
@@ -118,7 +130,7 @@ struct Entry {
 /// `None` for a run that wants no turn: it is over, being deleted, suspended before it began, or waits for its user.
 fn entry(run: &BenchmarkRun) -> Option<Entry> {
     let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let begun = run.status.as_ref().is_some_and(|status| !status.trials.is_empty());
+    let begun = has_begun(run);
     let is_over = is_true(conditions, "Complete");
     // What was true of an earlier generation says nothing of this one.
     let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
@@ -126,9 +138,18 @@ fn entry(run: &BenchmarkRun) -> Option<Entry> {
     if is_over || is_stalled || is_deleted || (run.spec.suspend && !begun) {
         return None;
     }
+    place(run)
+}
+
+fn has_begun(run: &BenchmarkRun) -> bool {
+    run.status.as_ref().is_some_and(|status| !status.trials.is_empty())
+}
+
+/// The place of a run that wants a turn.
+fn place(run: &BenchmarkRun) -> Option<Entry> {
     let created = run.meta().creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
     let name = format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any());
-    Some(Entry { order: (!begun, created, name), uid: run.uid()? })
+    Some(Entry { order: (!has_begun(run), created, name), uid: run.uid()? })
 }
 
 /// Whether a condition is true.
@@ -178,6 +199,18 @@ mod tests {
             "type": type_, "status": "True", "reason": "R", "message": "", "observedGeneration": generation,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] })
+    }
+
+    #[test]
+    fn a_stalled_run_that_asks_again_takes_its_turn() {
+        let (reader, mut writer) = kube::runtime::reflector::store();
+        let stalled = DeserializeGuard(Ok(run("stalled", 1, false, condition("Stalled", 1))));
+        writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(stalled));
+        let (queue, _woken) = Queue::new(reader);
+        assert_eq!(queue.take("stalled"), Ok(()));
+        assert!(queue.is_held_by("stalled"));
+        queue.leave("stalled");
+        assert!(!queue.is_held_by("stalled"));
     }
 
     #[test]

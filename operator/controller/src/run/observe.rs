@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,11 @@ use storebench_core::archive::{
 };
 use storebench_core::record::RunRecord;
 
-use super::step::{Deployed, Existing};
+use super::step::{Deployed, Existing, Refusal};
+use crate::apply::check_owner;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, TRIAL_LABEL, names};
+use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
 /// The key of the identities of services and control planes beside the record's head.
 pub const SERVICES_KEY: &str = "services.json";
@@ -52,16 +53,11 @@ pub struct Observed {
 }
 
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
-pub async fn observe(
-    context: &Context,
-    namespace: &str,
-    run: &str,
-    uid: &str,
-    shared: &[String],
-) -> Result<Observed, Error> {
+pub async fn observe(context: &Context, owner: &Owner, shared: &[String]) -> Result<Observed, Error> {
+    let (namespace, run) = (owner.namespace.as_str(), owner.reference.name.as_str());
     let (head, files, existing) = futures::try_join!(
-        head(&context.client, namespace, run),
-        files(context, namespace, run, uid),
+        head(&context.client, owner),
+        files(context, namespace, run, &owner.reference.uid),
         existing(&context.client, namespace, run, shared),
     )?;
     Ok(Observed { head, files, existing })
@@ -78,6 +74,7 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
         pods(client, namespace, run, shared),
     )?;
     let mut existing = Existing { jobs: jobs.items, pods, ..Existing::default() };
+    let mut podless = Vec::new();
     for set in sets.items {
         let Some(created) = set.metadata.creation_timestamp.as_ref() else { continue };
         let deployed = Deployed {
@@ -90,17 +87,44 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
             Some(COMPANION) => existing.companions.push(deployed),
             _ => existing.stores.push(deployed),
         }
+        if existing.pods.iter().all(|pod| !belongs_to(pod, "StatefulSet", &set.name_any())) {
+            podless.push(("StatefulSet", set.name_any()));
+        }
     }
+    let without_pods = |job: &&Job| existing.pods.iter().all(|pod| !belongs_to(pod, "Job", &job.name_any()));
+    podless.extend(existing.jobs.iter().filter(without_pods).map(|job| ("Job", job.name_any())));
+    existing.refusals = refusals(client, namespace, podless).await?;
     Ok(existing)
 }
 
-async fn head(client: &Client, namespace: &str, run: &str) -> Result<Option<Head>, Error> {
-    let name = names::report(run);
-    let map = Api::<ConfigMap>::namespaced(client.clone(), namespace)
-        .get_opt(&name)
-        .await
-        .tried(|| format!("get ConfigMap {name}"))?;
-    let Some(data) = map.and_then(|map| map.data) else { return Ok(None) };
+fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
+    pod.owner_references().iter().any(|owner| owner.kind == kind && owner.name == name)
+}
+
+/// Why these have no pods, where their controller has said so. Only an event says that a pod was refused.
+async fn refusals(
+    client: &Client,
+    namespace: &str,
+    podless: Vec<(&'static str, String)>,
+) -> Result<Vec<Refusal>, Error> {
+    let events = Api::<Event>::namespaced(client.clone(), namespace);
+    let mut refusals = Vec::new();
+    for (kind, name) in podless {
+        let of_object = format!("involvedObject.kind={kind},involvedObject.name={name},reason=FailedCreate");
+        let listed = events.list(&ListParams::default().fields(&of_object)).await.tried(|| "list Events".into())?;
+        let message = listed.items.into_iter().filter_map(|event| event.message).next_back();
+        refusals.extend(message.map(|message| Refusal { kind: kind.into(), name, message }));
+    }
+    Ok(refusals)
+}
+
+/// Reads the beginning of a run; `None`: it has not begun.
+pub async fn head(client: &Client, owner: &Owner) -> Result<Option<Head>, Error> {
+    let name = names::report(&owner.reference.name);
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &owner.namespace);
+    let Some(map) = maps.get_opt(&name).await.tried(|| format!("get ConfigMap {name}"))? else { return Ok(None) };
+    check_owner::<ConfigMap>(&map.metadata, &owner.metadata(&name, &Labels::new()))?;
+    let data = map.data.unwrap_or_default();
     let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
     Ok(Some(Head { record: read_head(&name, text(HEAD_KEY))?, services: serde_json::from_str(text(SERVICES_KEY))? }))
 }

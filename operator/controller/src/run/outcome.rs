@@ -192,9 +192,20 @@ pub async fn finish(
         ("report.txt".to_owned(), report::text(&report, 120, false)),
         ("report.md".to_owned(), report::markdown(&report)),
     ];
-    apply(&context.client, &report_map(owner, data.into())).await?;
+    let written = apply(&context.client, &report_map(owner, data.into())).await;
     let mut status = status::status(&report);
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
+    match written {
+        Ok(()) => {}
+        // What was measured is in the trials' own files, and the judgement of it stands.
+        Err(error) if error.is_final(0) => {
+            let why = error.for_user();
+            tracing::warn!(run = run.name_any(), "the report cannot be written: {why}");
+            events::stalled(context, run, "ReportNotWritten", &why).await;
+            status.message = format!("{}; its report could not be written: {why}", status.message);
+        }
+        Err(error) => return Err(error),
+    }
     let verdict = report.judgement.verdict;
     context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &status);
     patch(run, status, RunState::Complete(verdict), context).await?;
@@ -210,8 +221,8 @@ pub async fn abandon(
     problem: &Problem,
     context: &Context,
 ) -> Result<Option<Action>, Error> {
-    let (name, uid) = (run.name_any(), &owner.reference.uid);
-    let observed = observe(context, &owner.namespace, &name, uid, &[]).await?;
+    let uid = &owner.reference.uid;
+    let observed = observe(context, owner, &[]).await?;
     let Some(head) = &observed.head else { return Ok(None) };
     if perform::delete_others(owner, None, &observed.existing, context).await? {
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
@@ -222,6 +233,17 @@ pub async fn abandon(
     context.queue.leave(uid);
     context.archive.forget(uid);
     Ok(Some(Action::requeue(Duration::ZERO)))
+}
+
+/// Ends a run that has begun and of which not even a record can be written. What it has left is deleted afterwards: a run
+/// that is complete and has no report may have left something.
+pub async fn close(run: &BenchmarkRun, message: String, context: &Context) -> Result<(), Error> {
+    let trials = context.statuses.latest(run).trials;
+    let mut status = progress(&run.spec, trials, message.clone());
+    status.verdict = Some(Verdict::Invalid);
+    patch(run, status, RunState::Complete(Verdict::Invalid), context).await?;
+    events::completed(context, run, Verdict::Invalid, &message).await;
+    Ok(())
 }
 
 /// When a finished run is to be deleted; `None`: never.

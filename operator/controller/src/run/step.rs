@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
-use storebench_crds::line::one_line;
+use storebench_crds::line::{one_line, short_line};
 
 use crate::health::{self, Health};
 use crate::objects::load::LOAD_CONTAINER;
@@ -22,6 +22,9 @@ use crate::objects::store::STORE_CONTAINER;
 const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a control plane may take: four programs that start one after the other, and their nodes.
 const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
+
+/// How long pods may be refused that something else made room for: those of the trial before may still count.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// One trial of one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +50,19 @@ pub struct Existing {
     pub control_planes: Vec<Deployed>,
     /// The pods of its Jobs and stores; with `isolation: Shared` those of the services, too.
     pub pods: Vec<Pod>,
+    /// Why Jobs and StatefulSets without pods have none.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Why the pods of a Job or StatefulSet cannot be created: a quota, a policy, or an admission webhook says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// `Job` or `StatefulSet`.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// What its controller was told.
+    pub message: String,
 }
 
 /// The StatefulSet of a store or control plane that a trial has for itself.
@@ -161,7 +177,7 @@ impl View<'_> {
     /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
     fn exists_besides(&self, trial: Option<&str>) -> bool {
         let other = |name: &str| trial != Some(name);
-        let Existing { jobs, stores, companions, control_planes, pods } = self.existing;
+        let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = self.existing;
         let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
         let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
         jobs.iter().any(|job| other(&job.name_any()))
@@ -234,11 +250,18 @@ impl View<'_> {
             }
             Health::Starting(message) => {
                 let waited = self.since(since);
+                let refusal = members.iter().find_map(|member| self.refusal("StatefulSet", member.rsplit_once('-')?.0));
+                if let Some(refusal) = refusal.filter(|_| waited >= REFUSAL_PATIENCE) {
+                    return fail(FailureCause::Platform, format!("the pods of the {what} are refused: {refusal}"));
+                }
                 if waited >= patience {
                     let detail = format!("the {what} never became ready: {message} after {} s", waited.as_secs());
                     return fail(FailureCause::StoreFailed, detail);
                 }
-                Some(Step::Wait { message, at_most: (patience - waited).min(health::patience()) })
+                // Nobody says that a pod was refused but an event, which is not watched.
+                let at_most =
+                    if is_missing(members, &self.existing.pods) { REFUSAL_PATIENCE } else { health::patience() };
+                Some(Step::Wait { message, at_most: (patience - waited).min(at_most) })
             }
         }
     }
@@ -262,6 +285,10 @@ impl View<'_> {
                 }
                 let pods = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
                 let trouble = pods.filter_map(|pod| health::trouble(pod, self.now)).next();
+                let refusal = self.refusal("Job", &trial.name).filter(|_| self.since(began(job)) >= REFUSAL_PATIENCE);
+                if let Some(refusal) = refusal {
+                    return fail(trial, FailureCause::Platform, format!("the load pod is refused: {refusal}"));
+                }
                 match trouble {
                     Some(trouble) if trouble.reason == "Evicted" => {
                         let detail = format!("the load pod was evicted: {}", trouble.message);
@@ -270,6 +297,9 @@ impl View<'_> {
                     Some(trouble) => {
                         let detail = format!("the load pod did not start: {}: {}", trouble.reason, trouble.message);
                         fail(trial, FailureCause::Platform, detail)
+                    }
+                    None if !self.existing.pods.iter().any(|pod| is_load_pod(pod, &trial.name)) => {
+                        Step::Wait { message: "the load pod is created".into(), at_most: REFUSAL_PATIENCE }
                     }
                     None => Step::Wait { message: "the load runs".into(), at_most: health::patience() },
                 }
@@ -304,9 +334,19 @@ impl View<'_> {
         (FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
     }
 
+    /// Why an object has no pods, with the remedy.
+    fn refusal(&self, kind: &str, name: &str) -> Option<String> {
+        let refusal = self.existing.refusals.iter().find(|one| one.kind == kind && one.name == name)?;
+        Some(format!("{}; raise the quota or change the policy that says so", short_line(&refusal.message, 180)))
+    }
+
     fn since(&self, instant: Timestamp) -> Duration {
         if instant > self.now { Duration::ZERO } else { self.now.duration_since(instant).unsigned_abs() }
     }
+}
+
+fn is_missing(members: &[String], pods: &[Pod]) -> bool {
+    members.iter().any(|member| pods.iter().all(|pod| pod.metadata.name.as_ref() != Some(member)))
 }
 
 /// Whether this pod is one of the trial's load.

@@ -177,7 +177,7 @@ fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
     world.run();
     assert_eq!(world.trials.len(), 8);
     assert_eq!(world.jobs_created.len(), 8);
-    let Existing { jobs, stores, companions, control_planes, pods } = world.existing;
+    let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = world.existing;
     assert!(jobs.is_empty() && stores.is_empty() && control_planes.is_empty() && pods.is_empty());
     assert!(companions.is_empty());
 }
@@ -348,6 +348,36 @@ fn a_store_that_never_answers_ends_the_run() {
     assert_eq!(failure.cause, FailureCause::StoreFailed);
     assert!(failure.detail.contains("does not answer yet after"), "{}", failure.detail);
     assert!(world.seconds - START < 120, "took {} s", world.seconds - START);
+}
+
+#[test]
+fn pods_that_a_quota_refuses_are_not_charged_to_the_store() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.existing.pods.clear();
+    let name = world.existing.stores[0].name.clone();
+    let message = "create Pod failed: exceeded quota: small".to_owned();
+    world.existing.refusals.push(Refusal { kind: "StatefulSet".into(), name, message });
+    assert!(
+        matches!(world.decide(), Step::Wait { at_most, .. } if at_most <= REFUSAL_PATIENCE),
+        "{:?}",
+        world.decide()
+    );
+    world.seconds += REFUSAL_PATIENCE.as_secs() as i64;
+    let failure = failure(&world);
+    assert_eq!(failure.cause, FailureCause::Platform);
+    assert!(failure.detail.contains("exceeded quota: small; raise the quota"), "{}", failure.detail);
+}
+
+#[test]
+fn a_load_pod_that_a_policy_refuses_ends_the_run_long_before_its_timeout() {
+    let (mut world, name) = loading();
+    world.existing.jobs[0].metadata.creation_timestamp = Some(Time(world.now()));
+    world.existing.pods.retain(|pod| !is_load_pod(pod, &name));
+    world.existing.refusals.push(Refusal { kind: "Job".into(), name, message: "denied by policy".into() });
+    world.seconds += REFUSAL_PATIENCE.as_secs() as i64;
+    assert!(failure(&world).detail.starts_with("the load pod is refused: denied by policy"), "{:?}", world.decide());
 }
 
 /// A cluster with the first trial's Job under way.
