@@ -43,6 +43,9 @@ pub enum Error {
     /// An object from the API server lacks what every such object has.
     #[error("{0}")]
     Incomplete(&'static str),
+    /// What a run measured is not what the operator wrote.
+    #[error("{0}: whoever may do that can choose what counts; make a new run")]
+    Tampered(String),
     /// There is an object of this name already, and it is somebody else's.
     #[error("{object} is there already and belongs to {owner}: rename or delete one of the two")]
     NameTaken {
@@ -119,7 +122,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match (self, self.answer()) {
             (Self::NameTaken { .. }, _) => "NameTaken",
-            (Self::Archive(_), _) => "InvalidRecord",
+            (Self::Archive(_) | Self::Tampered(_), _) => "InvalidRecord",
             (_, Some(status)) if is_quota(status) => "QuotaExceeded",
             (_, Some(status)) if matches!(status.code, 401 | 403) => "Forbidden",
             _ => "Refused",

@@ -19,4 +19,5 @@ pub mod queue;
 pub mod run;
 pub mod service;
 pub mod settings;
+pub mod signature;
 pub mod telemetry;

@@ -28,6 +28,7 @@ use crate::lease::LeaderElection;
 use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
 use crate::queue::{Queue, is_true};
 use crate::settings::Settings;
+use crate::signature::Signer;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
 use crate::{control_plane, kind, run, service};
@@ -63,8 +64,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     lock(&shown.waits_for).clear();
     metrics.leads(true);
     tracing::info!(name = settings.operator_name, "leading");
+    let signer = Signer::load(&client, &settings.operator_namespace).await?;
     let lost = tokio::select! {
-        () = controllers(client, settings, metrics) => bail!("the watches ended"),
+        () = controllers(client, settings, signer, metrics) => bail!("the watches ended"),
         () = election.keep() => true,
         _ = terminate.recv() => false,
         _ = interrupt.recv() => false,
@@ -106,7 +108,7 @@ where
     }
 }
 
-async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) {
+async fn controllers(client: Client, settings: Settings, signer: Signer, metrics: Arc<Metrics>) {
     let reporter = Reporter { controller: "storebench".into(), instance: Some(settings.operator_name.clone()) };
     let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
     let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
@@ -116,6 +118,7 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), reporter),
         metrics: Arc::clone(&metrics),
+        signer,
         queue,
         statuses: Statuses::default(),
         archive: Archive::default(),

@@ -10,6 +10,7 @@ mod perform;
 mod references;
 mod step;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -17,13 +18,13 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
-use storebench_core::archive::RUN_LABEL;
+use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
 use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::TrialEntry;
+use storebench_crds::status::{TrialEntry, TrialState};
 
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
@@ -140,11 +141,11 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
         // Only what is left of it is still there.
         return Ok(again);
     }
-    let has_begun = match observe::head(&context.client, &owner).await {
+    let has_begun = match observe::head(context, &owner).await {
         Ok(head) => head.is_some(),
         Err(Error::NameTaken { .. } | Error::StillThere(_)) => false,
         // What is no record any more was one when it began.
-        Err(Error::Archive(_) | Error::Json(_)) => true,
+        Err(Error::Archive(_) | Error::Json(_) | Error::Tampered(_)) => true,
         Err(error) => return Err(error),
     };
     if has_begun {
@@ -184,13 +185,17 @@ async fn advance(
                 None => continue,
             }
         };
+        if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
+            let (index, arm) = (lost.index, lost.arm);
+            return Err(Error::Tampered(format!("trial {index} of {arm} was measured, but its ConfigMap is gone")));
+        }
         if let Some(problem) = references.changed_since(&head.services) {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let record = outcome::record(head, &observed.files);
+        let record = outcome::record(head, &observed);
         let now = Timestamp::now();
         let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
         let step = decide(
@@ -247,6 +252,14 @@ async fn advance(
         }
     }
     Ok(Action::requeue(Duration::ZERO))
+}
+
+/// A trial that had ended and of which there is no file any more.
+fn lost(ledger: &[TrialEntry], files: &[Arc<TrialFile>]) -> Option<TrialEntry> {
+    let has_ended = |entry: &&TrialEntry| matches!(entry.state, TrialState::Valid | TrialState::Invalid);
+    let is_filed =
+        |entry: &TrialEntry| files.iter().any(|file| (file.trial.index, &file.trial.arm) == (entry.index, &entry.arm));
+    ledger.iter().filter(has_ended).find(|entry| !is_filed(entry)).cloned()
 }
 
 /// Does what a step asks for its trial. Returns why the trial has failed, if it has.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use storebench_core::archive::{
@@ -18,7 +18,7 @@ use super::step::{Deployed, Existing, Refusal};
 use crate::apply::check_owner;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
+use crate::objects::{self, ARM_LABEL, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
 /// The key of the identities of services and control planes beside the record's head.
 pub const SERVICES_KEY: &str = "services.json";
@@ -48,6 +48,8 @@ pub struct Observed {
     pub head: Option<Head>,
     /// What was measured.
     pub files: Vec<Arc<TrialFile>>,
+    /// ConfigMaps that look like trials of this run and are none.
+    pub strangers: Vec<String>,
     /// What exists besides.
     pub existing: Existing,
 }
@@ -55,12 +57,12 @@ pub struct Observed {
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
 pub async fn observe(context: &Context, owner: &Owner, shared: &[String]) -> Result<Observed, Error> {
     let (namespace, run) = (owner.namespace.as_str(), owner.reference.name.as_str());
-    let (head, files, existing) = futures::try_join!(
-        head(&context.client, owner),
-        files(context, namespace, run, &owner.reference.uid),
+    let (head, (files, strangers), existing) = futures::try_join!(
+        head(context, owner),
+        files(context, owner),
         existing(&context.client, namespace, run, shared),
     )?;
-    Ok(Observed { head, files, existing })
+    Ok(Observed { head, files, strangers, existing })
 }
 
 /// Reads what exists of a run besides its record.
@@ -119,34 +121,60 @@ async fn refusals(
 }
 
 /// Reads the beginning of a run; `None`: it has not begun.
-pub async fn head(client: &Client, owner: &Owner) -> Result<Option<Head>, Error> {
+pub async fn head(context: &Context, owner: &Owner) -> Result<Option<Head>, Error> {
     let name = names::report(&owner.reference.name);
-    let maps = Api::<ConfigMap>::namespaced(client.clone(), &owner.namespace);
+    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
     let Some(map) = maps.get_opt(&name).await.tried(|| format!("get ConfigMap {name}"))? else { return Ok(None) };
     check_owner::<ConfigMap>(&map.metadata, &owner.metadata(&name, &Labels::new()))?;
+    check_signature(&map, owner, context)?;
     let data = map.data.unwrap_or_default();
     let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
     Ok(Some(Head { record: read_head(&name, text(HEAD_KEY))?, services: serde_json::from_str(text(SERVICES_KEY))? }))
 }
 
-/// The trials' files. They never change, so each is fetched once and remembered; which there are is asked every time.
-async fn files(context: &Context, namespace: &str, run: &str, uid: &str) -> Result<Vec<Arc<TrialFile>>, Error> {
-    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+/// What the operator wrote bears its signature: everybody who may write ConfigMaps could have written it otherwise.
+fn check_signature(map: &ConfigMap, owner: &Owner, context: &Context) -> Result<(), Error> {
+    if context.signer.has_signed(&owner.reference.uid, map) {
+        return Ok(());
+    }
+    Err(Error::Tampered(format!("ConfigMap {} is not what this operator wrote", map.name_any())))
+}
+
+/// The trials' files, and ConfigMaps that look like some and are none. Files never change, so each is fetched once and
+/// remembered; which there are is asked every time.
+///
+/// What has another name than the operator's trials is left out: it hides nothing, and whoever may write ConfigMaps
+/// could otherwise void every run. What is in the place of a trial voids the run: what was measured is not there any more.
+async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>, Vec<String>), Error> {
+    let (run, uid) = (owner.reference.name.as_str(), owner.reference.uid.as_str());
+    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
     let labels = format!("{},{COMPONENT_LABEL}={RECORD_COMPONENT},{TRIAL_LABEL}", objects::of_run(run));
     let listed = maps.list_metadata(&ListParams::default().labels(&labels)).await.tried(|| "list ConfigMaps".into())?;
-    let mut files = Vec::with_capacity(listed.items.len());
-    for name in listed.items.iter().map(|map| map.name_any()) {
+    let is_trial = |map: &PartialObjectMeta<ConfigMap>| {
+        let label = |name: &str| map.labels().get(name);
+        let index = label(TRIAL_LABEL).and_then(|index| index.parse().ok());
+        let name = index.zip(label(ARM_LABEL)).map(|(index, arm)| names::trial(run, uid, index, arm));
+        name.is_some_and(|name| name == map.name_any())
+    };
+    let (trials, strangers): (Vec<_>, Vec<_>) = listed.items.into_iter().partition(is_trial);
+    let [trials, strangers] = [trials, strangers].map(|maps| maps.iter().map(|map| map.name_any()).collect::<Vec<_>>());
+    if let Some(missing) = context.archive.missing(uid, &trials) {
+        return Err(Error::Tampered(format!("ConfigMap {missing} with what was measured is gone")));
+    }
+    let mut files = Vec::with_capacity(trials.len());
+    for name in trials {
         if let Some(file) = context.archive.get(uid, &name) {
             files.push(file);
             continue;
         }
         let map = maps.get(&name).await.tried(|| format!("get ConfigMap {name}"))?;
+        check_signature(&map, owner, context)?;
         let data = map.data.unwrap_or_default();
         let file = Arc::new(read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?);
         context.archive.put(uid, &name, Arc::clone(&file));
         files.push(file);
     }
-    Ok(files)
+    Ok((files, strangers))
 }
 
 async fn pods(client: &Client, namespace: &str, run: &str, shared: &[String]) -> Result<Vec<Pod>, Error> {

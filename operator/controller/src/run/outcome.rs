@@ -1,7 +1,6 @@
 //! From what was measured to what users read: the record's head, the report, the status.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -23,7 +22,7 @@ use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
 
 use super::clusters::{self, Facts};
-use super::observe::{Head, Identity, SERVICES_KEY, observe};
+use super::observe::{Head, Identity, Observed, SERVICES_KEY, observe};
 use super::perform;
 use super::references::{Problem, References};
 use super::step::Existing;
@@ -33,6 +32,7 @@ use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::kind;
 use crate::objects::{Labels, Owner, names};
+use crate::signature::Signer;
 
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
@@ -77,7 +77,7 @@ pub async fn begin(
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
         (SERVICES_KEY.to_owned(), serde_json::to_string(&references.identities)?),
     ];
-    create(&context.client, &report_map(owner, data.into())).await?;
+    create(&context.client, &report_map(owner, data.into(), &context.signer)).await?;
     events::started(context, run).await;
     Ok(None)
 }
@@ -122,18 +122,27 @@ fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
     }
 }
 
-fn report_map(owner: &Owner, data: BTreeMap<String, String>) -> ConfigMap {
+fn report_map(owner: &Owner, data: BTreeMap<String, String>, signer: &Signer) -> ConfigMap {
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
-    ConfigMap {
+    let mut map = ConfigMap {
         metadata: owner.metadata(&names::report(&owner.reference.name), &labels),
         data: Some(data),
         ..ConfigMap::default()
-    }
+    };
+    signer.sign(&owner.reference.uid, &mut map);
+    map
 }
 
 /// The whole record, as far as it goes.
-pub fn record(head: &Head, files: &[Arc<TrialFile>]) -> RunRecord {
-    assemble(head.record.clone(), files.iter().map(|file| TrialFile::clone(file)).collect())
+pub fn record(head: &Head, observed: &Observed) -> RunRecord {
+    let files = observed.files.iter().map(|file| TrialFile::clone(file)).collect();
+    let mut record = assemble(head.record.clone(), files);
+    record.caveats.extend(observed.strangers.iter().map(|name| {
+        format!(
+            "ConfigMap/{name} says that it is a trial of this run, but the operator did not write it: it was left out"
+        )
+    }));
+    record
 }
 
 /// The ledger: what was measured, and what is under way.
@@ -192,7 +201,7 @@ pub async fn finish(
         ("report.txt".to_owned(), report::text(&report, 120, false)),
         ("report.md".to_owned(), report::markdown(&report)),
     ];
-    let written = apply(&context.client, &report_map(owner, data.into())).await;
+    let written = apply(&context.client, &report_map(owner, data.into(), &context.signer)).await;
     let mut status = status::status(&report);
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
     match written {
@@ -227,7 +236,7 @@ pub async fn abandon(
     if perform::delete_others(owner, None, &observed.existing, context).await? {
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
     }
-    let mut record = record(head, &observed.files);
+    let mut record = record(head, &observed);
     record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
     finish(run, owner, record, &head.services, context).await?;
     context.queue.leave(uid);
@@ -269,6 +278,7 @@ pub async fn patch(
     let status = fit(BenchmarkRunStatus {
         observed_generation: run.meta().generation.unwrap_or(-1),
         conditions: of_run(state, &status.message, &stamp),
+        signing_key: Some(context.signer.public_key()),
         ..status
     });
     if status == previous {

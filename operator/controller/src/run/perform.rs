@@ -216,7 +216,9 @@ async fn file(
     let now = Timestamp::now();
     let begun = head.record.started_at.parse().unwrap_or(now);
     let file = super::collect::file(trial, loaded, existing, command.unwrap_or_default(), begun, now);
-    create(&context.client, &super::collect::config_map(owner, trial, &file)?).await?;
+    let mut map = super::collect::config_map(owner, trial, &file)?;
+    context.signer.sign(&owner.reference.uid, &mut map);
+    create(&context.client, &map).await?;
     context.metrics.trial_ended(file.trial.state, file.trial.duration_millis);
     Ok(())
 }

@@ -9,5 +9,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
+mod forged;
 mod refused;
 mod world;

@@ -68,6 +68,11 @@ impl World {
         self.operator = Some(Process::start(command.stdout(Stdio::null()).stderr(log)));
     }
 
+    /// Ends the operator at once.
+    pub fn stop_operator(&mut self) {
+        self.operator = None;
+    }
+
     fn log(&self) -> std::path::PathBuf {
         self.folder.path().join("operator.log")
     }
