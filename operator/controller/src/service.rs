@@ -27,6 +27,7 @@ use crate::kind::{self, Kind};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
 use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
+use crate::secrets;
 
 /// A service that may be one this version cannot read.
 pub type Guarded = kind::Guarded<StorageService>;
@@ -71,6 +72,9 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
             return Ok(Action::await_change());
         }
     };
+    if let Some(message) = secrets::refusal(&valid, &owner.namespace, context).await? {
+        return stalled(service, Found::default(), &Trouble { reason: secrets::REASON, message }, context).await;
+    }
     let name = names::store(&service.name_any());
     let retention = valid.spec.storage.as_ref().map(|storage| storage.retention).unwrap_or(VolumeRetention::Delete);
     let request = StoreRequest {

@@ -12,6 +12,7 @@ use super::references::{Problem, References};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::objects::control_plane::KUBECONFIG_KEY;
+use crate::secrets;
 
 /// No answer from a cluster for this long means that it cannot be reached.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,6 +31,9 @@ pub struct Cluster {
 
 /// How the cluster of an arm is reached, from its Secret. Errors: what is wrong with that, for its user to mend.
 pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> {
+    if !secrets::is_allowed(&secret.metadata) {
+        return Err(Problem { reason: secrets::REASON, message: format!("arm {arm}: {}", secrets::not_allowed(name)) });
+    }
     let problem = |text: &str| Problem {
         reason: "InvalidSecret",
         message: format!("arm {arm}: Secret/{name}, key {KUBECONFIG_KEY}: {text}"),
@@ -145,9 +149,24 @@ mod tests {
     use super::*;
     use k8s_openapi::ByteString;
 
+    fn allowed() -> Secret {
+        let labels = [(secrets::ALLOWED_LABEL.to_owned(), "true".to_owned())];
+        let metadata = kube::api::ObjectMeta { labels: Some(labels.into()), ..kube::api::ObjectMeta::default() };
+        Secret { metadata, ..Secret::default() }
+    }
+
+    #[test]
+    fn a_secret_that_was_not_meant_for_it_is_not_read() {
+        let mut secret = secret(&kubeconfig("https://k:6443", "{ token: t }"));
+        secret.metadata.labels = None;
+        let problem = read("a", "s", &secret).unwrap_err();
+        assert_eq!(problem.reason, "SecretNotAllowed");
+        assert!(problem.message.ends_with("kubectl label secret s storebench.dev/allowed=true"), "{}", problem.message);
+    }
+
     fn secret(text: &str) -> Secret {
         let data = [(KUBECONFIG_KEY.to_owned(), ByteString(text.into()))];
-        Secret { data: Some(data.into()), ..Secret::default() }
+        Secret { data: Some(data.into()), ..allowed() }
     }
 
     fn kubeconfig(server: &str, user: &str) -> String {
@@ -169,7 +188,7 @@ mod tests {
     #[test]
     fn what_a_pod_cannot_use_is_refused_with_the_remedy() {
         let said = |secret: &Secret| read("a", "s", secret).unwrap_err().message;
-        assert_eq!(said(&Secret::default()), "arm a: Secret/s, key kubeconfig: is missing: put a kubeconfig there");
+        assert_eq!(said(&allowed()), "arm a: Secret/s, key kubeconfig: is missing: put a kubeconfig there");
         let file = kubeconfig("https://k:6443", "{ client-key: /home/me/key }");
         assert!(said(&secret(&file)).contains("names files or programs, which a pod has not"));
         let program = kubeconfig("https://k:6443", "{ exec: { command: login } }");

@@ -10,5 +10,7 @@
 
 mod cluster;
 mod forged;
+mod policies;
 mod refused;
+mod secrets;
 mod world;
