@@ -10,6 +10,7 @@
 
 mod cluster;
 mod forged;
+mod names;
 mod policies;
 mod refused;
 mod secrets;
