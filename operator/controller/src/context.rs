@@ -19,6 +19,8 @@ pub struct Context {
     pub client: Client,
     /// What the operator was told when it started.
     pub settings: Settings,
+    /// Tells this build of the operator from every other.
+    pub build: String,
     /// Signs what was measured.
     pub signer: Signer,
     /// Writes events.

@@ -18,6 +18,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, Predicate as _, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 use storebench_core::archive::RUN_LABEL;
 use storebench_crds::{Arm, BenchmarkRun, ControlPlane, StorageService};
 use tokio::signal::unix::{SignalKind, signal};
@@ -118,6 +119,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), reporter),
         metrics: Arc::clone(&metrics),
+        build: build(),
         signer,
         queue,
         statuses: Statuses::default(),
@@ -173,6 +175,15 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         .for_each(|_| std::future::ready(()));
     let counting = count(runs, services, metrics);
     tokio::join!(of_run, of_service, of_control_plane, counting);
+}
+
+/// Tells this build from every other: a version may have several. Without /proc there is only the version.
+fn build() -> String {
+    let executable = std::fs::read("/proc/self/exe").unwrap_or_else(|error| {
+        tracing::warn!(%error, "the operator's own executable cannot be read");
+        env!("CARGO_PKG_VERSION").into()
+    });
+    Sha256::digest(executable)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.

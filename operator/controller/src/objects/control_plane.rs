@@ -33,6 +33,8 @@ use crate::settings::Images;
 pub const PORT: u16 = 6443;
 /// The key of the kubeconfig in its Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// The container that is the API server: a process of the plan, by its executable.
+pub const API_SERVER_CONTAINER: &str = "kube-apiserver";
 const METER_CONTAINER: &str = "meter";
 const FILES_VOLUME: &str = "files";
 const FILES_DIRECTORY: &str = "/control-plane";

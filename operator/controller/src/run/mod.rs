@@ -189,7 +189,8 @@ async fn advance(
             let (index, arm) = (lost.index, lost.arm);
             return Err(Error::Tampered(format!("trial {index} of {arm} was measured, but its ConfigMap is gone")));
         }
-        if let Some(problem) = references.changed_since(&head.services) {
+        let changed = references.changed_since(&head.services).or_else(|| outcome::changed(head, &observed, context));
+        if let Some(problem) = changed {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),

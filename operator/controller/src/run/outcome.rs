@@ -56,6 +56,7 @@ pub async fn begin(
         ("kubernetes".to_owned(), kubernetes.git_version),
         ("storebench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
+    facts.extend(own(context));
     let services = references.run.arms.iter().filter_map(|arm| arm.service());
     facts.extend(services.map(|service| (format!("service {}", service.name), service.image.clone())));
     facts.extend(clusters.iter().map(|(arm, facts)| (format!("cluster {arm}"), facts.to_string())));
@@ -80,6 +81,36 @@ pub async fn begin(
     create(&context.client, &report_map(owner, data.into(), &context.signer)).await?;
     events::started(context, run).await;
     Ok(None)
+}
+
+/// What the operator itself brings into a comparison: its build, and the images that it takes for loads and meters.
+fn own(context: &Context) -> [(String, String); 3] {
+    let images = &context.settings.images;
+    [
+        ("operator build".into(), context.build.clone()),
+        ("load image".into(), images.bench_job.clone()),
+        ("kubernetes images".into(), images.kubernetes_registry.clone()),
+    ]
+}
+
+/// Why trials from now on would not be comparable with those before: the operator or an image is not what it was.
+pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Problem> {
+    let facts = &head.record.fingerprint.facts;
+    let other = own(context).into_iter().find(|(name, now)| facts.get(name) != Some(now));
+    let of_operator = || {
+        let (name, now) = other?;
+        let then = facts.get(&name).map_or("not known", String::as_str);
+        let message = format!("the operator was changed while the run was under way, {name}: {now}, and {then} before");
+        Some(Problem { reason: "OperatorChanged", message: format!("{message}: make a new run") })
+    };
+    let of_image = || {
+        let message = super::collect::changed_image(&observed.files)?;
+        Some(Problem {
+            reason: "ImageChanged",
+            message: format!("{message}: name images by digest, and make a new run"),
+        })
+    };
+    of_operator().or_else(of_image)
 }
 
 fn caveats(references: &References) -> Vec<String> {

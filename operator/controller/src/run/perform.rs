@@ -215,7 +215,8 @@ async fn file(
         .map(|service| store::command(service, &references.store_name(service, &trial.name), &owner.namespace));
     let now = Timestamp::now();
     let begun = head.record.started_at.parse().unwrap_or(now);
-    let file = super::collect::file(trial, loaded, existing, command.unwrap_or_default(), begun, now);
+    let members = references.members(&trial.arm, &trial.name);
+    let file = super::collect::file(trial, loaded, existing, &members, command.unwrap_or_default(), begun, now);
     let mut map = super::collect::config_map(owner, trial, &file)?;
     context.signer.sign(&owner.reference.uid, &mut map);
     create(&context.client, &map).await?;

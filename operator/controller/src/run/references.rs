@@ -205,6 +205,7 @@ impl References {
             companions: store::companions(service, &name),
             store: store::members(service, &name),
             control_plane: self.control_plane_name(arm, trial).map(|name| control_plane::member(&name)),
+            is_shared: self.is_shared,
         }
     }
 

@@ -14,7 +14,8 @@ use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
 use storebench_crds::line::{one_line, short_line};
 
-use crate::health::{self, Health};
+use crate::health::{self, Death, Health};
+use crate::objects::control_plane::API_SERVER_CONTAINER;
 use crate::objects::load::LOAD_CONTAINER;
 use crate::objects::store::STORE_CONTAINER;
 
@@ -23,6 +24,8 @@ const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a control plane may take: four programs that start one after the other, and their nodes.
 const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
 
+/// How long the cluster may take to start a process, besides what is looked at pod by pod: pulling an image may take minutes.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(300);
 /// How long pods may be refused that something else made room for: those of the trial before may still count.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -85,22 +88,31 @@ pub struct Members {
     pub store: Vec<String>,
     /// Of the control plane, where there is one.
     pub control_plane: Option<String>,
+    /// They were there before the trial, and what became of them before its load is none of its business.
+    pub is_shared: bool,
 }
 
 impl Members {
     /// Why one of them is not what it was when the load of this trial began.
-    pub fn death(&self, pods: &[Pod], load_began: Timestamp, trial: &str) -> Option<String> {
+    pub fn death(&self, pods: &[Pod], load_began: Timestamp, trial: &str) -> Option<TrialFailure> {
         // A StatefulSet replaces a pod that was deleted, under the same name.
         let is_newer = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 > load_began);
         let mut members = self.store.iter().chain(&self.companions).chain(&self.control_plane);
         let replaced = members.find(|member| pods.iter().filter(is_newer).any(|pod| pod.name_any() == **member));
         let in_pods = || self.store.iter().chain(&self.companions);
-        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER));
+        // A store of the trial's own may not have restarted at all.
+        let since = if self.is_shared { load_began } else { Timestamp::UNIX_EPOCH };
+        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER, since));
         let load = || pods.iter().filter(|pod| is_load_pod(pod, trial));
         let beside_load = || load().find_map(|pod| health::death_beside(pod, STORE_CONTAINER, LOAD_CONTAINER));
         let of_control_plane = || health::death_since(self.control_plane.as_ref()?, pods, load_began);
-        let replaced = replaced.map(|member| format!("{member} was deleted, and replaced by another"));
-        replaced.or_else(of_store).or_else(beside_load).or_else(of_control_plane)
+        let replaced = replaced.map(|member| Death::Taken(format!("{member} was deleted, and replaced by another")));
+        let beside_load = || beside_load().map(Death::Ended);
+        let death = replaced.or_else(of_store).or_else(beside_load).or_else(of_control_plane)?;
+        Some(match death {
+            Death::Taken(detail) => TrialFailure { cause: FailureCause::Disturbed, detail },
+            Death::Ended(detail) => TrialFailure { cause: FailureCause::StoreFailed, detail },
+        })
     }
 }
 
@@ -244,8 +256,11 @@ impl View<'_> {
             Health::Ready => None,
             Health::Failed(trouble) => {
                 let detail = format!("the {what} never became ready: {}: {}", trouble.reason, trouble.message);
-                let cause =
-                    if trouble.reason == "CrashLoop" { FailureCause::StoreFailed } else { FailureCause::Platform };
+                let cause = match trouble.reason {
+                    "CrashLoop" => FailureCause::StoreFailed,
+                    "Evicted" => FailureCause::Disturbed,
+                    _ => FailureCause::Platform,
+                };
                 fail(cause, detail)
             }
             Health::Starting(message) => {
@@ -254,14 +269,29 @@ impl View<'_> {
                 if let Some(refusal) = refusal.filter(|_| waited >= REFUSAL_PATIENCE) {
                     return fail(FailureCause::Platform, format!("the pods of the {what} are refused: {refusal}"));
                 }
+                let container = if what == "control plane" { API_SERVER_CONTAINER } else { STORE_CONTAINER };
+                let pods = &self.existing.pods;
+                let started = members.iter().map(|member| health::running_since(member, pods, container));
+                let Some(started) =
+                    started.collect::<Option<Vec<_>>>().map(|all| all.into_iter().fold(since, Ord::max))
+                else {
+                    // What is not running yet cannot answer: the cluster is waited for, not the store.
+                    let waits = || members.iter().find_map(|member| health::waits_for(member, pods, container));
+                    let message = waits().unwrap_or(message);
+                    if waited >= CLUSTER_PATIENCE {
+                        let detail =
+                            format!("the cluster did not start the {what} in {} s: {message}", waited.as_secs());
+                        return fail(FailureCause::Disturbed, detail);
+                    }
+                    let at_most = if is_missing(members, pods) { REFUSAL_PATIENCE } else { health::patience() };
+                    return Some(Step::Wait { message, at_most: (CLUSTER_PATIENCE - waited).min(at_most) });
+                };
+                let waited = self.since(started);
                 if waited >= patience {
                     let detail = format!("the {what} never became ready: {message} after {} s", waited.as_secs());
                     return fail(FailureCause::StoreFailed, detail);
                 }
-                // Nobody says that a pod was refused but an event, which is not watched.
-                let at_most =
-                    if is_missing(members, &self.existing.pods) { REFUSAL_PATIENCE } else { health::patience() };
-                Some(Step::Wait { message, at_most: (patience - waited).min(at_most) })
+                Some(Step::Wait { message, at_most: (patience - waited).min(health::patience()) })
             }
         }
     }
@@ -272,16 +302,16 @@ impl View<'_> {
         match ending(job) {
             Ending::Complete => Step::Collect(trial),
             Ending::Failed(reason, message) => {
-                if let Some(death) = died() {
-                    return fail(trial, FailureCause::StoreFailed, death);
+                if let Some(failure) = died() {
+                    return Step::Fail(trial, failure);
                 }
                 let (cause, detail) = self.why_failed(&trial, &reason, &message);
                 fail(trial, cause, detail)
             }
             Ending::None => {
                 // The loader may go on for long: an API server tries again what its store does not answer.
-                if let Some(death) = died() {
-                    return fail(trial, FailureCause::StoreFailed, death);
+                if let Some(failure) = died() {
+                    return Step::Fail(trial, failure);
                 }
                 let pods = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
                 let trouble = pods.filter_map(|pod| health::trouble(pod, self.now)).next();

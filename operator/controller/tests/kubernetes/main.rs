@@ -14,4 +14,5 @@ mod names;
 mod policies;
 mod refused;
 mod secrets;
+mod upgraded;
 mod world;
