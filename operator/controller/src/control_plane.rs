@@ -199,7 +199,7 @@ async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Cont
         .items;
     let member = control_plane::member(name);
     let meter = pods.iter().find(|pod| pod.name_any() == member).and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
-    let meter = meter.map(|address| format!("{address}:{METER_PORT}"));
+    let meter = meter.map(|address| objects::socket_address(&address, METER_PORT));
     let mut found = Found { name: Some(name.into()), version: None };
     match health::of_members(&[member], &pods, Timestamp::now()) {
         Health::Ready => {

@@ -204,7 +204,7 @@ async fn observe(
                 found.reading = previous.and_then(meter::Reading::of_status);
             } else {
                 let first = pods.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone());
-                found.reading = meter::read(&format!("{}:{METER_PORT}", first.unwrap_or_default())).await;
+                found.reading = meter::read(&objects::socket_address(&first.unwrap_or_default(), METER_PORT)).await;
             }
             let Some(reading) = &found.reading else {
                 report(service, found, ServiceState::Starting, "answers; its meter does not yet", context).await?;

@@ -20,7 +20,10 @@ use storebench_crds::storage_service::VolumeRetention;
 
 use super::network::{dns, label, namespace, pods, tcp};
 pub use super::role::{METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
-use super::{CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, role, security, selector};
+use super::{
+    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pod_metadata, pull_secrets, role,
+    security, selector,
+};
 use crate::settings::Images;
 
 /// Every object of a store.
@@ -220,8 +223,9 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
     let has_files = planned.processes.first().is_some_and(|process| !process.files.is_empty());
     let volumes = role::volumes(planned, has_files.then(|| files_name(name)).as_deref());
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(request.owner.labels(labels)), ..ObjectMeta::default() }),
+        metadata: Some(pod_metadata(request.owner.labels(labels))),
         spec: Some(PodSpec {
+            image_pull_secrets: pull_secrets(request.images),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             // The meter reads the store's /proc.

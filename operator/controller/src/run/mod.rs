@@ -197,6 +197,12 @@ async fn advance(
             };
         }
         let record = outcome::record(head, &observed);
+        if let Some(problem) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
+            return match outcome::abandon(run, owner, &problem, context).await? {
+                Some(action) => Ok(action),
+                None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
+            };
+        }
         let now = Timestamp::now();
         let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
         let step = decide(

@@ -25,7 +25,7 @@ use super::clusters::{self, Facts};
 use super::observe::{Head, Identity, Observed, SERVICES_KEY, observe};
 use super::perform;
 use super::references::{Problem, References};
-use super::step::Existing;
+use super::step::{Existing, began};
 use crate::apply::{apply, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
@@ -111,6 +111,26 @@ pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Pr
         })
     };
     of_operator().or_else(of_image)
+}
+
+/// Why a run that takes so long must end: others wait. Time between trials does not count, in which it may have been suspended.
+pub fn too_long(record: &RunRecord, existing: &Existing, now: Timestamp, context: &Context) -> Option<Problem> {
+    let hours_max = context.settings.run_hours_max;
+    let hours = taken(record, existing, now).as_secs() / 3600;
+    (hours >= u64::from(hours_max)).then(|| Problem {
+        reason: "TooLong",
+        message: format!(
+            "its trials took {hours} h, and a run may take {hours_max}: make a shorter one, or raise the operator's --run-hours-max"
+        ),
+    })
+}
+
+/// How long the trials of a run took, the one that is under way included.
+fn taken(record: &RunRecord, existing: &Existing, now: Timestamp) -> Duration {
+    let filed = Duration::from_millis(record.trials.iter().map(|trial| trial.duration_millis).sum());
+    let deployed = existing.stores.iter().chain(&existing.companions).map(|one| one.created);
+    let begun = deployed.chain(existing.jobs.iter().map(began)).min().filter(|begun| *begun < now);
+    filed + begun.map_or(Duration::ZERO, |begun| now.duration_since(begun).unsigned_abs())
 }
 
 fn caveats(references: &References) -> Vec<String> {
@@ -324,7 +344,26 @@ pub async fn patch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::step::Deployed;
     use serde_json::json;
+
+    #[test]
+    fn the_trial_that_is_under_way_counts_for_how_long_a_run_takes() {
+        let now = Timestamp::from_second(10_000).unwrap();
+        let mut record = storebench_core::archive::read_head("head", &json!({
+            "recordVersion": 1, "name": "r", "storebenchVersion": "0", "startedAt": "2026-01-01T00:00:00Z", "durationMillis": 0,
+            "driver": "Kubernetes", "spec": { "arms": [], "workloads": [], "trials": {} }, "arms": [],
+            "trials": [{ "index": 0, "arm": "a", "state": "Valid", "startedMillis": 0, "durationMillis": 60_000, "workloads": [] }],
+            "fingerprint": { "hash": "", "facts": {} }, "caveats": [],
+        }).to_string()).unwrap();
+        assert_eq!(taken(&record, &Existing::default(), now), Duration::from_secs(60));
+        let created = Timestamp::from_second(9_000).unwrap();
+        let store = Deployed { name: "r-1-a".into(), created, is_stopping: false };
+        let existing = Existing { stores: vec![store], ..Existing::default() };
+        assert_eq!(taken(&record, &existing, now), Duration::from_secs(1_060));
+        record.trials.clear();
+        assert_eq!(taken(&record, &existing, now), Duration::from_secs(1_000));
+    }
 
     #[test]
     fn a_run_expires_by_its_verdict_from_the_time_it_was_complete() {

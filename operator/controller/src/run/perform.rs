@@ -107,7 +107,7 @@ pub async fn deploy_control_plane(
 fn addresses(members: &[String], existing: &Existing, port: u16) -> Vec<String> {
     let address = |member: &String| {
         let pod = existing.pods.iter().find(|pod: &&Pod| pod.name_any() == *member)?;
-        Some(format!("{}:{port}", pod.status.as_ref()?.pod_ip.as_ref()?))
+        Some(objects::socket_address(pod.status.as_ref()?.pod_ip.as_ref()?, port))
     };
     members.iter().filter_map(address).collect()
 }
