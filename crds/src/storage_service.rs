@@ -85,7 +85,7 @@ pub struct StorageServiceSpec {
     #[schemars(length(max = 64))]
     pub args: Vec<String>,
 
-    /// Further environment variables.
+    /// Further environment variables. A Secret that one refers to must be labelled `storebench.dev/allowed=true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub env: Vec<EnvVar>,
