@@ -174,7 +174,7 @@ pub struct Arm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_ref: Option<ControlPlaneRef>,
     /// A cluster that is there already, given by a Secret in the same namespace whose key `kubeconfig` has everything in it
-    /// (no paths, no programs). It must be reachable from the pods of this one. Every trial creates namespaces of its own
+    /// (no paths, no programs, no proxy), and which is labelled `storebench.dev/allowed=true`. It must be reachable from the pods of this one. Every trial creates namespaces of its own
     /// there and removes them; what its store uses is not measured. Not in embedded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret_ref: Option<SecretRef>,

@@ -64,6 +64,9 @@ pub struct BenchmarkRunStatus {
     /// The ConfigMap with the report; those with raw trials and full histograms carry the same label `storebench.dev/run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_ref: Option<ReportRef>,
+    /// The public key of the operator that measured, Ed25519 in Base64: it has signed the report and the trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing_key: Option<String>,
 }
 
 /// The judgement of a run.

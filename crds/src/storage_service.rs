@@ -56,8 +56,10 @@ pub struct StorageServiceSpec {
     #[x_kube(validation = ("self.contains('@sha256:') || (self.matches('^.+:[^:/]+$') && !self.endsWith(':latest'))", "image must be pinned by a tag other than latest, or by digest"))]
     pub image: Option<String>,
 
-    /// How many members.
+    /// How many members. It cannot be changed: a group grows by calls of its own, and where the data are in an emptyDir, starting its
+    /// members anew would lose them.
     #[serde(default = "one")]
+    #[x_kube(validation = ("self == oldSelf", "replicas cannot be changed: the group would start anew, without what it holds; create a new StorageService"))]
     #[x_kube(validation = ("self in [1, 3, 5]", "replicas must be 1, 3 or 5: an even number adds cost and no fault tolerance"))]
     pub replicas: i32,
 
@@ -83,7 +85,7 @@ pub struct StorageServiceSpec {
     #[schemars(length(max = 64))]
     pub args: Vec<String>,
 
-    /// Further environment variables.
+    /// Further environment variables. A Secret that one refers to must be labelled `storebench.dev/allowed=true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub env: Vec<EnvVar>,

@@ -56,6 +56,23 @@ fn suspending_is_the_only_change() {
     }
 }
 
+#[test]
+fn a_group_is_not_scaled_into_another_that_has_lost_its_data() {
+    let schema = schema::of_kind("StorageService").unwrap();
+    let service = |replicas: u32, args: &str| {
+        json!({
+            "apiVersion": "storebench.dev/v1alpha1", "kind": "StorageService", "metadata": { "name": "etcd" },
+            "spec": { "engine": "Etcd", "replicas": replicas, "args": [args] },
+        })
+    };
+    let validate = |new: &Value, old: &Value| Validator::new().validate(&schema, new, Some(old));
+    assert!(validate(&service(1, "--b"), &service(1, "--a")).is_ok());
+    for (old, new) in [(1, 3), (3, 1), (3, 5)] {
+        let errors = validate(&service(new, "--a"), &service(old, "--a")).unwrap_err();
+        assert!(errors.to_string().contains("replicas cannot be changed"), "{errors}");
+    }
+}
+
 /// A field that is added to the spec must be added to the rule.
 #[test]
 fn the_rule_names_every_field_but_suspend() {

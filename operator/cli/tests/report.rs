@@ -10,8 +10,11 @@ mod api_server;
 mod finished;
 
 use api_server::{ApiServer, Contents};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use storebench_core::archive::{TrialFile, assemble};
+use storebench_core::archive::{SIGNATURE_ANNOTATION, TrialFile, assemble, signed};
 use storebench_core::judgement::judge;
 use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, json as report_json};
@@ -127,6 +130,39 @@ fn saved() -> String {
     let trials: Vec<TrialFile> = trials().into_iter().map(|trial| serde_json::from_value(trial).unwrap()).collect();
     let record = assemble(head, trials);
     report_json(&Report { judgement: judge(&record), record }).unwrap()
+}
+
+/// The finished run of an operator that signs what it writes.
+fn signed_run() -> Contents {
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let mut contents = finished();
+    contents.run.as_mut().unwrap()["status"]["signingKey"] = STANDARD.encode(pair.public_key()).into();
+    for map in &mut contents.config_maps {
+        let data = serde_json::from_value(map["data"].clone()).unwrap();
+        let bytes = signed("u-1", map["metadata"]["name"].as_str().unwrap(), &data);
+        map["metadata"]["annotations"] = json!({ SIGNATURE_ANNOTATION: STANDARD.encode(pair.sign(&bytes)) });
+    }
+    contents
+}
+
+#[test]
+fn a_trial_that_the_operator_did_not_sign_is_left_out_and_named() {
+    let mut contents = signed_run();
+    let server = ApiServer::start(contents.clone());
+    let genuine = server.storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!((genuine.code, genuine.stderr.as_str()), (Some(0), ""));
+    let lost = json!({ "trial": {
+        "index": 3, "arm": "new", "state": "Invalid", "failure": { "cause": "WrongAnswer", "detail": "forged" },
+        "startedMillis": 0, "durationMillis": 0, "workloads": [],
+    } });
+    contents.config_maps.push(config_map("forged", "u-1", "trial.json", &lost.to_string()));
+    let found = ApiServer::start(contents.clone()).storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!((found.code, found.stdout), (Some(0), genuine.stdout));
+    assert_eq!(found.stderr, "storebench: configmap/forged is no trial that the operator wrote: it is left out\n");
+    contents.config_maps[0]["data"]["record.json"] = "{}".into();
+    let found = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!(found.code, Some(1));
+    assert!(found.stderr.contains("configmap/demo-report is not what the operator wrote"), "{}", found.stderr);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use storebench_crds::{BenchmarkRun, BenchmarkRunStatus};
 
 use crate::queue::Queue;
 use crate::settings::Settings;
+use crate::signature::Signer;
 use crate::telemetry::Metrics;
 
 /// What all reconciliations share.
@@ -18,6 +19,10 @@ pub struct Context {
     pub client: Client,
     /// What the operator was told when it started.
     pub settings: Settings,
+    /// Tells this build of the operator from every other.
+    pub build: String,
+    /// Signs what was measured.
+    pub signer: Signer,
     /// Writes events.
     pub recorder: Recorder,
     /// Counts.
@@ -45,6 +50,11 @@ impl Archive {
     /// Remembers a file.
     pub fn put(&self, run_uid: &str, name: &str, file: Arc<TrialFile>) {
         lock(&self.0).entry(run_uid.into()).or_default().insert(name.into(), file);
+    }
+
+    /// A file that was read before and is not among these.
+    pub fn missing(&self, run_uid: &str, names: &[String]) -> Option<String> {
+        lock(&self.0).get(run_uid)?.keys().find(|name| !names.contains(name)).cloned()
     }
 
     /// Forgets the files of a run that is over.
@@ -92,6 +102,11 @@ impl Failures {
         let count = failures.entry(object.into()).or_default();
         *count = count.saturating_add(1);
         *count
+    }
+
+    /// How many in a row so far.
+    pub fn count(&self, object: &str) -> u32 {
+        lock(&self.0).get(object).copied().unwrap_or_default()
     }
 
     /// A success.

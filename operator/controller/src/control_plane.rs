@@ -17,7 +17,7 @@ use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
 use storebench_crds::{ControlPlane, StorageService};
 
-use crate::apply::{apply, create};
+use crate::apply::{apply, check_owner, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
@@ -42,6 +42,14 @@ impl Kind for ControlPlane {
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
+    }
+
+    async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
+        let (reason, message) = (error.reason(), error.for_user());
+        if report(self, Found::default(), ServiceState::Stalled(reason), &message, context).await? {
+            events::stalled(context, self, reason, &message).await;
+        }
+        Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
@@ -89,10 +97,13 @@ pub async fn deploy(request: &ControlPlaneRequest<'_>, context: &Context) -> Res
     let secrets = Api::<Secret>::namespaced(context.client.clone(), &request.owner.namespace);
     let get = async || secrets.get_opt(request.name).await.tried(|| format!("get Secret {}", request.name));
     let files = match get().await? {
-        Some(files) => files,
+        Some(files) => {
+            check_owner::<Secret>(&files.metadata, &request.owner.metadata(request.name, &Labels::new()))?;
+            files
+        }
         None => {
             create(&context.client, &control_plane::secret(request, SystemTime::now())?).await?;
-            get().await?.ok_or(Error::Incomplete("the Secret of a control plane, which was deleted at once"))?
+            get().await?.ok_or_else(|| Error::StillThere(format!("Secret {}", request.name)))?
         }
     };
     let kubeconfig = control_plane::kubeconfig(request, &files).ok_or(Error::Incomplete(
@@ -188,7 +199,7 @@ async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Cont
         .items;
     let member = control_plane::member(name);
     let meter = pods.iter().find(|pod| pod.name_any() == member).and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
-    let meter = meter.map(|address| format!("{address}:{METER_PORT}"));
+    let meter = meter.map(|address| objects::socket_address(&address, METER_PORT));
     let mut found = Found { name: Some(name.into()), version: None };
     match health::of_members(&[member], &pods, Timestamp::now()) {
         Health::Ready => {

@@ -3,11 +3,22 @@
 use std::time::Duration;
 
 use rand::RngExt as _;
+use storebench_crds::line::{one_line, short_line};
 
 /// The first wait after a failure that may pass by itself.
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 const BACKOFF_LAST: Duration = Duration::from_secs(60);
+
+/// After so many errors in a row that the API server answers with, which takes some minutes, one more is of no use.
+const FAILURES_MAX: u32 = 10;
+
+/// As much of an answer as fits into a status with its remedy.
+const ANSWER_BYTES_MAX: usize = 170;
+
+fn is_quota(status: &kube::core::Status) -> bool {
+    status.code == 403 && status.message.contains("exceeded quota")
+}
 
 /// Why a reconciliation did not end.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +43,20 @@ pub enum Error {
     /// An object from the API server lacks what every such object has.
     #[error("{0}")]
     Incomplete(&'static str),
+    /// What a run measured is not what the operator wrote.
+    #[error("{0}: whoever may do that can choose what counts; make a new run")]
+    Tampered(String),
+    /// There is an object of this name already, and it is somebody else's.
+    #[error("{object} is there already and belongs to {owner}: rename or delete one of the two")]
+    NameTaken {
+        /// Kind and name.
+        object: String,
+        /// Whose it is.
+        owner: String,
+    },
+    /// An object of this name belonged to one that was deleted, and is about to be deleted, too.
+    #[error("{0} of an earlier object of the same name is still being deleted")]
+    StillThere(String),
 }
 
 /// What an error calls for.
@@ -41,8 +66,8 @@ pub enum Class {
     Conflict,
     /// The API server is down or busy: ever longer waits, with jitter.
     Unreachable,
-    /// It was understood and refused: permissions, quota, an invalid object. Slowly again, since only somebody else can
-    /// change it.
+    /// It was understood and refused for good: permissions, quota, a policy, an invalid object. Only somebody else can change
+    /// that, so whatever needs it ends or says so, and holds up nobody.
     Refused,
 }
 
@@ -60,13 +85,68 @@ impl Class {
 impl Error {
     /// What the error calls for.
     pub fn class(&self) -> Class {
-        let Self::Api { source, .. } = self else { return Class::Refused };
-        match &**source {
-            kube::Error::Api(status) if status.code == 409 => Class::Conflict,
-            kube::Error::Api(status) if status.code == 429 || status.code >= 500 => Class::Unreachable,
-            kube::Error::Api(_) => Class::Refused,
-            _ => Class::Unreachable,
+        match self {
+            Self::StillThere(_) => Class::Unreachable,
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) if status.code == 409 => Class::Conflict,
+                kube::Error::Api(status) if matches!(status.code, 408 | 429) || status.code >= 500 => {
+                    Class::Unreachable
+                }
+                kube::Error::Api(_) => Class::Refused,
+                _ => Class::Unreachable,
+            },
+            _ => Class::Refused,
         }
+    }
+
+    /// Whether it is of no use to try again after so many failures in a row. An API server that answers one request with an
+    /// error again and again, such as a webhook's that is gone, is as good as one that refuses.
+    pub fn is_final(&self, failures: u32) -> bool {
+        match self.class() {
+            Class::Refused => true,
+            Class::Conflict => false,
+            Class::Unreachable => failures >= FAILURES_MAX && self.answer().is_some(),
+        }
+    }
+
+    /// What the API server answered.
+    fn answer(&self) -> Option<&kube::core::Status> {
+        let Self::Api { source, .. } = self else { return None };
+        match &**source {
+            kube::Error::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// For conditions: CamelCase, one word.
+    pub fn reason(&self) -> &'static str {
+        match (self, self.answer()) {
+            (Self::NameTaken { .. }, _) => "NameTaken",
+            (Self::Archive(_) | Self::Tampered(_), _) => "InvalidRecord",
+            (_, Some(status)) if is_quota(status) => "QuotaExceeded",
+            (_, Some(status)) if matches!(status.code, 401 | 403) => "Forbidden",
+            _ => "Refused",
+        }
+    }
+
+    /// What happened and what to do about it, in one line, for those who read a status.
+    pub fn for_user(&self) -> String {
+        let (Self::Api { what, .. }, Some(status)) = (self, self.answer()) else { return one_line(&self.to_string()) };
+        let remedy = match status.code {
+            _ if is_quota(status) => "raise the quota, or ask for less",
+            _ if status.code == 401 || status.code == 403 || status.message.contains("denied request") => {
+                "change the policy or permission that says so, or what it says it of"
+            }
+            413 => "it is too large: use fewer workloads in one run",
+            422 if status.message.contains("Too long") => "it is too large: use fewer workloads in one run",
+            500.. => "the API server answers so again and again: mend that first",
+            _ => "change what it says is wrong",
+        };
+        let said = short_line(&status.message, ANSWER_BYTES_MAX);
+        let name = what.rsplit(' ').next().unwrap_or_default();
+        // Most answers name the object themselves.
+        let tried = if said.contains(name) { String::new() } else { format!(" to {what}") };
+        format!("the API server refuses{tried}: {said}; {remedy}")
     }
 
     /// Whether the API server said that there is no such object.
@@ -107,5 +187,39 @@ mod tests {
         assert!(wait(Class::Unreachable, 1) <= BACKOFF_FIRST);
         assert!(wait(Class::Unreachable, 5) > BACKOFF_FIRST);
         assert!(wait(Class::Unreachable, 1_000) <= BACKOFF_LAST);
+    }
+
+    fn answered(code: u16, message: &str) -> Error {
+        let status = kube::core::Status::failure(message, "Reason").with_code(code);
+        Err::<(), _>(kube::Error::Api(Box::new(status))).tried(|| "apply StatefulSet etcd".into()).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_refused_for_good_is_told_from_what_may_pass() {
+        for code in [400, 401, 403, 404, 405, 413, 422] {
+            assert!(answered(code, "no").is_final(0), "{code}");
+        }
+        for code in [408, 429, 500, 502, 503, 504] {
+            assert!(!answered(code, "not now").is_final(0), "{code}");
+            assert!(answered(code, "never").is_final(FAILURES_MAX), "{code}");
+        }
+        assert!(!answered(409, "somebody was quicker").is_final(1_000));
+        let lost =
+            Error::Api { what: "list Pods".into(), source: Box::new(kube::Error::LinesCodecMaxLineLengthExceeded) };
+        assert!(!lost.is_final(1_000), "nobody answered");
+    }
+
+    #[test]
+    fn users_read_what_was_refused_and_what_to_do() {
+        let quota = answered(403, "pods \"x\" is forbidden: exceeded quota: small");
+        assert_eq!(quota.reason(), "QuotaExceeded");
+        let said = quota.for_user();
+        assert!(
+            said.starts_with("the API server refuses to apply StatefulSet etcd: pods \"x\" is forbidden"),
+            "{said}"
+        );
+        assert!(said.ends_with("; raise the quota, or ask for less"), "{said}");
+        assert_eq!(answered(403, "denied by policy").reason(), "Forbidden");
+        assert_eq!(answered(422, "a line\nand another").for_user().lines().count(), 1);
     }
 }

@@ -14,6 +14,9 @@ const SCHEDULING_PATIENCE: Duration = Duration::from_secs(45);
 /// How long the kubelet may retry what looks like a passing trouble.
 const CREATION_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an image may not be pulled for whatever reason.
+const PULL_PATIENCE: Duration = Duration::from_secs(60);
+
 /// As much of a dying container's last line as a message can hold.
 const LAST_LINE_CHARACTERS_MAX: usize = 160;
 
@@ -97,6 +100,8 @@ pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
         let message = waiting.message.as_deref().unwrap_or(reason);
         let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         match reason {
+            // A registry that does not answer now may do so soon.
+            "ImagePullBackOff" if !has_passed(since, PULL_PATIENCE, now) => None,
             "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
                 trouble("ImageUnavailable", &format!("image {}: {message}", container.image))
             }
@@ -115,18 +120,78 @@ pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
     })
 }
 
-/// Why a store's member is not what it was when the trial began: it has restarted, ended, or is gone.
-pub fn death(member: &str, pods: &[Pod], container: &str) -> Option<String> {
+/// Why a pod is not what it was: whose doing that is decides whether the trial may be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The cluster took it away: it was deleted, drained, evicted or preempted.
+    Taken(String),
+    /// It ended by itself.
+    Ended(String),
+}
+
+/// Why a store's member is not what it was at that time: it has restarted or ended since, or is gone.
+pub fn death(member: &str, pods: &[Pod], container: &str, since: Timestamp) -> Option<Death> {
     let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
-        return Some(format!("{member} was deleted"));
+        return Some(Death::Taken(format!("{member} was deleted")));
     };
-    let store = containers(pod).find(|status| status.name == container)?;
-    let current = store.state.as_ref().and_then(|state| state.terminated.as_ref());
-    let last = store.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    if let Some(terminated) = current.or(last) {
-        return Some(format!("{member} {}", end(terminated)));
+    let store = containers(pod).find(|status| status.name == container);
+    let states = store.into_iter().flat_map(|store| [store.state.as_ref(), store.last_state.as_ref()]).flatten();
+    let ended = states.filter_map(|state| state.terminated.as_ref()).find(|ended| is_since(ended, since));
+    if let Some(ended) = ended.filter(|ended| !is_taken_before(pod, ended)) {
+        return Some(Death::Ended(format!("{member} {}", end(ended))));
     }
-    pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
+    taken(pod).map(Death::Taken)
+}
+
+/// Whether a container has ended since that time. The API's times are whole seconds.
+fn is_since(ended: &ContainerStateTerminated, since: Timestamp) -> bool {
+    ended.finished_at.as_ref().is_none_or(|time| time.0.as_second() >= since.as_second())
+}
+
+/// Whether a container ended because the cluster took its pod away.
+fn is_taken_before(pod: &Pod, ended: &ContainerStateTerminated) -> bool {
+    let Some(deleted) = pod.metadata.deletion_timestamp.as_ref() else { return taken(pod).is_some() };
+    let asked = deleted.0.as_second() - pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+    ended.finished_at.as_ref().is_none_or(|finished| finished.0.as_second() >= asked)
+}
+
+/// That the cluster takes a pod away, or has taken it, and why.
+fn taken(pod: &Pod) -> Option<String> {
+    let name = pod.name_any();
+    let status = pod.status.as_ref();
+    let disruption = condition(pod, "DisruptionTarget").filter(|disruption| disruption.status == "True");
+    if let Some(disruption) = disruption {
+        let (reason, why) = (disruption.reason.as_deref(), disruption.message.as_deref());
+        return Some(format!(
+            "{name} was taken away: {}: {}",
+            reason.unwrap_or_default(),
+            one_line(why.unwrap_or_default())
+        ));
+    }
+    if status.and_then(|status| status.reason.as_deref()) == Some("Evicted") {
+        let why = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
+        return Some(format!("{name} was evicted: {}", one_line(why)));
+    }
+    pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{name} is being deleted"))
+}
+
+/// Since when the process runs for which a member is there; `None`: the cluster has not started it yet. From then on it is
+/// the process that is waited for.
+pub fn running_since(member: &str, pods: &[Pod], container: &str) -> Option<Timestamp> {
+    let pod = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member))?;
+    let store = containers(pod).find(|status| status.name == container)?;
+    let running = store.state.as_ref()?.running.as_ref();
+    let ended = || store.state.as_ref()?.terminated.as_ref()?.started_at.clone();
+    running.and_then(|running| running.started_at.clone()).or_else(ended).map(|time| time.0)
+}
+
+/// What a member that was not started waits for.
+pub fn waits_for(member: &str, pods: &[Pod], container: &str) -> Option<String> {
+    let pod = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member))?;
+    let store = containers(pod).find(|status| status.name == container)?;
+    let waiting = store.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    Some(format!("{member}: {reason}, image {}", store.image))
 }
 
 /// Why a store that runs beside the load is not what it was when the load began: it has ended while the load had not. When the
@@ -142,22 +207,18 @@ pub fn death_beside(pod: &Pod, store: &str, load: &str) -> Option<String> {
 }
 
 /// Why a pod is not what it was at that time: one of its containers has ended since, or the pod is gone.
-pub fn death_since(member: &str, pods: &[Pod], since: Timestamp) -> Option<String> {
+pub fn death_since(member: &str, pods: &[Pod], since: Timestamp) -> Option<Death> {
     let Some(pod) = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) else {
-        return Some(format!("{member} was deleted"));
+        return Some(Death::Taken(format!("{member} was deleted")));
     };
     for container in containers(pod) {
         let states = [container.state.as_ref(), container.last_state.as_ref()];
         let ended = states.into_iter().flatten().find_map(|state| state.terminated.as_ref());
-        let is_since = |ended: &ContainerStateTerminated| {
-            // The API's times are whole seconds.
-            ended.finished_at.as_ref().is_none_or(|time| time.0.as_second() >= since.as_second())
-        };
-        if let Some(ended) = ended.filter(|ended| is_since(ended)) {
-            return Some(format!("{member}: {} {}", container.name, end(ended)));
+        if let Some(ended) = ended.filter(|ended| is_since(ended, since) && !is_taken_before(pod, ended)) {
+            return Some(Death::Ended(format!("{member}: {} {}", container.name, end(ended))));
         }
     }
-    pod.metadata.deletion_timestamp.as_ref().map(|_| format!("{member} is being deleted"))
+    taken(pod).map(Death::Taken)
 }
 
 /// How a container ended, and its last line, which the kubelet takes from the log.
@@ -192,7 +253,7 @@ fn has_passed(since: Timestamp, patience: Duration, now: Timestamp) -> bool {
 
 /// When something that is passing trouble now would count as failure, at the latest.
 pub fn patience() -> Duration {
-    SCHEDULING_PATIENCE.max(CREATION_PATIENCE)
+    SCHEDULING_PATIENCE.max(CREATION_PATIENCE).max(PULL_PATIENCE)
 }
 
 #[cfg(test)]
@@ -227,7 +288,11 @@ mod tests {
 
     #[test]
     fn a_missing_image_is_named() {
-        let trouble = trouble(&pod(waiting("ImagePullBackOff", "Back-off pulling")), now()).unwrap();
+        let mut unavailable = waiting("ImagePullBackOff", "Back-off pulling");
+        unavailable["startTime"] = at(NOW - 10).into();
+        assert_eq!(trouble(&pod(unavailable.clone()), now()), None, "the registry may answer yet");
+        unavailable["startTime"] = at(NOW - 60).into();
+        let trouble = trouble(&pod(unavailable), now()).unwrap();
         assert_eq!(trouble.reason, "ImageUnavailable");
         assert_eq!(trouble.message, "etcd-0: image storebench/etcd:9: Back-off pulling");
     }
@@ -268,8 +333,46 @@ mod tests {
             "lastState": { "terminated": { "exitCode": 2, "reason": "Error" } },
         }] }));
         let pods = [running];
-        assert_eq!(death("etcd-0", &pods, "store").unwrap(), "etcd-0 exited with status 2");
-        assert_eq!(death("etcd-1", &pods, "store").unwrap(), "etcd-1 was deleted");
+        let death = |member| death(member, &pods, "store", now());
+        assert_eq!(death("etcd-0"), Some(Death::Ended("etcd-0 exited with status 2".into())));
+        assert_eq!(death("etcd-1"), Some(Death::Taken("etcd-1 was deleted".into())));
+    }
+
+    #[test]
+    fn a_restart_long_past_is_none_of_this_load() {
+        let restarted = pod(json!({ "containerStatuses": [{
+            "name": "store", "image": "", "imageID": "", "ready": true, "restartCount": 1, "state": { "running": {} },
+            "lastState": { "terminated": { "exitCode": 2, "finishedAt": at(NOW - 3_600) } },
+        }] }));
+        let pods = [restarted];
+        assert_eq!(death("etcd-0", &pods, "store", now()), None);
+        let before = Timestamp::from_second(NOW - 4_000).unwrap();
+        assert!(matches!(death("etcd-0", &pods, "store", before), Some(Death::Ended(_))));
+    }
+
+    #[test]
+    fn what_a_drain_or_eviction_ends_is_not_charged_to_the_store() {
+        let ended = |finished: i64| {
+            json!({ "containerStatuses": [{
+                "name": "store", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "terminated": { "exitCode": 137, "finishedAt": at(finished) } },
+            }] })
+        };
+        let mut drained = pod(ended(NOW));
+        drained.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::from_second(NOW + 10).unwrap()));
+        drained.metadata.deletion_grace_period_seconds = Some(10);
+        let of = |pod: &Pod| death("etcd-0", std::slice::from_ref(pod), "store", Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(of(&drained), Death::Taken("etcd-0 is being deleted".into()));
+        // One that had died before anybody deleted it has died by itself.
+        drained.status = pod(ended(NOW - 1)).status;
+        assert_eq!(of(&drained), Death::Ended("etcd-0 was killed by signal 9".into()));
+        let mut evicted = ended(NOW);
+        evicted["conditions"] = json!([{
+            "type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": "low on memory",
+        }]);
+        let said = "etcd-0 was taken away: TerminationByKubelet: low on memory";
+        assert_eq!(of(&pod(evicted)), Death::Taken(said.into()));
     }
 
     #[test]
@@ -307,8 +410,9 @@ mod tests {
         }] }))];
         let since = |seconds: i64| death_since("etcd-0", &pods, Timestamp::from_second(seconds).unwrap());
         assert_eq!(since(NOW - 9), None);
-        assert_eq!(since(NOW - 11).unwrap(), "etcd-0: kube-apiserver was killed by signal 9");
-        assert_eq!(death_since("etcd-1", &pods, now()).unwrap(), "etcd-1 was deleted");
+        let ended = Death::Ended("etcd-0: kube-apiserver was killed by signal 9".into());
+        assert_eq!(since(NOW - 11), Some(ended));
+        assert_eq!(death_since("etcd-1", &pods, now()), Some(Death::Taken("etcd-1 was deleted".into())));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -32,6 +32,9 @@ pub trait Kind:
     /// Brings one object a step further, or to what its spec says.
     fn advance(&self, context: &Context) -> impl Future<Output = Result<Action, Error>> + Send;
 
+    /// Says of one object that the API server refuses for good what it needs. It must hold up nobody else.
+    fn refused(&self, error: &Error, context: &Context) -> impl Future<Output = Result<Action, Error>> + Send;
+
     /// The status of an object that this version cannot read, besides `observedGeneration`.
     fn unreadable(message: &str, stamp: &Stamp) -> Value;
 }
@@ -43,7 +46,19 @@ pub type Guarded<K> = DeserializeGuard<K>;
 pub async fn reconcile<K: Kind>(guarded: Arc<Guarded<K>>, context: Arc<Context>) -> Result<Action, Error> {
     let started = Instant::now();
     let result = match &guarded.0 {
-        Ok(object) => object.advance(&context).await,
+        Ok(object) => match object.advance(&context).await {
+            Err(error) if error.is_final(context.failures.count(&key(&*guarded))) => {
+                tracing::warn!(
+                    kind = K::NAME,
+                    object = key(&*guarded),
+                    reason = error.reason(),
+                    "{}",
+                    error.for_user()
+                );
+                object.refused(&error, &context).await
+            }
+            result => result,
+        },
         Err(invalid) => unreadable(&guarded, &invalid.error, &context).await.map(|()| Action::await_change()),
     };
     context.metrics.reconciled(K::NAME, &result, started.elapsed());
@@ -53,8 +68,16 @@ pub async fn reconcile<K: Kind>(guarded: Arc<Guarded<K>>, context: Arc<Context>)
     result
 }
 
+/// What was refused is tried again after this: somebody may have raised a quota or deleted what was in the way.
+pub const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The object's name among all others, for counting failures.
 pub fn key<K: Kind>(object: &Guarded<K>) -> String {
+    format!("{} {}/{}", K::NAME, object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// The same of an object that could be read.
+pub fn key_of<K: Kind>(object: &K) -> String {
     format!("{} {}/{}", K::NAME, object.namespace().unwrap_or_default(), object.name_any())
 }
 

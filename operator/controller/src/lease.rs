@@ -2,22 +2,24 @@
 //!
 //! As client-go does it: a Lease that was not renewed for its duration, by the clock of the one who looks, may be taken;
 //! writes carry the version that was read, so that two cannot take it at once. A leader that cannot renew in time stops the
-//! process: whatever it was doing, another may be doing now.
+//! process: whatever it was doing, another may be doing now. What it may do is counted from before the request that renewed, by a
+//! clock that nobody sets, and ends a margin before others may begin, however long a request hangs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 const NAME: &str = "storebench-operator";
 const DURATION: Duration = Duration::from_secs(15);
 const RENEW_INTERVAL: Duration = Duration::from_secs(4);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// A leader that has not renewed for this long stops before the others may begin.
-const RENEW_DEADLINE: Duration = Duration::from_secs(11);
+/// A leader that has not renewed for this long stops. The rest of [`DURATION`] is for what it has sent and was not answered yet.
+const ACT_AT_MOST: Duration = Duration::from_secs(11);
 
 /// The Lease, as one replica sees it.
 pub struct LeaderElection {
@@ -25,38 +27,33 @@ pub struct LeaderElection {
     identity: String,
     /// What the Lease said last, and since when it says so, by this replica's own clock.
     seen: Option<(Option<MicroTime>, Instant)>,
+    /// When the request was sent by which this replica leads.
+    renewed: Instant,
 }
 
 impl LeaderElection {
     /// The Lease in this namespace; `identity` is the replica's name.
     pub fn new(client: Client, namespace: &str, identity: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), identity: identity.into(), seen: None }
+        Self { api: Api::namespaced(client, namespace), identity: identity.into(), seen: None, renewed: Instant::now() }
     }
 
     /// Returns when this replica leads.
     pub async fn acquire(&mut self) {
         loop {
+            self.renewed = Instant::now();
             match self.try_acquire().await {
-                Ok(true) => return,
-                Ok(false) => {}
+                // An answer that took so long may come when the others have begun.
+                Ok(true) if self.renewed.elapsed() < ACT_AT_MOST => return,
+                Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "the leader's Lease cannot be read or written"),
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            sleep(RETRY_INTERVAL).await;
         }
     }
 
     /// Renews for as long as that works. Returns when this replica must no longer act.
     pub async fn keep(&mut self) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < RENEW_DEADLINE {
-            tokio::time::sleep(RENEW_INTERVAL).await;
-            match tokio::time::timeout(RENEW_INTERVAL, self.try_acquire()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, "the leader's Lease cannot be renewed"),
-                Err(_) => tracing::warn!("the leader's Lease cannot be renewed in time"),
-            }
-        }
+        keep(self.renewed, async || self.try_acquire().await).await;
     }
 
     /// Lets another replica begin at once.
@@ -115,11 +112,82 @@ impl LeaderElection {
     }
 }
 
+/// See [`LeaderElection::keep`]: `renew` says whether the Lease is still this replica's.
+async fn keep<E: std::fmt::Display>(mut renewed: Instant, mut renew: impl AsyncFnMut() -> Result<bool, E>) {
+    let mut until_next = RENEW_INTERVAL;
+    loop {
+        let deadline = renewed + ACT_AT_MOST;
+        let attempt = async {
+            sleep(until_next).await;
+            let asked = Instant::now();
+            (asked, timeout(RENEW_INTERVAL, renew()).await)
+        };
+        let Ok((asked, answer)) = timeout_at(deadline, attempt).await else { return };
+        until_next = RETRY_INTERVAL;
+        match answer {
+            Ok(Ok(true)) => (renewed, until_next) = (asked, RENEW_INTERVAL),
+            Ok(Ok(false)) => return,
+            Ok(Err(error)) => tracing::warn!(%error, "the leader's Lease cannot be renewed"),
+            Err(_) => tracing::warn!("the leader's Lease cannot be renewed in time"),
+        }
+    }
+}
+
 /// Somebody else was quicker: not an error.
 fn written(result: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
     match result {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For how long a leader acts whose Lease is renewed so; the clock is the test's.
+    async fn acts(renew: impl AsyncFnMut() -> Result<bool, &'static str>) -> Duration {
+        let begun = Instant::now();
+        keep(begun, renew).await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_stops_before_its_lease_ends_however_the_api_server_fails() {
+        let margin = DURATION - ACT_AT_MOST;
+        assert!(margin >= Duration::from_secs(3));
+        assert!(acts(async || std::future::pending().await).await <= ACT_AT_MOST, "no answer");
+        assert!(acts(async || Err("500")).await <= ACT_AT_MOST, "errors");
+        let slow = async || {
+            sleep(Duration::from_millis(3_900)).await;
+            Err("500")
+        };
+        assert!(acts(slow).await <= ACT_AT_MOST, "slow errors");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_from_when_it_was_asked_for() {
+        let mut count = 0;
+        let acted = acts(async || {
+            count += 1;
+            if count > 1 {
+                return std::future::pending().await;
+            }
+            sleep(Duration::from_secs(3)).await;
+            Ok(true)
+        });
+        // Asked after 4 s, answered after 7.
+        assert_eq!(acted.await, RENEW_INTERVAL + ACT_AT_MOST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_renews_goes_on_and_one_that_was_replaced_stops_at_once() {
+        let mut count = 0;
+        let acted = acts(async || {
+            count += 1;
+            Ok(count < 100)
+        });
+        assert_eq!(acted.await, RENEW_INTERVAL * 100);
     }
 }

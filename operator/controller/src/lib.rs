@@ -17,6 +17,8 @@ pub mod objects;
 pub mod operator;
 pub mod queue;
 pub mod run;
+pub mod secrets;
 pub mod service;
 pub mod settings;
+pub mod signature;
 pub mod telemetry;

@@ -18,6 +18,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, Predicate as _, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 use storebench_core::archive::RUN_LABEL;
 use storebench_crds::{Arm, BenchmarkRun, ControlPlane, StorageService};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,6 +29,7 @@ use crate::lease::LeaderElection;
 use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
 use crate::queue::{Queue, is_true};
 use crate::settings::Settings;
+use crate::signature::Signer;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
 use crate::{control_plane, kind, run, service};
@@ -63,8 +65,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     lock(&shown.waits_for).clear();
     metrics.leads(true);
     tracing::info!(name = settings.operator_name, "leading");
+    let signer = Signer::load(&client, &settings.operator_namespace).await?;
     let lost = tokio::select! {
-        () = controllers(client, settings, metrics) => bail!("the watches ended"),
+        () = controllers(client, settings, signer, metrics) => bail!("the watches ended"),
         () = election.keep() => true,
         _ = terminate.recv() => false,
         _ = interrupt.recv() => false,
@@ -106,7 +109,7 @@ where
     }
 }
 
-async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) {
+async fn controllers(client: Client, settings: Settings, signer: Signer, metrics: Arc<Metrics>) {
     let reporter = Reporter { controller: "storebench".into(), instance: Some(settings.operator_name.clone()) };
     let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
     let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
@@ -116,6 +119,8 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), reporter),
         metrics: Arc::clone(&metrics),
+        build: build(),
+        signer,
         queue,
         statuses: Statuses::default(),
         archive: Archive::default(),
@@ -170,6 +175,15 @@ async fn controllers(client: Client, settings: Settings, metrics: Arc<Metrics>) 
         .for_each(|_| std::future::ready(()));
     let counting = count(runs, services, metrics);
     tokio::join!(of_run, of_service, of_control_plane, counting);
+}
+
+/// Tells this build from every other: a version may have several. Without /proc there is only the version.
+fn build() -> String {
+    let executable = std::fs::read("/proc/self/exe").unwrap_or_else(|error| {
+        tracing::warn!(%error, "the operator's own executable cannot be read");
+        env!("CARGO_PKG_VERSION").into()
+    });
+    Sha256::digest(executable)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.

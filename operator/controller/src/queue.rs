@@ -1,9 +1,10 @@
 //! One run at a time: a measurement that shares the machine with another one measures both.
 //!
-//! Who is first is decided from the runs themselves ([`first`], pure): those that have begun go on before others begin, then
-//! the oldest. Who holds the turn is kept in memory; only the leader acts, and a new leader finds the run that had begun.
+//! Who is first is decided from the runs themselves ([`order`], pure): those that have begun go on before others begin; then
+//! namespaces take turns, so that one with many runs does not keep the others waiting, and within one the oldest is first. Who holds
+//! the turn, and which namespace had it when, is kept in memory; only the leader acts, and a new leader finds the run that had begun.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -27,6 +28,8 @@ struct Turn {
     holder: Option<String>,
     /// Who gave the turn back and has not asked for it since: the watch may not know yet why.
     left: HashSet<String>,
+    /// When namespaces had a turn last, counted in turns.
+    served: HashMap<String, u64>,
 }
 
 /// The turn, and how those who wait for it are woken.
@@ -54,15 +57,32 @@ impl Queue {
         if turn.holder.as_ref().is_some_and(|holder| !known.contains(holder)) {
             turn.holder = None;
         }
-        let waiting = waiting(&runs, &turn.left);
+        let mut waiting = waiting(&runs, &turn.left);
+        // Who asks wants a turn, also where the watch does not know yet that what it waited for has come.
+        if let Some(asking) =
+            runs.iter().filter_map(|run| run.0.as_ref().ok()).find(|run| run.uid().as_deref() == Some(uid))
+            && !waiting.iter().any(|entry| entry.uid == uid)
+        {
+            waiting.extend(place(asking));
+        }
+        let order = order(waiting, &turn.served);
         match &turn.holder {
             Some(holder) if holder == uid => Ok(()),
-            None if first(&waiting) == Some(uid) => {
+            None if order.first().is_some_and(|first| first.uid == uid) => {
+                let next = turn.served.values().max().map_or(0, |last| last.saturating_add(1));
+                turn.served.insert(order[0].namespace.clone(), next);
+                let namespaces: HashSet<String> = runs.iter().filter_map(|run| run.namespace()).collect();
+                turn.served.retain(|namespace, _| namespaces.contains(namespace));
                 turn.holder = Some(uid.into());
                 Ok(())
             }
-            holder => Err(position(&waiting, uid, holder.as_deref())),
+            holder => Err(position(&order, uid, holder.as_deref())),
         }
+    }
+
+    /// Whether it is the turn of this run.
+    pub fn is_held_by(&self, uid: &str) -> bool {
+        lock(&self.turn).holder.as_deref() == Some(uid)
     }
 
     /// This run wants no turn (any more): it is over, suspended, deleted, or waits for its user. The others are woken if that
@@ -110,15 +130,17 @@ fn waiting(runs: &[Arc<Guarded>], left: &HashSet<String>) -> Vec<Entry> {
 /// A run that wants a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Sorts: begun first, then by age, then by name.
-    order: (bool, i64, String),
+    has_begun: bool,
+    /// Sorts the runs of a namespace: by age, then by name.
+    age: (i64, String),
+    namespace: String,
     uid: String,
 }
 
 /// `None` for a run that wants no turn: it is over, being deleted, suspended before it began, or waits for its user.
 fn entry(run: &BenchmarkRun) -> Option<Entry> {
     let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let begun = run.status.as_ref().is_some_and(|status| !status.trials.is_empty());
+    let begun = has_begun(run);
     let is_over = is_true(conditions, "Complete");
     // What was true of an earlier generation says nothing of this one.
     let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
@@ -126,9 +148,22 @@ fn entry(run: &BenchmarkRun) -> Option<Entry> {
     if is_over || is_stalled || is_deleted || (run.spec.suspend && !begun) {
         return None;
     }
+    place(run)
+}
+
+fn has_begun(run: &BenchmarkRun) -> bool {
+    run.status.as_ref().is_some_and(|status| !status.trials.is_empty())
+}
+
+/// The place of a run that wants a turn.
+fn place(run: &BenchmarkRun) -> Option<Entry> {
     let created = run.meta().creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
-    let name = format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any());
-    Some(Entry { order: (!begun, created, name), uid: run.uid()? })
+    Some(Entry {
+        has_begun: has_begun(run),
+        age: (created, run.name_any()),
+        namespace: run.namespace().unwrap_or_default(),
+        uid: run.uid()?,
+    })
 }
 
 /// Whether a condition is true.
@@ -140,17 +175,30 @@ fn observed(conditions: &[Condition]) -> Option<i64> {
     conditions.first()?.observed_generation
 }
 
-fn first(waiting: &[Entry]) -> Option<&str> {
-    waiting.iter().min_by_key(|entry| &entry.order).map(|entry| entry.uid.as_str())
+/// In which order these runs have their turns, if no others come. `served` says when namespaces had one last.
+fn order(mut waiting: Vec<Entry>, served: &HashMap<String, u64>) -> Vec<Entry> {
+    waiting.sort_by(|one, other| one.age.cmp(&other.age));
+    let mut served = served.clone();
+    let mut turns = served.values().max().map_or(0, |last| last.saturating_add(1));
+    let mut order = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        // The first of equals is the oldest: a namespace that never had a turn before one that had.
+        let rank = |entry: &Entry| (!entry.has_begun, served.get(&entry.namespace).copied());
+        let next = (0..waiting.len()).min_by_key(|index| rank(&waiting[*index])).unwrap_or_default();
+        let next = waiting.remove(next);
+        served.insert(next.namespace.clone(), turns);
+        turns = turns.saturating_add(1);
+        order.push(next);
+    }
+    order
 }
 
 /// How many go before this run; the holder of the turn always does.
-fn position(waiting: &[Entry], uid: &str, holder: Option<&str>) -> u32 {
-    let own = waiting.iter().find(|entry| entry.uid == uid).map(|entry| &entry.order);
-    let goes_first = |entry: &&Entry| {
-        entry.uid != uid && (holder == Some(entry.uid.as_str()) || own.is_some_and(|own| entry.order < *own))
-    };
-    waiting.iter().filter(goes_first).count() as u32
+fn position(order: &[Entry], uid: &str, holder: Option<&str>) -> u32 {
+    let own = order.iter().position(|entry| entry.uid == uid).unwrap_or(order.len());
+    let goes_first =
+        |(index, entry): &(usize, &Entry)| entry.uid != uid && (holder == Some(entry.uid.as_str()) || *index < own);
+    order.iter().enumerate().filter(goes_first).count() as u32
 }
 
 #[cfg(test)]
@@ -170,7 +218,29 @@ mod tests {
     }
 
     fn entries(runs: &[BenchmarkRun]) -> Vec<Entry> {
-        runs.iter().filter_map(entry).collect()
+        order(runs.iter().filter_map(entry).collect(), &HashMap::new())
+    }
+
+    fn first(order: &[Entry]) -> Option<&str> {
+        order.first().map(|entry| entry.uid.as_str())
+    }
+
+    #[test]
+    fn a_namespace_with_many_runs_does_not_keep_the_others_waiting() {
+        let of = |namespace: &str, name: &str, created: i64| {
+            let mut run = run(name, created, false, json!({}));
+            run.metadata.namespace = Some(namespace.into());
+            run
+        };
+        let mut runs: Vec<BenchmarkRun> = (0..50).map(|index| of("many", &format!("m{index:02}"), index)).collect();
+        runs.extend([of("few", "f0", 100), of("few", "f1", 101), of("other", "o0", 102)]);
+        let uids = |served: &HashMap<String, u64>| -> Vec<String> {
+            order(runs.iter().filter_map(entry).collect(), served).into_iter().map(|entry| entry.uid).collect()
+        };
+        assert_eq!(uids(&HashMap::new())[..6], ["m00", "f0", "o0", "m01", "f1", "m02"]);
+        let served = HashMap::from([("many".to_owned(), 0)]);
+        assert_eq!(uids(&served)[..5], ["f0", "o0", "m00", "f1", "m01"], "it had its turn");
+        assert_eq!(uids(&served).len(), 53);
     }
 
     fn condition(type_: &str, generation: i64) -> serde_json::Value {
@@ -178,6 +248,18 @@ mod tests {
             "type": type_, "status": "True", "reason": "R", "message": "", "observedGeneration": generation,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] })
+    }
+
+    #[test]
+    fn a_stalled_run_that_asks_again_takes_its_turn() {
+        let (reader, mut writer) = kube::runtime::reflector::store();
+        let stalled = DeserializeGuard(Ok(run("stalled", 1, false, condition("Stalled", 1))));
+        writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(stalled));
+        let (queue, _woken) = Queue::new(reader);
+        assert_eq!(queue.take("stalled"), Ok(()));
+        assert!(queue.is_held_by("stalled"));
+        queue.leave("stalled");
+        assert!(!queue.is_held_by("stalled"));
     }
 
     #[test]

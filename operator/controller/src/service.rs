@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use storebench_core::validate::{self, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
 
+use crate::apply::check_owner;
 use crate::context::Context;
 use crate::deploy;
 use crate::error::{Error, Tried as _};
@@ -25,6 +27,7 @@ use crate::kind::{self, Kind};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
 use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
+use crate::secrets;
 
 /// A service that may be one this version cannot read.
 pub type Guarded = kind::Guarded<StorageService>;
@@ -39,6 +42,12 @@ impl Kind for StorageService {
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
+    }
+
+    async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
+        let trouble = Trouble { reason: error.reason(), message: error.for_user() };
+        stalled(self, Found::default(), &trouble, context).await?;
+        Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
@@ -63,6 +72,9 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
             return Ok(Action::await_change());
         }
     };
+    if let Some(message) = secrets::refusal(&valid, &owner.namespace, context).await? {
+        return stalled(service, Found::default(), &Trouble { reason: secrets::REASON, message }, context).await;
+    }
     let name = names::store(&service.name_any());
     let retention = valid.spec.storage.as_ref().map(|storage| storage.retention).unwrap_or(VolumeRetention::Delete);
     let request = StoreRequest {
@@ -89,16 +101,23 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     };
     if store.disruption_budget.is_none() && valid.engine.replicates() {
-        remove_budget(&owner.namespace, &name, context).await?;
+        remove_budget(&owner, &name, context).await?;
     }
     deploy::role(&context.client, store).await?;
     observe(service, &valid, &owner, &name, context).await
 }
 
 /// A service that was scaled down to one member has no majority to keep.
-async fn remove_budget(namespace: &str, name: &str, context: &Context) -> Result<(), Error> {
-    let api = Api::<k8s_openapi::api::policy::v1::PodDisruptionBudget>::namespaced(context.client.clone(), namespace);
-    match api.delete(name, &kube::api::DeleteParams::background()).await {
+async fn remove_budget(owner: &Owner, name: &str, context: &Context) -> Result<(), Error> {
+    let api = Api::<PodDisruptionBudget>::namespaced(context.client.clone(), &owner.namespace);
+    let found = api.get_metadata_opt(name).await.tried(|| format!("get PodDisruptionBudget {name}"))?;
+    let wanted = owner.metadata(name, &Labels::new());
+    let Some(found) = found.filter(|found| check_owner::<PodDisruptionBudget>(&found.metadata, &wanted).is_ok()) else {
+        return Ok(());
+    };
+    // That one, should it be replaced in this very moment.
+    let that = Preconditions { uid: found.metadata.uid, ..Preconditions::default() };
+    match api.delete(name, &DeleteParams::background().preconditions(that)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         result => result.map(|_| ()).tried(|| format!("delete PodDisruptionBudget {name}")),
     }
@@ -185,7 +204,7 @@ async fn observe(
                 found.reading = previous.and_then(meter::Reading::of_status);
             } else {
                 let first = pods.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone());
-                found.reading = meter::read(&format!("{}:{METER_PORT}", first.unwrap_or_default())).await;
+                found.reading = meter::read(&objects::socket_address(&first.unwrap_or_default(), METER_PORT)).await;
             }
             let Some(reading) = &found.reading else {
                 report(service, found, ServiceState::Starting, "answers; its meter does not yet", context).await?;

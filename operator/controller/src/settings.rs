@@ -8,9 +8,15 @@ use clap::{Args, Parser, ValueEnum};
 #[derive(Parser, Clone, Debug)]
 #[command(name = "storebench-operator", version, max_term_width = 100)]
 pub struct Settings {
-    /// The namespace whose objects are looked after; absent: all, which takes a ClusterRole
+    /// The namespace whose objects are looked after
     #[arg(long, env = "STOREBENCH_NAMESPACE")]
     pub namespace: Option<String>,
+    /// Look after all namespaces instead, which takes a ClusterRole
+    #[arg(long, env = "STOREBENCH_ALL_NAMESPACES")]
+    pub all_namespaces: bool,
+    /// The longest that the trials of a run may take in all, hours; then it ends, and the others go on
+    #[arg(long, env = "STOREBENCH_RUN_HOURS_MAX", default_value_t = 24)]
+    pub run_hours_max: u32,
     /// The operator's own namespace, where the leader's Lease is
     #[arg(long, env = "POD_NAMESPACE", default_value = "storebench-system")]
     pub operator_namespace: String,
@@ -44,6 +50,9 @@ pub struct Images {
     /// kube-scheduler, kwok/kwok
     #[arg(long, env = "STOREBENCH_KUBERNETES_REGISTRY", default_value = "registry.k8s.io")]
     pub kubernetes_registry: String,
+    /// Secrets with which images are pulled, in the namespace of the stores, with commas between them
+    #[arg(long, env = "STOREBENCH_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    pub image_pull_secrets: Vec<String>,
 }
 
 /// Who may read the metrics.
@@ -67,6 +76,9 @@ pub enum LogFormat {
 impl Settings {
     /// What cannot be served safely, in one line.
     pub fn check(&self) -> Result<(), String> {
+        if self.namespace.is_some() == self.all_namespaces {
+            return Err("give either --namespace or --all-namespaces".into());
+        }
         if self.metrics_access == MetricsAccess::None && !self.listen.ip().is_loopback() {
             return Err(format!(
                 "--metrics-access none would show metrics to everyone who reaches {}: listen on 127.0.0.1 or use token",

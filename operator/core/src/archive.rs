@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint;
@@ -18,6 +21,27 @@ pub const RUN_LABEL: &str = "storebench.dev/run";
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// See [`COMPONENT_LABEL`].
 pub const RECORD_COMPONENT: &str = "record";
+
+/// The annotation of head and trials with their signature, Base64.
+pub const SIGNATURE_ANNOTATION: &str = "storebench.dev/signature";
+
+/// What the operator signs of a ConfigMap: its data, whose it is, and its name. A file of another run or another trial is none
+/// of this one.
+pub fn signed(run_uid: &str, name: &str, data: &BTreeMap<String, String>) -> Vec<u8> {
+    let mut bytes = b"storebench record 1".to_vec();
+    let parts = [run_uid, name].into_iter().chain(data.iter().flat_map(|(key, text)| [key.as_str(), text.as_str()]));
+    for part in parts {
+        bytes.extend((part.len() as u64).to_be_bytes());
+        bytes.extend(part.as_bytes());
+    }
+    bytes
+}
+
+/// Whether a signature was made over these bytes with the key that this public key belongs to; both Base64, Ed25519.
+pub fn is_signed(public_key: &str, bytes: &[u8], signature: &str) -> bool {
+    let (Ok(key), Ok(signature)) = (STANDARD.decode(public_key), STANDARD.decode(signature)) else { return false };
+    UnparsedPublicKey::new(&ED25519, key).verify(bytes, &signature).is_ok()
+}
 
 /// One trial of one arm, with what was learned about the arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,4 +101,29 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     head.fingerprint = fingerprint::of(std::mem::take(&mut head.fingerprint.facts));
     head.duration_millis = head.duration_millis.max(end_millis);
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+
+    #[test]
+    fn a_signature_holds_for_one_file_of_one_run_and_no_other() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key = STANDARD.encode(pair.public_key());
+        let data = |text: &str| BTreeMap::from([(TRIAL_KEY.to_owned(), text.to_owned())]);
+        let bytes = signed("uid", "run-0-a", &data("{}"));
+        let signature = STANDARD.encode(pair.sign(&bytes));
+        assert!(is_signed(&key, &bytes, &signature));
+        for other in [
+            signed("uid", "run-0-a", &data("{ }")),
+            signed("uid", "run-1-a", &data("{}")),
+            signed("uid-2", "run-0-a", &data("{}")),
+            signed("ui", "drun-0-a", &data("{}")),
+        ] {
+            assert!(!is_signed(&key, &other, &signature));
+        }
+        assert!(!is_signed(&key, &bytes, "") && !is_signed("no key", &bytes, &signature));
+    }
 }

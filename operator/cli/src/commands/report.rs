@@ -11,7 +11,8 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use storebench_core::archive::{
-    ArchiveError, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, TRIAL_KEY, assemble, read_head, read_trial,
+    ArchiveError, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, SIGNATURE_ANNOTATION, TRIAL_KEY, assemble,
+    is_signed, read_head, read_trial, signed,
 };
 use storebench_core::judgement::{Judgement, judge};
 use storebench_core::record::{RECORD_VERSION, RunRecord};
@@ -203,6 +204,9 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRec
     let head = files.get_opt(&reference.name).await.map_err(|error| found.failure(&error))?;
     let head =
         head.with_context(|| format!("{found}: its report, configmap/{}, was deleted: run it again", reference.name))?;
+    if !is_signed_by_operator(&head, run) {
+        bail!("{} is not what the operator wrote: run again under a new name", file_name(&head));
+    }
     let head = read_head(&file_name(&head), text(&head, HEAD_KEY)?).map_err(as_line)?;
     if head.record_version > RECORD_VERSION {
         bail!(JsonError::Newer { found: head.record_version, written_by: head.storebench_version });
@@ -211,8 +215,21 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRec
     let listed = files.list(&ListParams::default().labels(&labels)).await.map_err(|error| found.failure(&error))?;
     let is_trial = |file: &&ConfigMap| file.name_any() != reference.name && !is_of_another(file, run);
     let read = |file: &ConfigMap| read_trial(&file_name(file), text(file, TRIAL_KEY)?).map_err(as_line);
-    let trials = listed.items.iter().filter(is_trial).map(read).collect::<anyhow::Result<_>>()?;
-    Ok(assemble(head, trials))
+    let (trials, others): (Vec<_>, Vec<_>) =
+        listed.items.iter().filter(is_trial).partition(|file| is_signed_by_operator(file, run));
+    for other in others {
+        eprintln!("storebench: {} is no trial that the operator wrote: it is left out", file_name(other));
+    }
+    Ok(assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?))
+}
+
+/// Whether the operator that wrote the run's status also wrote this. An operator that signs nothing gave no key.
+fn is_signed_by_operator(file: &ConfigMap, run: &BenchmarkRun) -> bool {
+    let Some(key) = run.status.as_ref().and_then(|status| status.signing_key.as_ref()) else { return true };
+    let uid = run.metadata.uid.as_deref().unwrap_or_default();
+    let data = file.data.clone().unwrap_or_default();
+    let signature = file.annotations().get(SIGNATURE_ANNOTATION).map(String::as_str).unwrap_or_default();
+    is_signed(key, &signed(uid, &file.name_any(), &data), signature)
 }
 
 /// Without its cause, which its words already tell.

@@ -16,7 +16,6 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rcgen::KeyPair;
 use storebench_core::archive::COMPONENT_LABEL;
@@ -26,13 +25,18 @@ use storebench_core::control_plane::{
 
 use super::network::{dns, label, namespace, pods, tcp};
 use super::store::METER_PORT;
-use super::{CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, security, selector, store};
+use super::{
+    CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, pod_metadata, pull_secrets, security,
+    selector, store,
+};
 use crate::settings::Images;
 
 /// The port of the API server.
 pub const PORT: u16 = 6443;
 /// The key of the kubeconfig in its Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// The container that is the API server: a process of the plan, by its executable.
+pub const API_SERVER_CONTAINER: &str = "kube-apiserver";
 const METER_CONTAINER: &str = "meter";
 const FILES_VOLUME: &str = "files";
 const FILES_DIRECTORY: &str = "/control-plane";
@@ -164,8 +168,9 @@ fn pod_template(request: &ControlPlaneRequest, labels: &Labels) -> PodTemplateSp
     let pod = request.control_plane.service.spec.pod.clone().unwrap_or_default();
     let plan = planned(request);
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
+        metadata: Some(pod_metadata(owner.labels(labels))),
         spec: Some(PodSpec {
+            image_pull_secrets: pull_secrets(request.images),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             // The meter reads the others' /proc.

@@ -9,14 +9,15 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY};
-use super::{COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, security, selector};
+use super::{
+    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pod_metadata, pull_secrets, security, selector,
+};
 use crate::settings::Settings;
 
 /// The container that makes load.
@@ -154,8 +155,9 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
     let volumes: Vec<_> =
         kubeconfig.into_iter().chain(beside.into_iter().flat_map(|beside| beside.volumes.clone())).collect();
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(owner.labels(labels)), ..ObjectMeta::default() }),
+        metadata: Some(pod_metadata(owner.labels(labels))),
         spec: Some(PodSpec {
+            image_pull_secrets: pull_secrets(&settings.images),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             restart_policy: Some("Never".into()),

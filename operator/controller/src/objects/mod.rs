@@ -14,9 +14,12 @@ pub mod store;
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
+
+use crate::settings::Images;
 
 /// Names the one who applies; fields of other managers are left alone.
 pub const FIELD_MANAGER: &str = "storebench-operator";
@@ -88,6 +91,39 @@ impl Owner {
             ..ObjectMeta::default()
         }
     }
+}
+
+/// Metadata of a pod. Meshes are told to put nothing beside what is measured: a proxy would be counted as the store, and stand
+/// between it and the load.
+pub(crate) fn pod_metadata(labels: Labels) -> ObjectMeta {
+    let text = |pairs: [(&str, &str); 3]| pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let no_mesh = [
+        ("sidecar.istio.io/inject", "false"),
+        ("istio.io/dataplane-mode", "none"),
+        ("kuma.io/sidecar-injection", "disabled"),
+    ];
+    let annotations = [
+        ("sidecar.istio.io/inject", "false"),
+        ("linkerd.io/inject", "disabled"),
+        ("consul.hashicorp.com/connect-inject", "false"),
+    ];
+    ObjectMeta {
+        labels: Some(labels.into_iter().chain(text(no_mesh)).collect()),
+        annotations: Some(text(annotations).into()),
+        ..ObjectMeta::default()
+    }
+}
+
+/// With what the images of a pod are pulled.
+pub(crate) fn pull_secrets(images: &Images) -> Option<Vec<LocalObjectReference>> {
+    let names = images.image_pull_secrets.iter().filter(|name| !name.is_empty());
+    let references: Vec<_> = names.map(|name| LocalObjectReference { name: name.clone() }).collect();
+    (!references.is_empty()).then_some(references)
+}
+
+/// An address and a port, as both families write them.
+pub fn socket_address(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
 /// The labels of one store or load, which select its pods.

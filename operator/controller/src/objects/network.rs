@@ -1,11 +1,11 @@
 //! The parts that the network policies of stores, control planes and load are made of.
 
-use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{Labels, selector};
 
-const DNS_PORT: u16 = 53;
+const DNS_PORTS: [u16; 2] = [53, 5353];
 
 /// A single label.
 pub(super) fn label(name: &str, value: &str) -> Labels {
@@ -30,11 +30,17 @@ pub(super) fn tcp(port: u16) -> NetworkPolicyPort {
     protocol("TCP", port)
 }
 
-/// Asking the cluster's DNS.
+/// Asking the cluster's DNS: in kube-system, on OpenShift in its own namespace and behind another port, and with NodeLocal
+/// DNSCache on an address of the node.
 pub(super) fn dns() -> NetworkPolicyEgressRule {
+    let node_local = IPBlock { cidr: "169.254.0.0/16".into(), except: None };
     NetworkPolicyEgressRule {
-        to: Some(vec![namespace("kube-system")]),
-        ports: Some(vec![protocol("UDP", DNS_PORT), tcp(DNS_PORT)]),
+        to: Some(vec![
+            namespace("kube-system"),
+            namespace("openshift-dns"),
+            NetworkPolicyPeer { ip_block: Some(node_local), ..NetworkPolicyPeer::default() },
+        ]),
+        ports: Some(DNS_PORTS.into_iter().flat_map(|port| [protocol("UDP", port), tcp(port)]).collect()),
     }
 }
 

@@ -7,7 +7,9 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec, Volume, VolumeMount,
 };
-use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicySpec};
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
+};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -16,9 +18,12 @@ use storebench_core::engine::{self, CLIENT, PEER, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
-use super::network::{label, namespace, pods, tcp};
+use super::network::{dns, label, namespace, pods, tcp};
 pub use super::role::{METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
-use super::{CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, role, security, selector};
+use super::{
+    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pod_metadata, pull_secrets, role,
+    security, selector,
+};
 use crate::settings::Images;
 
 /// Every object of a store.
@@ -218,8 +223,9 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
     let has_files = planned.processes.first().is_some_and(|process| !process.files.is_empty());
     let volumes = role::volumes(planned, has_files.then(|| files_name(name)).as_deref());
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(request.owner.labels(labels)), ..ObjectMeta::default() }),
+        metadata: Some(pod_metadata(request.owner.labels(labels))),
         spec: Some(PodSpec {
+            image_pull_secrets: pull_secrets(request.images),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             // The meter reads the store's /proc.
@@ -272,13 +278,15 @@ fn network_policy(request: &StoreRequest, planned: &RolePlan, name: &str, labels
         from: Some(vec![pods(&selecting(request, &planned.role))]),
         ports: Some(vec![tcp(peer), tcp(engine.client_port())]),
     });
+    let own = vec![pods(&selecting(request, &planned.role)), pods(&instance(COMPANION, request.name))];
     NetworkPolicy {
         metadata: request.owner.metadata(name, labels),
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(selector(&selecting(request, &planned.role))),
-            policy_types: Some(vec!["Ingress".into()]),
+            policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some([Some(clients), Some(meters), peers].into_iter().flatten().collect()),
-            ..NetworkPolicySpec::default()
+            // An image that a user names reaches its own members and companions, and nothing else.
+            egress: Some(vec![NetworkPolicyEgressRule { to: Some(own), ports: None }, dns()]),
         }),
     }
 }

@@ -1,20 +1,32 @@
 //! Clusters that are there already: how they are reached, and whether they are alike.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, Limited};
 use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::api::ListParams;
+use k8s_openapi::apimachinery::pkg::version::Info;
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ObjectList;
 use kube::{Api, Client, Config};
+use serde::de::DeserializeOwned;
 
 use super::references::{Problem, References};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::objects::control_plane::KUBECONFIG_KEY;
+use crate::secrets;
 
 /// No answer from a cluster for this long means that it cannot be reached.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// As much as is read of an answer, and of a Secret.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+const KUBECONFIG_BYTES_MAX: usize = 64 << 10;
+/// More nodes are not compared.
+const NODES_MAX: u32 = 1_000;
 
 /// How a cluster is reached.
 #[derive(Clone, Debug)]
@@ -30,27 +42,39 @@ pub struct Cluster {
 
 /// How the cluster of an arm is reached, from its Secret. Errors: what is wrong with that, for its user to mend.
 pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> {
+    if !secrets::is_allowed(&secret.metadata) {
+        return Err(Problem { reason: secrets::REASON, message: format!("arm {arm}: {}", secrets::not_allowed(name)) });
+    }
     let problem = |text: &str| Problem {
         reason: "InvalidSecret",
         message: format!("arm {arm}: Secret/{name}, key {KUBECONFIG_KEY}: {text}"),
     };
     let data = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG_KEY));
     let data = data.ok_or_else(|| problem("is missing: put a kubeconfig there"))?;
+    if data.0.len() > KUBECONFIG_BYTES_MAX {
+        return Err(problem("is larger than 64 KiB: put one cluster and one user there"));
+    }
     let text = std::str::from_utf8(&data.0).map_err(|_| problem("is not text: put a kubeconfig there"))?;
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| problem(&format!("is no kubeconfig: {error}")))?;
     if !is_self_contained(&kubeconfig) {
-        return Err(problem("names files or programs, which a pod has not: write certificates and tokens into it"));
+        return Err(problem(
+            "names files, programs or a proxy, which a pod has not: write certificates and tokens into it",
+        ));
     }
     let server = server(&kubeconfig).ok_or_else(|| problem("its current context names no cluster with a server"))?;
     let uri: http::Uri = server.parse().map_err(|_| problem(&format!("`{server}` is no URL")))?;
     let host = uri.host().ok_or_else(|| problem(&format!("`{server}` names no host")))?.to_owned();
+    if let Some(address) = host.trim_matches(['[', ']']).parse::<IpAddr>().ok().filter(|address| !is_allowed(*address))
+    {
+        return Err(problem(&format!("`{server}`: {}", not_allowed(address))));
+    }
     Ok(Cluster { secret: name.into(), host, port: uri.port_u16().unwrap_or(443), kubeconfig })
 }
 
 fn is_self_contained(kubeconfig: &Kubeconfig) -> bool {
     let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
-    clusters.into_iter().all(|cluster| cluster.certificate_authority.is_none())
+    clusters.into_iter().all(|cluster| cluster.certificate_authority.is_none() && cluster.proxy_url.is_none())
         && users.into_iter().all(|user| {
             user.client_certificate.is_none()
                 && user.client_key.is_none()
@@ -87,7 +111,11 @@ pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, P
     let mut found: BTreeMap<String, Facts> = BTreeMap::new();
     let mut first: Option<(&str, Facts)> = None;
     for (arm, cluster) in &references.clusters {
-        let asked = tokio::time::timeout(ANSWER_TIMEOUT, ask(cluster)).await;
+        let asked = async {
+            resolve(cluster).await?;
+            ask(cluster).await
+        };
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
         let facts = asked.unwrap_or_else(|_| Err("it does not answer in time".into())).map_err(|error| Problem {
             reason: "ClusterUnreachable",
             message: format!("arm {arm}: the cluster of Secret/{} cannot be reached: {error}", cluster.secret),
@@ -110,11 +138,52 @@ async fn ask(cluster: &Cluster) -> Result<Facts, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let config = Config::from_custom_kubeconfig(cluster.kubeconfig.clone(), &KubeConfigOptions::default()).await;
     let client = Client::try_from(config.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
-    let version = client.apiserver_version().await.map_err(|error| said(&error))?.git_version;
-    let nodes = Api::<Node>::all(client).list(&ListParams::default()).await.map_err(|error| said(&error))?;
+    let version: Info = get(&client, "/version").await?;
+    let nodes: ObjectList<Node> = get(&client, &format!("/api/v1/nodes?limit={NODES_MAX}")).await?;
+    if nodes.metadata.continue_.is_some_and(|rest| !rest.is_empty()) {
+        return Err(format!("it has more than {NODES_MAX} nodes, which nobody compares"));
+    }
     let mut nodes: Vec<String> = nodes.items.iter().map(resources).collect();
     nodes.sort();
-    Ok(Facts { version, nodes })
+    Ok(Facts { version: version.git_version, nodes })
+}
+
+/// An answer of a bounded size: nobody knows who is at that address.
+async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, String> {
+    let request = http::Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
+    let answer = client.send(request).await.map_err(|error| error.to_string())?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| format!("its answer to {path}: {error}"))?.to_bytes();
+    if !status.is_success() {
+        return Err(format!("it answers {path} with {status}"));
+    }
+    serde_json::from_slice(&body).map_err(|error| format!("its answer to {path} is no Kubernetes API's: {error}"))
+}
+
+/// Whether a name leads where no cluster is.
+async fn resolve(cluster: &Cluster) -> Result<(), String> {
+    let host = cluster.host.trim_matches(['[', ']']);
+    let found = tokio::net::lookup_host((host, cluster.port)).await.map_err(|error| error.to_string())?;
+    match found.map(|address| address.ip()).find(|address| !is_allowed(*address)) {
+        Some(address) => Err(format!("{host} is {}", not_allowed(address))),
+        None => Ok(()),
+    }
+}
+
+/// No cluster that pods can reach is on the operator's own machine, or where clouds tell machines their secrets.
+fn is_allowed(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        // fd00:ec2::254 is where one cloud tells machines their secrets.
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2],
+    };
+    !(is_link_local || address.is_loopback() || address.is_unspecified() || address.is_multicast())
+}
+
+fn not_allowed(address: IpAddr) -> String {
+    format!("{address}, where pods reach no cluster: name an address that they reach")
 }
 
 fn resources(node: &Node) -> String {
@@ -145,9 +214,24 @@ mod tests {
     use super::*;
     use k8s_openapi::ByteString;
 
+    fn allowed() -> Secret {
+        let labels = [(secrets::ALLOWED_LABEL.to_owned(), "true".to_owned())];
+        let metadata = kube::api::ObjectMeta { labels: Some(labels.into()), ..kube::api::ObjectMeta::default() };
+        Secret { metadata, ..Secret::default() }
+    }
+
+    #[test]
+    fn a_secret_that_was_not_meant_for_it_is_not_read() {
+        let mut secret = secret(&kubeconfig("https://k:6443", "{ token: t }"));
+        secret.metadata.labels = None;
+        let problem = read("a", "s", &secret).unwrap_err();
+        assert_eq!(problem.reason, "SecretNotAllowed");
+        assert!(problem.message.ends_with("kubectl label secret s storebench.dev/allowed=true"), "{}", problem.message);
+    }
+
     fn secret(text: &str) -> Secret {
         let data = [(KUBECONFIG_KEY.to_owned(), ByteString(text.into()))];
-        Secret { data: Some(data.into()), ..Secret::default() }
+        Secret { data: Some(data.into()), ..allowed() }
     }
 
     fn kubeconfig(server: &str, user: &str) -> String {
@@ -156,6 +240,47 @@ mod tests {
              contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
              clusters: [{{ name: k, cluster: {{ server: '{server}' }} }}]\nusers: [{{ name: u, user: {user} }}]\n"
         )
+    }
+
+    #[test]
+    fn the_operator_asks_nobody_where_no_cluster_is() {
+        for host in
+            ["127.0.0.1", "169.254.169.254", "0.0.0.0", "[::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[fd00:ec2::254]"]
+        {
+            let problem =
+                read("a", "s", &secret(&kubeconfig(&format!("https://{host}:6443"), "{ token: t }"))).unwrap_err();
+            assert!(problem.message.contains("where pods reach no cluster"), "{host}: {}", problem.message);
+        }
+        for host in ["10.96.0.1", "192.168.1.2", "[fd00:10::1]", "203.0.113.1"] {
+            assert!(
+                read("a", "s", &secret(&kubeconfig(&format!("https://{host}:6443"), "{ token: t }"))).is_ok(),
+                "{host}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_the_operators_own_machine_is_not_asked() {
+        let cluster = read("a", "s", &secret(&kubeconfig("https://localhost:6443", "{ token: t }"))).unwrap();
+        assert!(resolve(&cluster).await.unwrap_err().contains("where pods reach no cluster"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_not_read_to_its_end() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let endless = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let _ = connection.read(&mut [0; 4096]).await.unwrap();
+            connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n").await.unwrap();
+            // Until the other side has had enough.
+            while connection.write_all(&[b' '; 65_536]).await.is_ok() {}
+        };
+        let kubeconfig = Kubeconfig::from_yaml(&kubeconfig(&server, "{ token: t }")).unwrap();
+        let cluster = Cluster { secret: "s".into(), host: "127.0.0.1".into(), port: 1, kubeconfig };
+        let (answer, ()) = tokio::join!(ask(&cluster), endless);
+        assert!(answer.unwrap_err().contains("length limit exceeded"));
     }
 
     #[test]
@@ -169,11 +294,14 @@ mod tests {
     #[test]
     fn what_a_pod_cannot_use_is_refused_with_the_remedy() {
         let said = |secret: &Secret| read("a", "s", secret).unwrap_err().message;
-        assert_eq!(said(&Secret::default()), "arm a: Secret/s, key kubeconfig: is missing: put a kubeconfig there");
+        assert_eq!(said(&allowed()), "arm a: Secret/s, key kubeconfig: is missing: put a kubeconfig there");
         let file = kubeconfig("https://k:6443", "{ client-key: /home/me/key }");
-        assert!(said(&secret(&file)).contains("names files or programs, which a pod has not"));
+        assert!(said(&secret(&file)).contains("names files, programs or a proxy, which a pod has not"));
         let program = kubeconfig("https://k:6443", "{ exec: { command: login } }");
-        assert!(said(&secret(&program)).contains("names files or programs"));
+        assert!(said(&secret(&program)).contains("names files, programs or a proxy"));
+        let proxy = kubeconfig("https://k:6443', 'proxy-url': 'http://elsewhere", "{ token: t }");
+        assert!(said(&secret(&proxy)).contains("names files, programs or a proxy"));
+        assert!(said(&secret(&"x".repeat(1 << 17))).contains("larger than 64 KiB"));
         assert!(said(&secret("apiVersion: v1\nkind: Config\n")).contains("names no cluster"));
     }
 }

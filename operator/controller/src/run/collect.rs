@@ -1,11 +1,14 @@
 //! Reads what a trial's load pods measured: the summary from the termination message, everything else from the log.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, RECORD_COMPONENT, TRIAL_KEY, TrialFile};
-use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
+use storebench_core::record::{FailureCause, TrialRecord};
 use storebench_core::trial::{Gathering, Loaded, merge};
 use storebench_crds::job::{JobSummary, SUMMARY_BYTES_MAX};
 use storebench_crds::status::TrialState;
@@ -14,8 +17,11 @@ use super::step::{Existing, Members, Trial, began, is_load_pod};
 use crate::error::{Error, Tried as _};
 use crate::health;
 use crate::objects::load::{LOAD_CONTAINER, STARTED_ANNOTATION};
+use crate::objects::store::STORE_CONTAINER;
 use crate::objects::{self, Owner};
 
+/// Begins the names of facts about images.
+const IMAGE_FACT: &str = "image of ";
 /// No load pod writes a longer log; more is cut off, and what is then missing is said.
 const LOG_BYTES_MAX: i64 = 8 << 20;
 const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
@@ -40,8 +46,8 @@ pub async fn collect(
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
     let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
-    if let Some(detail) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
-        loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
+    if let Some(failure) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
+        loaded.failure = Some(failure);
     }
     Ok(loaded)
 }
@@ -100,11 +106,43 @@ fn summary(pod: &Pod) -> Result<JobSummary, String> {
     })
 }
 
+/// What a tag meant in this trial: the digests of the images that ran, as the nodes tell them.
+fn images(pods: &[Pod], trial: &Trial, store: &[String]) -> BTreeMap<String, String> {
+    let digest = |pod: &Pod, container: &str| {
+        let status = health::containers(pod).find(|status| status.name == container)?;
+        (!status.image_id.is_empty()).then(|| status.image_id.clone())
+    };
+    let load = pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
+    let stores = pods.iter().filter(|pod| store.contains(&pod.name_any())).chain(load.clone());
+    let distinct =
+        |digests: Vec<String>| digests.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ");
+    let of_store = distinct(stores.filter_map(|pod| digest(pod, STORE_CONTAINER)).collect());
+    let of_load = distinct(load.filter_map(|pod| digest(pod, LOAD_CONTAINER)).collect());
+    let facts = [(format!("{IMAGE_FACT}{}", trial.arm), of_store), (format!("{IMAGE_FACT}the load"), of_load)];
+    facts.into_iter().filter(|(_, digests)| !digests.is_empty()).collect()
+}
+
+/// Why trials cannot be compared with one another: a tag came to mean another image in mid-run.
+pub fn changed_image(files: &[Arc<TrialFile>]) -> Option<String> {
+    let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+    for file in files {
+        for (fact, digest) in file.facts.iter().filter(|(fact, _)| fact.starts_with(IMAGE_FACT)) {
+            let first = *known.entry(fact).or_insert(digest);
+            if first != digest {
+                let index = file.trial.index;
+                return Some(format!("the {fact} was another in trial {index}: {digest}, and {first} before"));
+            }
+        }
+    }
+    None
+}
+
 /// The trial's file. `begun_millis` is when the run began, milliseconds since 1970.
 pub fn file(
     trial: &Trial,
     loaded: Loaded,
     existing: &Existing,
+    members: &Members,
     command: Vec<String>,
     begun: Timestamp,
     now: Timestamp,
@@ -115,10 +153,12 @@ pub fn file(
     let started = annotated.or_else(created).unwrap_or(now);
     let millis = |from: Timestamp, to: Timestamp| (to.as_millisecond() - from.as_millisecond()).max(0).unsigned_abs();
     let store = loaded.store.unwrap_or_default();
+    let mut facts = store.facts.clone();
+    facts.extend(images(&existing.pods, trial, &members.store));
     TrialFile {
         version: store.version.clone(),
         command,
-        facts: store.facts.clone(),
+        facts,
         trial: TrialRecord {
             index: trial.index,
             arm: trial.arm.clone(),
@@ -161,6 +201,41 @@ mod tests {
             }] },
         }))
         .unwrap()
+    }
+
+    fn file(index: u32, arm: &str, digest: &str) -> Arc<TrialFile> {
+        let pods: Vec<Pod> = [("run-0-a-0", "store"), ("load-0", "load")]
+            .map(|(pod, container)| {
+                serde_json::from_value(json!({
+                    "metadata": { "name": pod, "labels": {
+                        COMPONENT_LABEL: objects::LOAD, objects::INSTANCE_LABEL: format!("of {container}"),
+                    } },
+                    "status": { "containerStatuses": [{
+                        "name": container, "image": "etcd:3", "imageID": digest, "ready": true, "restartCount": 0,
+                    }] },
+                }))
+                .unwrap()
+            })
+            .into();
+        let trial = Trial { index, arm: arm.into(), name: "of load".into() };
+        let existing = Existing { pods, ..Existing::default() };
+        let members = Members { store: vec!["run-0-a-0".into()], ..Members::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        Arc::new(super::file(&trial, Loaded::default(), &existing, &members, Vec::new(), now, now))
+    }
+
+    #[test]
+    fn a_tag_that_came_to_mean_another_image_is_noticed() {
+        let facts = file(0, "a", "sha256:1").facts.clone();
+        assert_eq!(facts["image of a"], "sha256:1");
+        assert_eq!(facts["image of the load"], "sha256:1");
+        assert_eq!(
+            changed_image(&[file(0, "a", "sha256:1"), file(0, "b", "sha256:1"), file(1, "a", "sha256:1")]),
+            None
+        );
+        let said = changed_image(&[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
+        assert_eq!(said, "the image of a was another in trial 1: sha256:2, and sha256:1 before");
+        assert_eq!(changed_image(&[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
     }
 
     #[test]

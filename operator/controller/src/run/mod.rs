@@ -10,6 +10,7 @@ mod perform;
 mod references;
 mod step;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -17,24 +18,25 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
-use storebench_core::archive::RUN_LABEL;
+use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
+use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::TrialEntry;
+use storebench_crds::status::{TrialEntry, TrialState};
 
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::kind::Kind;
+use crate::kind::{self, Kind};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
-use observe::{existing, observe};
+use observe::{Head, existing, observe};
 use references::{Problem, References, dereference};
-use step::{Step, View, decide};
+use step::{Existing, Step, View, decide};
 
 /// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
 const FINALIZER: &str = "storebench.dev/clean-up";
@@ -55,6 +57,14 @@ impl Kind for BenchmarkRun {
         reconcile(self, context).await
     }
 
+    async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
+        let uid = self.uid().unwrap_or_default();
+        let result = end(self, error, context).await;
+        // Whatever becomes of this run, the others go on.
+        context.queue.leave(&uid);
+        result
+    }
+
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), message, stamp) })
     }
@@ -69,6 +79,12 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
     }
     let latest = context.statuses.latest(run);
     if is_true(&latest.conditions, "Complete") {
+        if latest.report_ref.is_none() {
+            let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await?;
+            if perform::delete_others(&owner, None, &existing, context).await? {
+                return Ok(Action::requeue(CLEAN_UP_INTERVAL));
+            }
+        }
         context.queue.leave(&uid);
         context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &latest);
         let due = outcome::expiry(run.spec.ttl.as_ref(), &latest);
@@ -115,6 +131,32 @@ async fn stall(run: &BenchmarkRun, uid: &str, problem: Problem, context: &Contex
     Ok(if names_clusters { Action::requeue(STALLED_INTERVAL) } else { Action::await_change() })
 }
 
+/// The API server refuses for good what this run needs: it ends, or, where it has not begun, says so and waits for somebody to
+/// change that.
+async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Action, Error> {
+    let again = Action::requeue(kind::REFUSED_INTERVAL);
+    let owner = Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
+    let is_complete = is_true(&context.statuses.latest(run).conditions, "Complete");
+    if is_complete || run.meta().deletion_timestamp.is_some() {
+        // Only what is left of it is still there.
+        return Ok(again);
+    }
+    let has_begun = match observe::head(context, &owner).await {
+        Ok(head) => head.is_some(),
+        Err(Error::NameTaken { .. } | Error::StillThere(_)) => false,
+        // What is no record any more was one when it began.
+        Err(Error::Archive(_) | Error::Json(_) | Error::Tampered(_)) => true,
+        Err(error) => return Err(error),
+    };
+    if has_begun {
+        outcome::close(run, error.for_user(), context).await?;
+        return Ok(Action::requeue(Duration::ZERO));
+    }
+    let problem = Problem { reason: error.reason(), message: error.for_user() };
+    stall(run, &owner.reference.uid, problem, context).await?;
+    Ok(again)
+}
+
 fn queued(position: u32) -> String {
     match position {
         0 => "next in the queue".into(),
@@ -136,20 +178,31 @@ async fn advance(
 ) -> Result<Action, Error> {
     let (name, uid) = (run.name_any(), owner.reference.uid.clone());
     for _ in 0..STEPS_MAX {
-        let observed = observe(context, &owner.namespace, &name, &uid, &references.shared_pods()).await?;
+        let observed = observe(context, owner, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
             match outcome::begin(run, owner, references, context).await? {
                 Some(problem) => return stall(run, &uid, problem, context).await,
                 None => continue,
             }
         };
-        if let Some(problem) = references.changed_since(&head.services) {
+        if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
+            let (index, arm) = (lost.index, lost.arm);
+            return Err(Error::Tampered(format!("trial {index} of {arm} was measured, but its ConfigMap is gone")));
+        }
+        let changed = references.changed_since(&head.services).or_else(|| outcome::changed(head, &observed, context));
+        if let Some(problem) = changed {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let record = outcome::record(head, &observed.files);
+        let record = outcome::record(head, &observed);
+        if let Some(problem) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
+            return match outcome::abandon(run, owner, &problem, context).await? {
+                Some(action) => Ok(action),
+                None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
+            };
+        }
         let now = Timestamp::now();
         let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
         let step = decide(
@@ -185,25 +238,57 @@ async fn advance(
                 outcome::patch(run, status, state, context).await?;
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
-            Step::DeployCompanions(trial) => perform::deploy_companions(&trial, owner, references, context).await?,
-            Step::Deploy(trial) => perform::deploy(&trial, owner, references, context).await?,
-            Step::DeployControlPlane(trial) => {
-                if let Some(failure) =
-                    perform::deploy_control_plane(&trial, owner, references, &observed.existing, context).await?
-                {
-                    perform::fail(run, &trial, failure, owner, references, &observed.existing, head, context).await?;
-                }
-            }
-            Step::Load(trial) => perform::load(&trial, owner, references, &observed.existing, context).await?,
-            Step::Collect(trial) => {
-                perform::collect(&trial, owner, references, &observed.existing, head, context).await?;
-            }
             Step::Fail(trial, failure) => {
                 perform::fail(run, &trial, failure, owner, references, &observed.existing, head, context).await?;
+            }
+            Step::DeployCompanions(ref trial)
+            | Step::Deploy(ref trial)
+            | Step::DeployControlPlane(ref trial)
+            | Step::Load(ref trial)
+            | Step::Collect(ref trial) => {
+                let failure = match carry_out(&step, owner, references, &observed.existing, head, context).await {
+                    Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {
+                        Some(TrialFailure { cause: FailureCause::Platform, detail: error.for_user() })
+                    }
+                    done => done?,
+                };
+                if let Some(failure) = failure {
+                    perform::fail(run, trial, failure, owner, references, &observed.existing, head, context).await?;
+                }
             }
         }
     }
     Ok(Action::requeue(Duration::ZERO))
+}
+
+/// A trial that had ended and of which there is no file any more.
+fn lost(ledger: &[TrialEntry], files: &[Arc<TrialFile>]) -> Option<TrialEntry> {
+    let has_ended = |entry: &&TrialEntry| matches!(entry.state, TrialState::Valid | TrialState::Invalid);
+    let is_filed =
+        |entry: &TrialEntry| files.iter().any(|file| (file.trial.index, &file.trial.arm) == (entry.index, &entry.arm));
+    ledger.iter().filter(has_ended).find(|entry| !is_filed(entry)).cloned()
+}
+
+/// Does what a step asks for its trial. Returns why the trial has failed, if it has.
+async fn carry_out(
+    step: &Step,
+    owner: &Owner,
+    references: &References,
+    existing: &Existing,
+    head: &Head,
+    context: &Context,
+) -> Result<Option<TrialFailure>, Error> {
+    match step {
+        Step::DeployCompanions(trial) => perform::deploy_companions(trial, owner, references, context).await?,
+        Step::Deploy(trial) => perform::deploy(trial, owner, references, context).await?,
+        Step::DeployControlPlane(trial) => {
+            return perform::deploy_control_plane(trial, owner, references, existing, context).await;
+        }
+        Step::Load(trial) => perform::load(trial, owner, references, existing, context).await?,
+        Step::Collect(trial) => perform::collect(trial, owner, references, existing, head, context).await?,
+        Step::CleanUp { .. } | Step::Fail(..) | Step::Wait { .. } | Step::Hold | Step::Finish => {}
+    }
+    Ok(None)
 }
 
 /// Puts the finalizer on a run that lacks it.

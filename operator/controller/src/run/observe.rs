@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use storebench_core::archive::{
@@ -14,10 +14,11 @@ use storebench_core::archive::{
 };
 use storebench_core::record::RunRecord;
 
-use super::step::{Deployed, Existing};
+use super::step::{Deployed, Existing, Refusal};
+use crate::apply::check_owner;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, TRIAL_LABEL, names};
+use crate::objects::{self, ARM_LABEL, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
 /// The key of the identities of services and control planes beside the record's head.
 pub const SERVICES_KEY: &str = "services.json";
@@ -47,24 +48,21 @@ pub struct Observed {
     pub head: Option<Head>,
     /// What was measured.
     pub files: Vec<Arc<TrialFile>>,
+    /// ConfigMaps that look like trials of this run and are none.
+    pub strangers: Vec<String>,
     /// What exists besides.
     pub existing: Existing,
 }
 
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
-pub async fn observe(
-    context: &Context,
-    namespace: &str,
-    run: &str,
-    uid: &str,
-    shared: &[String],
-) -> Result<Observed, Error> {
-    let (head, files, existing) = futures::try_join!(
-        head(&context.client, namespace, run),
-        files(context, namespace, run, uid),
+pub async fn observe(context: &Context, owner: &Owner, shared: &[String]) -> Result<Observed, Error> {
+    let (namespace, run) = (owner.namespace.as_str(), owner.reference.name.as_str());
+    let (head, (files, strangers), existing) = futures::try_join!(
+        head(context, owner),
+        files(context, owner),
         existing(&context.client, namespace, run, shared),
     )?;
-    Ok(Observed { head, files, existing })
+    Ok(Observed { head, files, strangers, existing })
 }
 
 /// Reads what exists of a run besides its record.
@@ -78,6 +76,7 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
         pods(client, namespace, run, shared),
     )?;
     let mut existing = Existing { jobs: jobs.items, pods, ..Existing::default() };
+    let mut podless = Vec::new();
     for set in sets.items {
         let Some(created) = set.metadata.creation_timestamp.as_ref() else { continue };
         let deployed = Deployed {
@@ -90,39 +89,92 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
             Some(COMPANION) => existing.companions.push(deployed),
             _ => existing.stores.push(deployed),
         }
+        if existing.pods.iter().all(|pod| !belongs_to(pod, "StatefulSet", &set.name_any())) {
+            podless.push(("StatefulSet", set.name_any()));
+        }
     }
+    let without_pods = |job: &&Job| existing.pods.iter().all(|pod| !belongs_to(pod, "Job", &job.name_any()));
+    podless.extend(existing.jobs.iter().filter(without_pods).map(|job| ("Job", job.name_any())));
+    existing.refusals = refusals(client, namespace, podless).await?;
     Ok(existing)
 }
 
-async fn head(client: &Client, namespace: &str, run: &str) -> Result<Option<Head>, Error> {
-    let name = names::report(run);
-    let map = Api::<ConfigMap>::namespaced(client.clone(), namespace)
-        .get_opt(&name)
-        .await
-        .tried(|| format!("get ConfigMap {name}"))?;
-    let Some(data) = map.and_then(|map| map.data) else { return Ok(None) };
+fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
+    pod.owner_references().iter().any(|owner| owner.kind == kind && owner.name == name)
+}
+
+/// Why these have no pods, where their controller has said so. Only an event says that a pod was refused.
+async fn refusals(
+    client: &Client,
+    namespace: &str,
+    podless: Vec<(&'static str, String)>,
+) -> Result<Vec<Refusal>, Error> {
+    let events = Api::<Event>::namespaced(client.clone(), namespace);
+    let mut refusals = Vec::new();
+    for (kind, name) in podless {
+        let of_object = format!("involvedObject.kind={kind},involvedObject.name={name},reason=FailedCreate");
+        let listed = events.list(&ListParams::default().fields(&of_object)).await.tried(|| "list Events".into())?;
+        let message = listed.items.into_iter().filter_map(|event| event.message).next_back();
+        refusals.extend(message.map(|message| Refusal { kind: kind.into(), name, message }));
+    }
+    Ok(refusals)
+}
+
+/// Reads the beginning of a run; `None`: it has not begun.
+pub async fn head(context: &Context, owner: &Owner) -> Result<Option<Head>, Error> {
+    let name = names::report(&owner.reference.name);
+    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
+    let Some(map) = maps.get_opt(&name).await.tried(|| format!("get ConfigMap {name}"))? else { return Ok(None) };
+    check_owner::<ConfigMap>(&map.metadata, &owner.metadata(&name, &Labels::new()))?;
+    check_signature(&map, owner, context)?;
+    let data = map.data.unwrap_or_default();
     let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
     Ok(Some(Head { record: read_head(&name, text(HEAD_KEY))?, services: serde_json::from_str(text(SERVICES_KEY))? }))
 }
 
-/// The trials' files. They never change, so each is fetched once and remembered; which there are is asked every time.
-async fn files(context: &Context, namespace: &str, run: &str, uid: &str) -> Result<Vec<Arc<TrialFile>>, Error> {
-    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+/// What the operator wrote bears its signature: everybody who may write ConfigMaps could have written it otherwise.
+fn check_signature(map: &ConfigMap, owner: &Owner, context: &Context) -> Result<(), Error> {
+    if context.signer.has_signed(&owner.reference.uid, map) {
+        return Ok(());
+    }
+    Err(Error::Tampered(format!("ConfigMap {} is not what this operator wrote", map.name_any())))
+}
+
+/// The trials' files, and ConfigMaps that look like some and are none. Files never change, so each is fetched once and
+/// remembered; which there are is asked every time.
+///
+/// What has another name than the operator's trials is left out: it hides nothing, and whoever may write ConfigMaps
+/// could otherwise void every run. What is in the place of a trial voids the run: what was measured is not there any more.
+async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>, Vec<String>), Error> {
+    let (run, uid) = (owner.reference.name.as_str(), owner.reference.uid.as_str());
+    let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
     let labels = format!("{},{COMPONENT_LABEL}={RECORD_COMPONENT},{TRIAL_LABEL}", objects::of_run(run));
     let listed = maps.list_metadata(&ListParams::default().labels(&labels)).await.tried(|| "list ConfigMaps".into())?;
-    let mut files = Vec::with_capacity(listed.items.len());
-    for name in listed.items.iter().map(|map| map.name_any()) {
+    let is_trial = |map: &PartialObjectMeta<ConfigMap>| {
+        let label = |name: &str| map.labels().get(name);
+        let index = label(TRIAL_LABEL).and_then(|index| index.parse().ok());
+        let name = index.zip(label(ARM_LABEL)).map(|(index, arm)| names::trial(run, uid, index, arm));
+        name.is_some_and(|name| name == map.name_any())
+    };
+    let (trials, strangers): (Vec<_>, Vec<_>) = listed.items.into_iter().partition(is_trial);
+    let [trials, strangers] = [trials, strangers].map(|maps| maps.iter().map(|map| map.name_any()).collect::<Vec<_>>());
+    if let Some(missing) = context.archive.missing(uid, &trials) {
+        return Err(Error::Tampered(format!("ConfigMap {missing} with what was measured is gone")));
+    }
+    let mut files = Vec::with_capacity(trials.len());
+    for name in trials {
         if let Some(file) = context.archive.get(uid, &name) {
             files.push(file);
             continue;
         }
         let map = maps.get(&name).await.tried(|| format!("get ConfigMap {name}"))?;
+        check_signature(&map, owner, context)?;
         let data = map.data.unwrap_or_default();
         let file = Arc::new(read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?);
         context.archive.put(uid, &name, Arc::clone(&file));
         files.push(file);
     }
-    Ok(files)
+    Ok((files, strangers))
 }
 
 async fn pods(client: &Client, namespace: &str, run: &str, shared: &[String]) -> Result<Vec<Pod>, Error> {

@@ -1,7 +1,6 @@
 //! From what was measured to what users read: the record's head, the report, the status.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -24,16 +23,17 @@ use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
 
 use super::clusters::{self, Facts};
-use super::observe::{Head, Identity, SERVICES_KEY, observe};
+use super::observe::{Head, Identity, Observed, SERVICES_KEY, observe};
 use super::perform;
 use super::references::{Problem, References};
-use super::step::Existing;
+use super::step::{Existing, began};
 use crate::apply::{apply, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::kind;
 use crate::objects::{Labels, Owner, names};
+use crate::signature::Signer;
 
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
@@ -57,6 +57,7 @@ pub async fn begin(
         ("kubernetes".to_owned(), kubernetes.git_version),
         ("storebench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
+    facts.extend(own(context));
     let services = references.run.arms.iter().filter_map(|arm| arm.service());
     facts.extend(services.map(|service| (format!("service {}", service.name), service.image.clone())));
     facts.extend(clusters.iter().map(|(arm, facts)| (format!("cluster {arm}"), facts.to_string())));
@@ -78,9 +79,59 @@ pub async fn begin(
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
         (SERVICES_KEY.to_owned(), serde_json::to_string(&references.identities)?),
     ];
-    create(&context.client, &report_map(owner, data.into())).await?;
+    create(&context.client, &report_map(owner, data.into(), &context.signer)).await?;
     events::started(context, run).await;
     Ok(None)
+}
+
+/// What the operator itself brings into a comparison: its build, and the images that it takes for loads and meters.
+fn own(context: &Context) -> [(String, String); 3] {
+    let images = &context.settings.images;
+    [
+        ("operator build".into(), context.build.clone()),
+        ("load image".into(), images.bench_job.clone()),
+        ("kubernetes images".into(), images.kubernetes_registry.clone()),
+    ]
+}
+
+/// Why trials from now on would not be comparable with those before: the operator or an image is not what it was.
+pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Problem> {
+    let facts = &head.record.fingerprint.facts;
+    let other = own(context).into_iter().find(|(name, now)| facts.get(name) != Some(now));
+    let of_operator = || {
+        let (name, now) = other?;
+        let then = facts.get(&name).map_or("not known", String::as_str);
+        let message = format!("the operator was changed while the run was under way, {name}: {now}, and {then} before");
+        Some(Problem { reason: "OperatorChanged", message: format!("{message}: make a new run") })
+    };
+    let of_image = || {
+        let message = super::collect::changed_image(&observed.files)?;
+        Some(Problem {
+            reason: "ImageChanged",
+            message: format!("{message}: name images by digest, and make a new run"),
+        })
+    };
+    of_operator().or_else(of_image)
+}
+
+/// Why a run that takes so long must end: others wait. Time between trials does not count, in which it may have been suspended.
+pub fn too_long(record: &RunRecord, existing: &Existing, now: Timestamp, context: &Context) -> Option<Problem> {
+    let hours_max = context.settings.run_hours_max;
+    let hours = taken(record, existing, now).as_secs() / 3600;
+    (hours >= u64::from(hours_max)).then(|| Problem {
+        reason: "TooLong",
+        message: format!(
+            "its trials took {hours} h, and a run may take {hours_max}: make a shorter one, or raise the operator's --run-hours-max"
+        ),
+    })
+}
+
+/// How long the trials of a run took, the one that is under way included.
+fn taken(record: &RunRecord, existing: &Existing, now: Timestamp) -> Duration {
+    let filed = Duration::from_millis(record.trials.iter().map(|trial| trial.duration_millis).sum());
+    let deployed = existing.stores.iter().chain(&existing.companions).map(|one| one.created);
+    let begun = deployed.chain(existing.jobs.iter().map(began)).min().filter(|begun| *begun < now);
+    filed + begun.map_or(Duration::ZERO, |begun| now.duration_since(begun).unsigned_abs())
 }
 
 fn caveats(references: &References) -> Vec<String> {
@@ -124,18 +175,27 @@ fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
     }
 }
 
-fn report_map(owner: &Owner, data: BTreeMap<String, String>) -> ConfigMap {
+fn report_map(owner: &Owner, data: BTreeMap<String, String>, signer: &Signer) -> ConfigMap {
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
-    ConfigMap {
+    let mut map = ConfigMap {
         metadata: owner.metadata(&names::report(&owner.reference.name), &labels),
         data: Some(data),
         ..ConfigMap::default()
-    }
+    };
+    signer.sign(&owner.reference.uid, &mut map);
+    map
 }
 
 /// The whole record, as far as it goes.
-pub fn record(head: &Head, files: &[Arc<TrialFile>]) -> RunRecord {
-    assemble(head.record.clone(), files.iter().map(|file| TrialFile::clone(file)).collect())
+pub fn record(head: &Head, observed: &Observed) -> RunRecord {
+    let files = observed.files.iter().map(|file| TrialFile::clone(file)).collect();
+    let mut record = assemble(head.record.clone(), files);
+    record.caveats.extend(observed.strangers.iter().map(|name| {
+        format!(
+            "ConfigMap/{name} says that it is a trial of this run, but the operator did not write it: it was left out"
+        )
+    }));
+    record
 }
 
 /// The ledger: what was measured, and what is under way.
@@ -194,9 +254,20 @@ pub async fn finish(
         ("report.txt".to_owned(), report::text(&report, 120, false)),
         ("report.md".to_owned(), report::markdown(&report)),
     ];
-    apply(&context.client, &report_map(owner, data.into())).await?;
+    let written = apply(&context.client, &report_map(owner, data.into(), &context.signer)).await;
     let mut status = status::status(&report);
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
+    match written {
+        Ok(()) => {}
+        // What was measured is in the trials' own files, and the judgement of it stands.
+        Err(error) if error.is_final(0) => {
+            let why = error.for_user();
+            tracing::warn!(run = run.name_any(), "the report cannot be written: {why}");
+            events::stalled(context, run, "ReportNotWritten", &why).await;
+            status.message = format!("{}; its report could not be written: {why}", status.message);
+        }
+        Err(error) => return Err(error),
+    }
     let verdict = report.judgement.verdict;
     context.metrics.run_is_complete(&owner.namespace, &run.name_any(), &status);
     patch(run, status, RunState::Complete(verdict), context).await?;
@@ -212,18 +283,29 @@ pub async fn abandon(
     problem: &Problem,
     context: &Context,
 ) -> Result<Option<Action>, Error> {
-    let (name, uid) = (run.name_any(), &owner.reference.uid);
-    let observed = observe(context, &owner.namespace, &name, uid, &[]).await?;
+    let uid = &owner.reference.uid;
+    let observed = observe(context, owner, &[]).await?;
     let Some(head) = &observed.head else { return Ok(None) };
     if perform::delete_others(owner, None, &observed.existing, context).await? {
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
     }
-    let mut record = record(head, &observed.files);
+    let mut record = record(head, &observed);
     record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
     finish(run, owner, record, &head.services, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);
     Ok(Some(Action::requeue(Duration::ZERO)))
+}
+
+/// Ends a run that has begun and of which not even a record can be written. What it has left is deleted afterwards: a run
+/// that is complete and has no report may have left something.
+pub async fn close(run: &BenchmarkRun, message: String, context: &Context) -> Result<(), Error> {
+    let trials = context.statuses.latest(run).trials;
+    let mut status = progress(&run.spec, trials, message.clone());
+    status.verdict = Some(Verdict::Invalid);
+    patch(run, status, RunState::Complete(Verdict::Invalid), context).await?;
+    events::completed(context, run, Verdict::Invalid, &message).await;
+    Ok(())
 }
 
 /// When a finished run is to be deleted; `None`: never.
@@ -249,6 +331,7 @@ pub async fn patch(
     let status = fit(BenchmarkRunStatus {
         observed_generation: run.meta().generation.unwrap_or(-1),
         conditions: of_run(state, &status.message, &stamp),
+        signing_key: Some(context.signer.public_key()),
         ..status
     });
     if status == previous {
@@ -263,7 +346,26 @@ pub async fn patch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::step::Deployed;
     use serde_json::json;
+
+    #[test]
+    fn the_trial_that_is_under_way_counts_for_how_long_a_run_takes() {
+        let now = Timestamp::from_second(10_000).unwrap();
+        let mut record = storebench_core::archive::read_head("head", &json!({
+            "recordVersion": 1, "name": "r", "storebenchVersion": "0", "startedAt": "2026-01-01T00:00:00Z", "durationMillis": 0,
+            "driver": "Kubernetes", "spec": { "arms": [], "workloads": [], "trials": {} }, "arms": [],
+            "trials": [{ "index": 0, "arm": "a", "state": "Valid", "startedMillis": 0, "durationMillis": 60_000, "workloads": [] }],
+            "fingerprint": { "hash": "", "facts": {} }, "caveats": [],
+        }).to_string()).unwrap();
+        assert_eq!(taken(&record, &Existing::default(), now), Duration::from_secs(60));
+        let created = Timestamp::from_second(9_000).unwrap();
+        let store = Deployed { name: "r-1-a".into(), created, is_stopping: false };
+        let existing = Existing { stores: vec![store], ..Existing::default() };
+        assert_eq!(taken(&record, &existing, now), Duration::from_secs(1_060));
+        record.trials.clear();
+        assert_eq!(taken(&record, &existing, now), Duration::from_secs(1_000));
+    }
 
     #[test]
     fn a_run_expires_by_its_verdict_from_the_time_it_was_complete() {

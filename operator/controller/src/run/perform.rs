@@ -107,7 +107,7 @@ pub async fn deploy_control_plane(
 fn addresses(members: &[String], existing: &Existing, port: u16) -> Vec<String> {
     let address = |member: &String| {
         let pod = existing.pods.iter().find(|pod: &&Pod| pod.name_any() == *member)?;
-        Some(format!("{}:{port}", pod.status.as_ref()?.pod_ip.as_ref()?))
+        Some(objects::socket_address(pod.status.as_ref()?.pod_ip.as_ref()?, port))
     };
     members.iter().filter_map(address).collect()
 }
@@ -215,8 +215,11 @@ async fn file(
         .map(|service| store::command(service, &references.store_name(service, &trial.name), &owner.namespace));
     let now = Timestamp::now();
     let begun = head.record.started_at.parse().unwrap_or(now);
-    let file = super::collect::file(trial, loaded, existing, command.unwrap_or_default(), begun, now);
-    create(&context.client, &super::collect::config_map(owner, trial, &file)?).await?;
+    let members = references.members(&trial.arm, &trial.name);
+    let file = super::collect::file(trial, loaded, existing, &members, command.unwrap_or_default(), begun, now);
+    let mut map = super::collect::config_map(owner, trial, &file)?;
+    context.signer.sign(&owner.reference.uid, &mut map);
+    create(&context.client, &map).await?;
     context.metrics.trial_ended(file.trial.state, file.trial.duration_millis);
     Ok(())
 }

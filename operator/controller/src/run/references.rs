@@ -17,6 +17,7 @@ use super::step::Members;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
+use crate::secrets;
 
 /// A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
 const INVALID_SERVICE: &str = "InvalidService";
@@ -100,6 +101,9 @@ impl Reader<'_> {
             validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service));
         Ok(match validated {
             Ok(validated) => {
+                if let Some(message) = secrets::refusal(&validated, self.namespace, self.context).await? {
+                    return Ok(Err(Problem { reason: secrets::REASON, message }));
+                }
                 self.services.push(validated);
                 self.identities.insert(name.into(), identity(&service));
                 Ok(())
@@ -201,6 +205,7 @@ impl References {
             companions: store::companions(service, &name),
             store: store::members(service, &name),
             control_plane: self.control_plane_name(arm, trial).map(|name| control_plane::member(&name)),
+            is_shared: self.is_shared,
         }
     }
 

@@ -12,9 +12,10 @@ use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
-use storebench_crds::line::one_line;
+use storebench_crds::line::{one_line, short_line};
 
-use crate::health::{self, Health};
+use crate::health::{self, Death, Health};
+use crate::objects::control_plane::API_SERVER_CONTAINER;
 use crate::objects::load::LOAD_CONTAINER;
 use crate::objects::store::STORE_CONTAINER;
 
@@ -22,6 +23,11 @@ use crate::objects::store::STORE_CONTAINER;
 const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a control plane may take: four programs that start one after the other, and their nodes.
 const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
+
+/// How long the cluster may take to start a process, besides what is looked at pod by pod: pulling an image may take minutes.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(300);
+/// How long pods may be refused that something else made room for: those of the trial before may still count.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// One trial of one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,19 @@ pub struct Existing {
     pub control_planes: Vec<Deployed>,
     /// The pods of its Jobs and stores; with `isolation: Shared` those of the services, too.
     pub pods: Vec<Pod>,
+    /// Why Jobs and StatefulSets without pods have none.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Why the pods of a Job or StatefulSet cannot be created: a quota, a policy, or an admission webhook says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// `Job` or `StatefulSet`.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// What its controller was told.
+    pub message: String,
 }
 
 /// The StatefulSet of a store or control plane that a trial has for itself.
@@ -69,22 +88,31 @@ pub struct Members {
     pub store: Vec<String>,
     /// Of the control plane, where there is one.
     pub control_plane: Option<String>,
+    /// They were there before the trial, and what became of them before its load is none of its business.
+    pub is_shared: bool,
 }
 
 impl Members {
     /// Why one of them is not what it was when the load of this trial began.
-    pub fn death(&self, pods: &[Pod], load_began: Timestamp, trial: &str) -> Option<String> {
+    pub fn death(&self, pods: &[Pod], load_began: Timestamp, trial: &str) -> Option<TrialFailure> {
         // A StatefulSet replaces a pod that was deleted, under the same name.
         let is_newer = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 > load_began);
         let mut members = self.store.iter().chain(&self.companions).chain(&self.control_plane);
         let replaced = members.find(|member| pods.iter().filter(is_newer).any(|pod| pod.name_any() == **member));
         let in_pods = || self.store.iter().chain(&self.companions);
-        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER));
+        // A store of the trial's own may not have restarted at all.
+        let since = if self.is_shared { load_began } else { Timestamp::UNIX_EPOCH };
+        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER, since));
         let load = || pods.iter().filter(|pod| is_load_pod(pod, trial));
         let beside_load = || load().find_map(|pod| health::death_beside(pod, STORE_CONTAINER, LOAD_CONTAINER));
         let of_control_plane = || health::death_since(self.control_plane.as_ref()?, pods, load_began);
-        let replaced = replaced.map(|member| format!("{member} was deleted, and replaced by another"));
-        replaced.or_else(of_store).or_else(beside_load).or_else(of_control_plane)
+        let replaced = replaced.map(|member| Death::Taken(format!("{member} was deleted, and replaced by another")));
+        let beside_load = || beside_load().map(Death::Ended);
+        let death = replaced.or_else(of_store).or_else(beside_load).or_else(of_control_plane)?;
+        Some(match death {
+            Death::Taken(detail) => TrialFailure { cause: FailureCause::Disturbed, detail },
+            Death::Ended(detail) => TrialFailure { cause: FailureCause::StoreFailed, detail },
+        })
     }
 }
 
@@ -161,7 +189,7 @@ impl View<'_> {
     /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
     fn exists_besides(&self, trial: Option<&str>) -> bool {
         let other = |name: &str| trial != Some(name);
-        let Existing { jobs, stores, companions, control_planes, pods } = self.existing;
+        let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = self.existing;
         let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
         let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
         jobs.iter().any(|job| other(&job.name_any()))
@@ -228,12 +256,37 @@ impl View<'_> {
             Health::Ready => None,
             Health::Failed(trouble) => {
                 let detail = format!("the {what} never became ready: {}: {}", trouble.reason, trouble.message);
-                let cause =
-                    if trouble.reason == "CrashLoop" { FailureCause::StoreFailed } else { FailureCause::Platform };
+                let cause = match trouble.reason {
+                    "CrashLoop" => FailureCause::StoreFailed,
+                    "Evicted" => FailureCause::Disturbed,
+                    _ => FailureCause::Platform,
+                };
                 fail(cause, detail)
             }
             Health::Starting(message) => {
                 let waited = self.since(since);
+                let refusal = members.iter().find_map(|member| self.refusal("StatefulSet", member.rsplit_once('-')?.0));
+                if let Some(refusal) = refusal.filter(|_| waited >= REFUSAL_PATIENCE) {
+                    return fail(FailureCause::Platform, format!("the pods of the {what} are refused: {refusal}"));
+                }
+                let container = if what == "control plane" { API_SERVER_CONTAINER } else { STORE_CONTAINER };
+                let pods = &self.existing.pods;
+                let started = members.iter().map(|member| health::running_since(member, pods, container));
+                let Some(started) =
+                    started.collect::<Option<Vec<_>>>().map(|all| all.into_iter().fold(since, Ord::max))
+                else {
+                    // What is not running yet cannot answer: the cluster is waited for, not the store.
+                    let waits = || members.iter().find_map(|member| health::waits_for(member, pods, container));
+                    let message = waits().unwrap_or(message);
+                    if waited >= CLUSTER_PATIENCE {
+                        let detail =
+                            format!("the cluster did not start the {what} in {} s: {message}", waited.as_secs());
+                        return fail(FailureCause::Disturbed, detail);
+                    }
+                    let at_most = if is_missing(members, pods) { REFUSAL_PATIENCE } else { health::patience() };
+                    return Some(Step::Wait { message, at_most: (CLUSTER_PATIENCE - waited).min(at_most) });
+                };
+                let waited = self.since(started);
                 if waited >= patience {
                     let detail = format!("the {what} never became ready: {message} after {} s", waited.as_secs());
                     return fail(FailureCause::StoreFailed, detail);
@@ -249,19 +302,23 @@ impl View<'_> {
         match ending(job) {
             Ending::Complete => Step::Collect(trial),
             Ending::Failed(reason, message) => {
-                if let Some(death) = died() {
-                    return fail(trial, FailureCause::StoreFailed, death);
+                if let Some(failure) = died() {
+                    return Step::Fail(trial, failure);
                 }
                 let (cause, detail) = self.why_failed(&trial, &reason, &message);
                 fail(trial, cause, detail)
             }
             Ending::None => {
                 // The loader may go on for long: an API server tries again what its store does not answer.
-                if let Some(death) = died() {
-                    return fail(trial, FailureCause::StoreFailed, death);
+                if let Some(failure) = died() {
+                    return Step::Fail(trial, failure);
                 }
                 let pods = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
                 let trouble = pods.filter_map(|pod| health::trouble(pod, self.now)).next();
+                let refusal = self.refusal("Job", &trial.name).filter(|_| self.since(began(job)) >= REFUSAL_PATIENCE);
+                if let Some(refusal) = refusal {
+                    return fail(trial, FailureCause::Platform, format!("the load pod is refused: {refusal}"));
+                }
                 match trouble {
                     Some(trouble) if trouble.reason == "Evicted" => {
                         let detail = format!("the load pod was evicted: {}", trouble.message);
@@ -270,6 +327,9 @@ impl View<'_> {
                     Some(trouble) => {
                         let detail = format!("the load pod did not start: {}: {}", trouble.reason, trouble.message);
                         fail(trial, FailureCause::Platform, detail)
+                    }
+                    None if !self.existing.pods.iter().any(|pod| is_load_pod(pod, &trial.name)) => {
+                        Step::Wait { message: "the load pod is created".into(), at_most: REFUSAL_PATIENCE }
                     }
                     None => Step::Wait { message: "the load runs".into(), at_most: health::patience() },
                 }
@@ -304,9 +364,19 @@ impl View<'_> {
         (FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
     }
 
+    /// Why an object has no pods, with the remedy.
+    fn refusal(&self, kind: &str, name: &str) -> Option<String> {
+        let refusal = self.existing.refusals.iter().find(|one| one.kind == kind && one.name == name)?;
+        Some(format!("{}; raise the quota or change the policy that says so", short_line(&refusal.message, 180)))
+    }
+
     fn since(&self, instant: Timestamp) -> Duration {
         if instant > self.now { Duration::ZERO } else { self.now.duration_since(instant).unsigned_abs() }
     }
+}
+
+fn is_missing(members: &[String], pods: &[Pod]) -> bool {
+    members.iter().any(|member| pods.iter().all(|pod| pod.metadata.name.as_ref() != Some(member)))
 }
 
 /// Whether this pod is one of the trial's load.

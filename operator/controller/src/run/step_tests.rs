@@ -32,6 +32,17 @@ fn pod(name: &str, component: &str, instance: &str, status: serde_json::Value) -
     .unwrap()
 }
 
+/// The status of a pod whose store runs and does not answer.
+fn silent(since: Timestamp) -> serde_json::Value {
+    json!({
+        "conditions": [{ "type": "Ready", "status": "False" }],
+        "containerStatuses": [{
+            "name": "store", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "running": { "startedAt": since.to_string() } },
+        }],
+    })
+}
+
 fn job(name: &str, condition: Option<(&str, &str)>) -> Job {
     let conditions: Vec<_> = condition
         .into_iter()
@@ -98,6 +109,7 @@ impl World {
                 companions: self.has_companions.then(|| format!("{name}-object-store-0")).into_iter().collect(),
                 store: (!self.is_beside_load).then(|| format!("{name}-0")).into_iter().collect(),
                 control_plane: self.has_control_planes.then(|| format!("{name}-k8s-0")),
+                is_shared: false,
             },
         )
     }
@@ -177,7 +189,7 @@ fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
     world.run();
     assert_eq!(world.trials.len(), 8);
     assert_eq!(world.jobs_created.len(), 8);
-    let Existing { jobs, stores, companions, control_planes, pods } = world.existing;
+    let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = world.existing;
     assert!(jobs.is_empty() && stores.is_empty() && control_planes.is_empty() && pods.is_empty());
     assert!(companions.is_empty());
 }
@@ -210,7 +222,7 @@ fn a_companion_that_never_answers_ends_the_trial_before_the_store_is_there() {
     let mut world = World { has_companions: true, ..World::new(3) };
     let step = world.decide();
     world.perform(step);
-    world.existing.pods[0].status = None;
+    world.existing.pods[0].status = serde_json::from_value(silent(world.now())).unwrap();
     assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
     world.seconds += READY_PATIENCE.as_secs() as i64;
     assert!(failure(&world).detail.starts_with("the companion never became ready"), "{:?}", world.decide());
@@ -251,7 +263,7 @@ fn a_store_that_misses_a_probe_while_its_control_plane_starts_is_waited_for() {
         world.perform(step);
     }
     for pod in &mut world.existing.pods {
-        pod.status = serde_json::from_value(json!({ "conditions": [{ "type": "Ready", "status": "False" }] })).unwrap();
+        pod.status = serde_json::from_value(silent(Timestamp::from_second(START).unwrap())).unwrap();
     }
     world.seconds += READY_PATIENCE.as_secs() as i64;
     assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
@@ -338,7 +350,7 @@ fn a_store_that_never_answers_ends_the_run() {
     let mut world = World::new(3);
     let step = world.decide();
     world.perform(step);
-    world.existing.pods[0].status = None;
+    world.existing.pods[0].status = serde_json::from_value(silent(world.now())).unwrap();
     let steps = world.run();
     let failed = steps.iter().find_map(|step| match step {
         Step::Fail(_, failure) => Some(failure.clone()),
@@ -348,6 +360,73 @@ fn a_store_that_never_answers_ends_the_run() {
     assert_eq!(failure.cause, FailureCause::StoreFailed);
     assert!(failure.detail.contains("does not answer yet after"), "{}", failure.detail);
     assert!(world.seconds - START < 120, "took {} s", world.seconds - START);
+}
+
+#[test]
+fn an_image_that_is_pulled_slowly_is_waited_for_and_not_charged_to_the_store() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.existing.pods[0].status = serde_json::from_value(json!({ "containerStatuses": [{
+        "name": "store", "image": "etcd:3", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "waiting": { "reason": "ContainerCreating" } },
+    }] }))
+    .unwrap();
+    let store = world.existing.stores[0].created;
+    world.seconds += READY_PATIENCE.as_secs() as i64 + 60;
+    assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
+    // It is there at last, and has all the time that a store has.
+    let waiting = world.existing.pods[0].clone();
+    world.existing.pods[0].status = serde_json::from_value(silent(world.now())).unwrap();
+    assert!(matches!(world.decide(), Step::Wait { .. }), "{:?}", world.decide());
+    world.existing.pods[0] = waiting;
+    world.seconds = store.as_second() + CLUSTER_PATIENCE.as_secs() as i64;
+    let failure = failure(&world);
+    assert_eq!(failure.cause, FailureCause::Disturbed, "it may be repeated, as often as the run allows");
+    assert!(failure.detail.contains("did not start the store in 300 s: run-0-"), "{}", failure.detail);
+    assert!(failure.detail.contains("ContainerCreating, image etcd:3"), "{}", failure.detail);
+    assert!(!world.run().is_empty());
+}
+
+#[test]
+fn a_store_that_was_drained_under_the_load_is_measured_again() {
+    let (mut world, name) = loading();
+    let store = world.existing.pods.iter().position(|pod| pod.name_any() == format!("{name}-0")).unwrap();
+    world.existing.pods.remove(store);
+    let failure = failure(&world);
+    assert_eq!((failure.cause, failure.detail), (FailureCause::Disturbed, format!("{name}-0 was deleted")));
+    world.run();
+    assert_eq!(world.trials.iter().filter(|trial| trial.state == TrialState::Valid).count(), 6);
+}
+
+#[test]
+fn pods_that_a_quota_refuses_are_not_charged_to_the_store() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.existing.pods.clear();
+    let name = world.existing.stores[0].name.clone();
+    let message = "create Pod failed: exceeded quota: small".to_owned();
+    world.existing.refusals.push(Refusal { kind: "StatefulSet".into(), name, message });
+    assert!(
+        matches!(world.decide(), Step::Wait { at_most, .. } if at_most <= REFUSAL_PATIENCE),
+        "{:?}",
+        world.decide()
+    );
+    world.seconds += REFUSAL_PATIENCE.as_secs() as i64;
+    let failure = failure(&world);
+    assert_eq!(failure.cause, FailureCause::Platform);
+    assert!(failure.detail.contains("exceeded quota: small; raise the quota"), "{}", failure.detail);
+}
+
+#[test]
+fn a_load_pod_that_a_policy_refuses_ends_the_run_long_before_its_timeout() {
+    let (mut world, name) = loading();
+    world.existing.jobs[0].metadata.creation_timestamp = Some(Time(world.now()));
+    world.existing.pods.retain(|pod| !is_load_pod(pod, &name));
+    world.existing.refusals.push(Refusal { kind: "Job".into(), name, message: "denied by policy".into() });
+    world.seconds += REFUSAL_PATIENCE.as_secs() as i64;
+    assert!(failure(&world).detail.starts_with("the load pod is refused: denied by policy"), "{:?}", world.decide());
 }
 
 /// A cluster with the first trial's Job under way.

@@ -1,0 +1,74 @@
+//! The operator's own key, with which it signs what it measured: a ConfigMap that anybody may write becomes a trial only by this
+//! signature. The key is in a Secret of the operator's own namespace, made once; its public half is in the status of every run, which
+//! nobody but the operator has reason to write, so that `storebench report` can tell, too.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use storebench_core::archive::{SIGNATURE_ANNOTATION, is_signed, signed};
+
+/// The Secret's name.
+pub const NAME: &str = "storebench-operator-signing-key";
+const KEY: &str = "key.pkcs8";
+
+/// Signs, and tells whether it has.
+#[derive(Debug)]
+pub struct Signer(Ed25519KeyPair);
+
+impl Signer {
+    /// The key in this namespace, a new one if there is none.
+    pub async fn load(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let api = Api::<Secret>::namespaced(client.clone(), namespace);
+        let what = || format!("the operator's key, Secret/{NAME} in namespace {namespace}");
+        if api.get_opt(NAME).await.with_context(what)?.is_none() {
+            match api.create(&PostParams::default(), &secret()?).await {
+                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+                result => drop(result.with_context(what)?),
+            }
+        }
+        let secret = api.get(NAME).await.with_context(what)?;
+        let key = secret.data.as_ref().and_then(|data| data.get(KEY)).map(|key| key.0.as_slice()).unwrap_or_default();
+        let pair = Ed25519KeyPair::from_pkcs8(key);
+        pair.map(Self).map_err(|error| anyhow::anyhow!("{} holds no key: {error}: delete it for a new one", what()))
+    }
+
+    /// The public half, Base64.
+    pub fn public_key(&self) -> String {
+        STANDARD.encode(self.0.public_key())
+    }
+
+    /// Signs the data of a run's ConfigMap.
+    pub fn sign(&self, run_uid: &str, map: &mut ConfigMap) {
+        let signature = STANDARD.encode(self.0.sign(&bytes(run_uid, map)));
+        map.annotations_mut().insert(SIGNATURE_ANNOTATION.into(), signature);
+    }
+
+    /// Whether this key signed the data of a run's ConfigMap.
+    pub fn has_signed(&self, run_uid: &str, map: &ConfigMap) -> bool {
+        let signature = map.annotations().get(SIGNATURE_ANNOTATION);
+        signature.is_some_and(|signature| is_signed(&self.public_key(), &bytes(run_uid, map), signature))
+    }
+}
+
+fn bytes(run_uid: &str, map: &ConfigMap) -> Vec<u8> {
+    signed(run_uid, &map.name_any(), map.data.as_ref().unwrap_or(&BTreeMap::new()))
+}
+
+fn secret() -> anyhow::Result<Secret> {
+    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+    let key = key.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    Ok(Secret {
+        metadata: ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() },
+        data: Some([(KEY.to_owned(), ByteString(key.as_ref().to_vec()))].into()),
+        immutable: Some(true),
+        ..Secret::default()
+    })
+}

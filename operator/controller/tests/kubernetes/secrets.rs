@@ -1,0 +1,32 @@
+//! Who may create a StorageService may not so read every Secret of the namespace.
+
+use serde_json::json;
+
+use crate::world::{World, is_true};
+
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_secret_reaches_a_users_image_only_where_its_owner_says_so() {
+    let world = World::new("secrets");
+    let secret =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "theirs" }, "stringData": { "key": "k" } });
+    world.apply(secret.clone());
+    let reference = json!({ "secretKeyRef": { "name": "theirs", "key": "key" } });
+    world.service("bad", &json!({ "env": [{ "name": "KEY", "valueFrom": reference }] }));
+    world.run("bad", "bad");
+    world.service("good", &json!({}));
+    world.run("good", "good");
+    let message = world.ends("bad");
+    let wanted = "StorageService/bad spec.env[0].valueFrom: Secret/theirs is not for storebench: ";
+    assert!(message.starts_with(wanted), "{message}");
+    world.begins("good");
+    let service = world.path("storebench.dev/v1alpha1", "storageservices", "bad");
+    let status = world.cluster.get(&service).unwrap()["status"].clone();
+    assert!(is_true(&status, "Stalled"), "{status}");
+    assert!(!world.list("apps/v1", "statefulsets").iter().any(|set| set["metadata"]["name"] == "bad"));
+    let mut labelled = secret;
+    labelled["metadata"]["labels"] = json!({ "storebench.dev/allowed": "true" });
+    world.apply(labelled);
+    let set = world.path("apps/v1", "statefulsets", "bad");
+    world.within(90, "the service, once it may", || world.cluster.get(&set));
+}
