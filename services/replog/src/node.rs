@@ -167,6 +167,10 @@ pub struct Node {
     settled_snapshot: Option<SnapshotMeta>,
     handed_out: u64,
     applied: u64,
+    /// The newest snapshot that the state machine was replaced by, and the newest such whose name is safe: what both have reached is
+    /// applied.
+    restored: u64,
+    installed: u64,
     offer: Option<Offer>,
     is_offer_new: bool,
     /// Since when a snapshot is on its way to whom, without a sign of life.
@@ -228,6 +232,8 @@ impl Node {
             settled_snapshot: None,
             handed_out: applied,
             applied,
+            restored: 0,
+            installed: 0,
             offer: None,
             is_offer_new: false,
             transfers: BTreeMap::new(),
@@ -392,12 +398,25 @@ impl Node {
             }
             if let Some((meta, is_installed)) = batch.snapshot {
                 if is_installed {
-                    self.applied = self.applied.max(meta.index);
+                    // The consensus need not wait for the state machine: what a snapshot stands for is not in the log.
                     self.consensus.applied(meta.index);
+                    self.installed = meta.index;
+                    self.count_installed();
                 }
                 self.settled_snapshot = Some(meta);
             }
         }
+    }
+
+    /// The state machine was replaced by the snapshot of this index, which was handed out.
+    pub fn restored(&mut self, index: u64) {
+        self.restored = index;
+        self.count_installed();
+    }
+
+    /// What is on disk and in the state machine is applied.
+    fn count_installed(&mut self) {
+        self.applied = self.applied.max(self.restored.min(self.installed));
     }
 
     /// The state machine has everything up to this index, which was handed out.

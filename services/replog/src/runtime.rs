@@ -19,6 +19,7 @@ mod clock;
 mod core;
 mod forward;
 mod handle;
+mod helpers;
 mod inbox;
 mod member;
 mod published;

@@ -20,6 +20,7 @@ pub mod auth;
 pub mod check;
 mod cluster;
 pub mod command;
+mod effort;
 pub mod error;
 mod hash;
 pub mod import;
@@ -185,6 +186,10 @@ impl StateMachine for Store {
         let _ = self.apply_within(entry, Room::NONE);
     }
 
+    fn takes_long<'a>(&self, commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
+        effort::is_long(&self.state, commands)
+    }
+
     fn applied(&mut self, index: u64) {
         self.applied_index = index;
         self.sweep();
@@ -231,6 +236,82 @@ mod tests {
             store.applied(index);
         };
         (Store::default(), apply)
+    }
+
+    fn entry(request: Request) -> Entry {
+        let data = Command { caller: Caller::Server, request }.encode();
+        Entry { index: 1, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data }
+    }
+
+    /// A leader that is busy for longer than an election is no leader any more.
+    #[test]
+    fn what_takes_long_is_known_before() {
+        let (mut store, mut apply) = store();
+        apply(&mut store, Request::LeaseGrant(pb::LeaseGrantRequest { ttl: 10, id: 7 }));
+        for number in 0..6_000 {
+            let lease = if number % 6 < 5 { 0 } else { 7 };
+            let key = format!("{number:04}").into();
+            apply(&mut store, Request::Put(pb::PutRequest { key, value: "v".into(), lease, ..Default::default() }));
+        }
+        let takes_long = |request: Request, is_awaited| store.takes_long([(&entry(request), is_awaited)].into_iter());
+        let range = |key: &str, range_end: &str| (Into::into(key.to_owned()), Into::into(range_end.to_owned()));
+        let delete = |from, to| {
+            let (key, range_end) = range(from, to);
+            pb::DeleteRangeRequest { key, range_end, prev_kv: false }
+        };
+        let read = |revision| {
+            let (key, range_end) = range("\0", "\0");
+            pb::RangeRequest { key, range_end, revision, ..Default::default() }
+        };
+        let txn = |request| {
+            let success = vec![pb::RequestOp { request: Some(request) }];
+            pb::TxnRequest { success, ..Default::default() }
+        };
+        use pb::request_op::Request as Operation;
+        assert!(takes_long(Request::DeleteRange(delete("\0", "\0")), false));
+        assert!(!takes_long(Request::DeleteRange(delete("0000", "2000")), false));
+        assert!(!takes_long(Request::DeleteRange(delete("0000", "")), true));
+        assert!(takes_long(Request::Txn(txn(Operation::RequestDeleteRange(delete("\0", "\0")))), false));
+        assert!(takes_long(Request::Txn(txn(Operation::RequestRange(read(0)))), true));
+        assert!(!takes_long(Request::Txn(txn(Operation::RequestRange(read(0)))), false), "nobody waits for it");
+        assert!(takes_long(Request::Txn(txn(Operation::RequestTxn(txn(Operation::RequestRange(read(0)))))), true));
+        assert!(!takes_long(Request::LeaseRevoke(pb::LeaseRevokeRequest { id: 7 }), true));
+        assert_eq!(store.state.leases.count_keys(7), 1_000);
+        let halves =
+            [entry(Request::DeleteRange(delete("0000", "3000"))), entry(Request::DeleteRange(delete("3000", "\0")))];
+        assert!(store.takes_long(halves.iter().map(|entry| (entry, false))), "together they do");
+    }
+
+    /// How long it takes: `cargo test --release -p rusd --lib how_long -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "it measures"]
+    fn how_long_a_million_keys_take() {
+        let (mut store, mut apply) = store();
+        for number in 0..1_000_000 {
+            let put = pb::PutRequest { key: number.to_string().into(), value: "v".into(), ..Default::default() };
+            apply(&mut store, Request::Put(put));
+        }
+        let took = |what: &str, work: &mut dyn FnMut()| {
+            let start = std::time::Instant::now();
+            work();
+            println!("{what}: {:?}", start.elapsed());
+        };
+        let everything = pb::DeleteRangeRequest { key: "\0".into(), range_end: "\0".into(), ..Default::default() };
+        let request = Request::DeleteRange(everything);
+        took("to see that it takes long", &mut || {
+            assert!(store.takes_long([(&entry(request.clone()), true)].into_iter()))
+        });
+        took("to delete a million keys", &mut || apply(&mut store, request.clone()));
+        let revision = store.reader().view().revision();
+        let request = Request::Compaction(pb::CompactionRequest { revision, physical: false });
+        took("to compact", &mut || apply(&mut store, request.clone()));
+        let mut longest = std::time::Duration::ZERO;
+        while !store.reader().view().keyspace.is_swept() {
+            let start = std::time::Instant::now();
+            store.idle();
+            longest = longest.max(start.elapsed());
+        }
+        println!("the longest step of what compaction leaves: {longest:?}");
     }
 
     /// All of them have the revision that is compacted.

@@ -108,6 +108,13 @@ impl Leases {
         from.take_while(move |attached| attached.lease == id).map(|attached| &attached.key)
     }
 
+    /// How many keys hang on a lease.
+    pub fn count_keys(&self, id: i64) -> usize {
+        let before = self.attached.rank(|attached| attached.lease.cmp(&id).then(Ordering::Greater));
+        let through = self.attached.rank(|attached| attached.lease.cmp(&id).then(Ordering::Less));
+        through - before
+    }
+
     /// Grants a lease.
     pub fn grant(&mut self, id: i64, ttl_seconds: i64) -> Result<Lease, Error> {
         if id == 0 {
