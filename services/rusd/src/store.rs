@@ -27,6 +27,7 @@ pub mod import;
 mod keys;
 mod keyspace;
 mod lease;
+mod log_time;
 pub mod quota;
 mod range;
 mod record;
@@ -46,6 +47,7 @@ pub use hash::{KeyValueHash, hash_key_values};
 pub use keys::Keys;
 pub use keyspace::{Keyspace, NEVER};
 pub use lease::{Lease, Leases};
+use log_time::LogTime;
 pub use range::Found;
 pub use record::{Fields, Record, Revision};
 pub use reply::{NewestRevision, OtherReply};
@@ -65,6 +67,7 @@ const SPILL_RECORDS_IDLE: usize = 1000;
 pub struct Store {
     state: State,
     applied_index: u64,
+    log_time: LogTime,
     reader: Reader,
     /// Told of every publication, on the thread that applies.
     on_publish: Option<Box<dyn Fn() + Send>>,
@@ -83,7 +86,8 @@ impl Default for Store {
         let state = State::default();
         let reader = Reader::new(state.clone());
         let (on_publish, on_compaction, scratch) = (None, None, Vec::new());
-        Self { state, applied_index: 0, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
+        let log_time = LogTime::default();
+        Self { state, applied_index: 0, log_time, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
     }
 }
 
@@ -150,7 +154,7 @@ impl Store {
 
     /// Lets readers see what was applied.
     pub fn publish(&self) {
-        self.reader.publish(self.state.clone(), self.applied_index);
+        self.reader.publish(self.state.clone(), self.applied_index, self.log_time);
         if let Some(told) = &self.on_publish {
             told();
         }
@@ -160,6 +164,7 @@ impl Store {
 impl Store {
     fn apply_within(&mut self, entry: &Entry, room: Room) -> Outcome {
         self.applied += 1;
+        self.log_time.saw(entry.time_millis);
         let command = Command::decode(&entry.data)?;
         let revision = match (&command.request, &self.on_compaction) {
             (Request::Compaction(compaction), Some(_)) => compaction.revision,
@@ -312,6 +317,38 @@ mod tests {
             longest = longest.max(start.elapsed());
         }
         println!("the longest step of what compaction leaves: {longest:?}");
+    }
+
+    /// Ten million leases of a minute took no part of the quota.
+    #[test]
+    fn leases_count_for_the_quota() {
+        let (mut store, mut apply) = store();
+        for id in 1..=1_000 {
+            apply(&mut store, Request::LeaseGrant(pb::LeaseGrantRequest { ttl: 10, id }));
+        }
+        let granted = store.reader().view().bytes();
+        assert!(granted >= 100_000, "{granted}");
+        let put = |lease| pb::PutRequest { key: "k".into(), lease, ..Default::default() };
+        apply(&mut store, Request::Put(put(1)));
+        apply(&mut store, Request::Put(put(2)));
+        for id in 1..=1_000 {
+            apply(&mut store, Request::LeaseRevoke(pb::LeaseRevokeRequest { id }));
+        }
+        assert_eq!(store.state.leases.bytes(), 0);
+    }
+
+    #[test]
+    fn time_goes_on_between_entries_and_never_back() {
+        let (mut store, _) = store();
+        let mut entry = entry(Request::Alarm(pb::AlarmRequest::default()));
+        for (time_millis, at_least) in [(5_000_000, 5_000_000), (4_000_000, 5_000_000), (6_000_000, 6_000_000)] {
+            entry.time_millis = time_millis;
+            store.apply_unasked(&entry);
+            store.applied(1);
+            let seen = store.reader().view().log_millis();
+            // A minute is more than this takes on any machine.
+            assert!((at_least..at_least + 60_000).contains(&seen), "{seen}");
+        }
     }
 
     /// All of them have the revision that is compacted.
