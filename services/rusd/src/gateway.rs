@@ -48,7 +48,7 @@ pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes
         return error(&Status::new(Code::Unimplemented, message));
     };
     // Whoever terminates TLS for others would lend them its name.
-    let peer = Peer { common_name: None };
+    let peer = Peer::default();
     let caller = grpc::Caller { headers: metadata(&head.headers), peer: Rc::new(peer) };
     let mut messages = Messages::new(body, body_bytes_max, call, api.gateway_memory());
     if is_stream {

@@ -96,7 +96,8 @@ pub struct Server {
 impl Server {
     /// Opens the data, founds a group where there are none, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+        let open = |files| Tls::open_allowing(files, settings.client_names.clone());
+        let tls = settings.tls.clone().map(open).transpose()?.map(Arc::new);
         let bound = Bound::bind(&[
             Sockets { urls: &settings.listen_client, grpc: true, http: settings.listen_client_http.is_empty() },
             Sockets { urls: &settings.listen_client_http, grpc: false, http: true },

@@ -60,10 +60,14 @@ pub enum Unary {
 pub type Stream = Pin<Box<dyn Future<Output = Result<(), Status>>>>;
 
 /// The other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The common name of its certificate, if it showed one that was verified.
     pub common_name: Option<String>,
+    /// Whether it came by TLS.
+    pub is_tls: bool,
+    /// On which socket it came, in the order of [`crate::server::Bound::addresses`].
+    pub listener: usize,
 }
 
 /// Who calls.
