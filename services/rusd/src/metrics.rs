@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::{Process, gauge};
+use service_kit::metrics::{Process, counter, gauge};
 use wal::{BOUNDS_MICROS, SyncTimes};
 
 use crate::node::{ETCD_VERSION, Node};
@@ -111,6 +111,12 @@ impl Collector for Metrics {
         let help = "Which version is running. 1 for 'server_version' label with current version";
         let mut version = encoder.encode_descriptor("etcd_server_version", help, None, MetricType::Gauge)?;
         ConstGauge::new(1_u64).encode(version.encode_family(&[("server_version", ETCD_VERSION)])?)?;
+        for (name, help, value) in [
+            ("etcd_server_leader_changes_seen", "The number of leader changes seen", status.leader_changes),
+            ("etcd_server_proposals_failed", "The total number of failed proposals seen", status.proposals_failed),
+        ] {
+            counter(&mut encoder, name, help, value)?;
+        }
         sync_times(&mut encoder, &node.handle.sync_times())
     }
 }

@@ -33,6 +33,10 @@ pub struct Status {
     pub progress: Arc<Vec<(u64, u64)>>,
     /// Commands in its log whose proposers wait.
     pub in_flight: usize,
+    /// How often this member has seen somebody else begin to lead, itself included.
+    pub leader_changes: u64,
+    /// Commands of this member that failed, or whose outcome nobody knows, because leadership was lost.
+    pub proposals_failed: u64,
     /// Bytes that wait for its disk.
     pub unsafe_bytes: usize,
     /// Bytes of its write-ahead log's files.

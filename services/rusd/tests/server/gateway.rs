@@ -275,7 +275,7 @@ fn without_the_flag_there_is_no_gateway() {
 #[test]
 fn hosts_and_origins_that_are_not_allowed_are_told_what_etcd_tells_them() {
     let directory = harness::folder();
-    let flags = ["--host-whitelist=example.org,127.0.0.1", "--cors=https://page.example"];
+    let flags = ["--host-whitelist=example.org,127.0.0.1", "--cors=https://page.example:8443"];
     let etcd = Etcd::start_with(&directory.path().join("etcd"), &flags);
     let rusd = Rusd::start(&flags);
     let ask = |address: &str, verb: &str, path: &str, host: &str, headers: &str| {
@@ -298,11 +298,11 @@ fn hosts_and_origins_that_are_not_allowed_are_told_what_etcd_tells_them() {
     };
     for (verb, path, host, headers) in [
         ("GET", "/version", "example.org", ""),
-        ("GET", "/version", "example.org:2379", "Origin: https://page.example\r\n"),
+        ("GET", "/version", "example.org:2379", "Origin: https://page.example:8443\r\n"),
         ("GET", "/health", "127.0.0.1", "Origin: https://other.example\r\n"),
         ("GET", "/version", "evil.example:2379", ""),
-        ("POST", "/v3/kv/range", "evil.example", "Origin: https://page.example\r\n"),
-        ("OPTIONS", "/v3/kv/range", "example.org", "Origin: https://page.example\r\n"),
+        ("POST", "/v3/kv/range", "evil.example", "Origin: https://page.example:8443\r\n"),
+        ("OPTIONS", "/v3/kv/range", "example.org", "Origin: https://page.example:8443\r\n"),
         ("OPTIONS", "/v3/kv/range", "example.org", ""),
     ] {
         let theirs = ask(etcd.address(), verb, path, host, headers);
