@@ -31,5 +31,5 @@ pub use forward::{Forwarder, Leading, SubmitError};
 pub use handle::{Committed, Handle, ProposeError, ReadError, RequestError, Ticket};
 pub use inbox::Limits;
 pub use member::{Member, MemberError, Origin, Start};
-pub use status::{Leadership, Status};
+pub use status::{Counts, Leadership, Status};
 pub use transport::{Deliver, LocalNetwork, Transport};

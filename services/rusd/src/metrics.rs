@@ -111,9 +111,10 @@ impl Collector for Metrics {
         let help = "Which version is running. 1 for 'server_version' label with current version";
         let mut version = encoder.encode_descriptor("etcd_server_version", help, None, MetricType::Gauge)?;
         ConstGauge::new(1_u64).encode(version.encode_family(&[("server_version", ETCD_VERSION)])?)?;
+        let counts = node.handle.counts();
         for (name, help, value) in [
-            ("etcd_server_leader_changes_seen", "The number of leader changes seen", status.leader_changes),
-            ("etcd_server_proposals_failed", "The total number of failed proposals seen", status.proposals_failed),
+            ("etcd_server_leader_changes_seen", "The number of leader changes seen", counts.leader_changes),
+            ("etcd_server_proposals_failed", "The total number of failed proposals seen", counts.proposals_failed),
         ] {
             counter(&mut encoder, name, help, value)?;
         }

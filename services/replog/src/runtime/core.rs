@@ -5,6 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wal::Writer;
@@ -71,10 +72,8 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     /// Small batches in a row.
     small_batches: u32,
     leadership: Option<Leadership>,
-    /// Who led last, how often that changed, and how many commands failed by it.
+    /// Who led last.
     last_leader: Option<u64>,
-    leader_changes: u64,
-    proposals_failed: u64,
     watchers: Vec<LeaderWatcher>,
     snapshot: Helper<io::Result<SnapshotMeta>>,
     long_step: Helper<LongStepDone<S>>,
@@ -110,8 +109,6 @@ where
             small_batches: 0,
             leadership: None,
             last_leader: None,
-            leader_changes: 0,
-            proposals_failed: 0,
             watchers: Vec::new(),
             snapshot: Helper::default(),
             long_step: Helper::default(),
@@ -344,7 +341,7 @@ where
             (Done::Change(done), None) if is_same => done(Ok(entry.index)),
             // Another leader's entry took its place.
             (Done::Command(done), _) => {
-                self.proposals_failed += 1;
+                self.shared.counters.proposals_failed.fetch_add(1, Ordering::Relaxed);
                 done(Err(ProposeError::NotLeader(self.log.node().leader())));
             }
             (Done::Change(done), _) => done(Err(Rejected::NotLeader(self.log.node().leader()).into())),
@@ -357,7 +354,7 @@ where
         let term = (node.role() == Role::Leader).then(|| node.term());
         while let Some(lost) = self.in_flight.pop_front_if(|waiting| Some(waiting.term) != term) {
             self.in_flight_bytes -= lost.bytes;
-            self.proposals_failed += 1;
+            self.shared.counters.proposals_failed.fetch_add(1, Ordering::Relaxed);
             lost.done.fail_unknown();
         }
     }
@@ -377,9 +374,8 @@ where
         };
         if let Some(leader) = leadership.leader.filter(|leader| self.last_leader != Some(*leader)) {
             self.last_leader = Some(leader);
-            self.leader_changes += 1;
+            self.shared.counters.leader_changes.fetch_add(1, Ordering::Relaxed);
         }
-        let (leader_changes, proposals_failed) = (self.leader_changes, self.proposals_failed);
         let snapshot_settled = self.log.settled_snapshot();
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
@@ -400,7 +396,6 @@ where
                 status.progress = Arc::new(progress);
             }
             status.in_flight = in_flight;
-            (status.leader_changes, status.proposals_failed) = (leader_changes, proposals_failed);
             status.unsafe_bytes = unsafe_bytes;
             status.wal_bytes = wal_bytes;
         });
