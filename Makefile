@@ -21,9 +21,10 @@ test: ## every test that needs no cluster (fetches the peers it needs)
 	peers/fetch
 	cargo test --release --workspace --no-fail-fast
 
-lint: ## formatting, clippy, licences and duplicates
+lint: ## formatting, clippy, fuzz targets, licences and duplicates
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo check --release --locked --manifest-path fuzz/Cargo.toml --target-dir target
 	cargo deny --all-features check bans licenses sources
 
 peers: ## fetch every peer store and tool, without root

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use wal::files::{Directory as _, SimulatedDirectory};
 
-const OPTIONS: Options = Options { segment_bytes: 2_000, first_block: 0, salt: 5 };
+const OPTIONS: Options = Options { segment_bytes: 2_000, first_block: 0, keep_blocks: None, salt: 5 };
 
 fn blocks(count: usize) -> Vec<Verified> {
     let mut crafter = Crafter::new(1, 0);

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Parser};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use storebench_crds::job::JobOutcome;
 
 use crate::job;
@@ -82,7 +81,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .map_err(|error| anyhow::anyhow!("--metrics-listen {address}: {error}"))?;
         report.tell(|| format!("metrics at http://{served}/metrics"));
     }
-    raise_descriptor_limit();
+    // Connections are files, and so are those of a database. Where the hard limit is too low as well, connecting says so.
+    service_kit::open_files::raise();
     report.tell(|| format!("run {}, arm {}, trial {}: {}", spec.run, spec.arm, spec.trial, spec.endpoints.join(", ")));
     // Listens before the idle store is watched, and begins afterwards: the others wait meanwhile.
     let barrier = Barrier::open(&spec, share)?;
@@ -105,14 +105,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     });
     write_summary(&summary, arguments.termination_message.as_deref())?;
     Ok(())
-}
-
-/// Connections are descriptors, and the usual soft limit of 1,024 is below what a workload may ask for. Where the hard
-/// limit is too low as well, connecting says so.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 #[cfg(test)]

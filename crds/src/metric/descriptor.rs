@@ -198,6 +198,30 @@ pub enum Field {
     Fsyncs,
 }
 
+/// A statistic of durations that a load measured: longer is worse, and what all trials measured is pooled.
+pub const fn delay(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    durations: Durations,
+    statistic: Statistic,
+    column: Option<Column>,
+) -> Descriptor {
+    Descriptor {
+        name,
+        about,
+        words,
+        unit: Unit::Micros,
+        direction: Direction::Delay,
+        source: Source::Durations(durations, statistic),
+        over_trials: OverTrials::Pooled,
+        is_headline: false,
+        place: Place::Measures,
+        column,
+        gauge: None,
+    }
+}
+
 /// A column of a table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {

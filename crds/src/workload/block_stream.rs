@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, Facts, KeyOrder};
 use crate::measure::{Durations, Largest, Total};
 use crate::metric::descriptor::{
-    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column,
+    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
 use crate::rules::{Rule, Rules};
 
@@ -53,47 +53,28 @@ pub const REFUSAL_LATENCY: Durations = Durations("refusalLatency");
 /// Blocks that the store has when the workload is over.
 pub const STORED_BLOCKS: Largest = Largest("storedBlocks");
 
-const fn delay(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    source: Source,
-    column: Option<Column>,
-) -> Descriptor {
-    Descriptor {
-        name,
-        about,
-        words,
-        unit: Unit::Micros,
-        direction: Direction::Delay,
-        source,
-        over_trials: OverTrials::Pooled,
-        is_headline: false,
-        place: Place::Measures,
-        column,
-        gauge: None,
-    }
-}
-
 static ACKNOWLEDGEMENT_P50: Descriptor = delay(
     "AcknowledgementP50Micros",
     "p50 latency of acknowledgements",
     "Median time from the send of a block to its acknowledgement",
-    Source::Durations(ACKNOWLEDGEMENT, Statistic::P50),
+    ACKNOWLEDGEMENT,
+    Statistic::P50,
     column("ack p50", 2),
 );
 static ACKNOWLEDGEMENT_P99: Descriptor = delay(
     "AcknowledgementP99Micros",
     "p99 latency of acknowledgements",
     "99th percentile of the time from the send of a block to its acknowledgement",
-    Source::Durations(ACKNOWLEDGEMENT, Statistic::P99),
+    ACKNOWLEDGEMENT,
+    Statistic::P99,
     column("ack p99", 1),
 );
 static REFUSAL_P99: Descriptor = delay(
     "RefusalLatencyP99Micros",
     "p99 latency of refusals",
     "99th percentile of the time from a request for a block that is not there to its refusal",
-    Source::Durations(REFUSAL_LATENCY, Statistic::P99),
+    REFUSAL_LATENCY,
+    Statistic::P99,
     column("refusal p99", 3),
 );
 static BLOCK_BYTES_PER_SECOND: Descriptor = Descriptor {

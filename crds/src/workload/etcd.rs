@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, Facts, KeyOrder};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::Durations;
-use crate::metric::descriptor::{Column, Descriptor, Direction, OverTrials, Place, Source, Statistic, Unit, column};
+use crate::metric::descriptor::{Descriptor, Statistic, column, delay};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.
@@ -44,46 +44,27 @@ pub static FACTS: Facts = Facts {
 /// WatchLatency, WatchThroughput: each put, from its send to its answer. What an operation's latency is of is the event.
 pub const PUT_LATENCY: Durations = Durations("putLatency");
 
-const fn put_latency(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    statistic: Statistic,
-    column: Option<Column>,
-) -> Descriptor {
-    Descriptor {
-        name,
-        about,
-        words,
-        unit: Unit::Micros,
-        direction: Direction::Delay,
-        source: Source::Durations(PUT_LATENCY, statistic),
-        over_trials: OverTrials::Pooled,
-        is_headline: false,
-        place: Place::Measures,
-        column,
-        gauge: None,
-    }
-}
-
-static PUT_LATENCY_P50: Descriptor = put_latency(
+static PUT_LATENCY_P50: Descriptor = delay(
     "PutLatencyP50Micros",
     "p50 latency of puts",
     "Median latency of the puts whose events are watched, from send to answer",
+    PUT_LATENCY,
     Statistic::P50,
     column("put p50", 2),
 );
-static PUT_LATENCY_P99: Descriptor = put_latency(
+static PUT_LATENCY_P99: Descriptor = delay(
     "PutLatencyP99Micros",
     "p99 latency of puts",
     "99th percentile of the latency of the puts whose events are watched, from send to answer",
+    PUT_LATENCY,
     Statistic::P99,
     column("put p99", 1),
 );
-static PUT_LATENCY_MAX: Descriptor = put_latency(
+static PUT_LATENCY_MAX: Descriptor = delay(
     "PutLatencyMaxMicros",
     "largest latency of puts",
     "Largest latency of the puts whose events are watched, from send to answer",
+    PUT_LATENCY,
     Statistic::Max,
     column("put max", 3),
 );

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, Facts, KeyOrder};
 use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
-    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column,
+    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
 use crate::rules::{Rule, Rules};
 
@@ -48,40 +48,20 @@ pub const STALENESS: Durations = Durations("staleness");
 /// Mixed at level Eventual: reads that missed a write that was acknowledged before they were sent.
 pub const STALE_READS: Total = Total("staleReads");
 
-const fn staleness(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    statistic: Statistic,
-    column: Option<Column>,
-) -> Descriptor {
-    Descriptor {
-        name,
-        about,
-        words,
-        unit: Unit::Micros,
-        direction: Direction::Delay,
-        source: Source::Durations(STALENESS, statistic),
-        over_trials: OverTrials::Pooled,
-        is_headline: false,
-        place: Place::Measures,
-        column,
-        gauge: None,
-    }
-}
-
-static STALENESS_P99: Descriptor = staleness(
+static STALENESS_P99: Descriptor = delay(
     "StalenessP99Micros",
     "p99 staleness of reads",
     "99th percentile of the age of what eventual reads found: 0 of a read that missed nothing, else how long the newest write that it \
      missed had been acknowledged when it was sent",
+    STALENESS,
     Statistic::P99,
     column("stale p99", 2),
 );
-static STALENESS_MAX: Descriptor = staleness(
+static STALENESS_MAX: Descriptor = delay(
     "StalenessMaxMicros",
     "largest staleness of a read",
     "Largest age of what an eventual read found: how long the newest write that it missed had been acknowledged when it was sent",
+    STALENESS,
     Statistic::Max,
     column("stale max", 3),
 );

@@ -7,7 +7,7 @@ use super::{Api, Facts};
 use crate::measure::{Durations, Total};
 use crate::measurement::WorkloadMeasurement;
 use crate::metric::descriptor::{
-    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column,
+    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
 use crate::rules::{Rule, Rules};
 
@@ -65,53 +65,42 @@ pub const BYTES: Total = Total("replicaBytes");
 /// Databases of which replication lag is measured: looking for more would load the object store.
 pub const WATCHED_DATABASES_MAX: u32 = 4;
 
-const fn lag(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    statistic: Statistic,
-    is_headline: bool,
-    column: Option<Column>,
-) -> Descriptor {
-    Descriptor {
-        name,
-        about,
-        words,
-        unit: Unit::Millis,
-        direction: Direction::Delay,
-        source: Source::Durations(REPLICATION_LAG, statistic),
-        over_trials: OverTrials::Pooled,
-        is_headline,
-        place: Place::Measures,
-        column,
-        gauge: None,
-    }
-}
-
-static REPLICATION_LAG_P50: Descriptor = lag(
-    "ReplicationLagP50Millis",
-    "p50 replication lag",
-    "Median time from a commit to the moment in which an object with it is seen in the object store",
-    Statistic::P50,
-    true,
-    column("lag p50", 0),
-);
-static REPLICATION_LAG_P99: Descriptor = lag(
-    "ReplicationLagP99Millis",
-    "p99 replication lag",
-    "99th percentile of the time from a commit to the moment in which an object with it is seen in the object store",
-    Statistic::P99,
-    true,
-    column("lag p99", 0),
-);
-static REPLICATION_LAG_MAX: Descriptor = lag(
-    "ReplicationLagMaxMillis",
-    "largest replication lag",
-    "Largest time from a commit to the moment in which an object with it is seen in the object store",
-    Statistic::Max,
-    false,
-    column("lag max", 2),
-);
+static REPLICATION_LAG_P50: Descriptor = Descriptor {
+    unit: Unit::Millis,
+    is_headline: true,
+    ..delay(
+        "ReplicationLagP50Millis",
+        "p50 replication lag",
+        "Median time from a commit to the moment in which an object with it is seen in the object store",
+        REPLICATION_LAG,
+        Statistic::P50,
+        column("lag p50", 0),
+    )
+};
+static REPLICATION_LAG_P99: Descriptor = Descriptor {
+    unit: Unit::Millis,
+    is_headline: true,
+    ..delay(
+        "ReplicationLagP99Millis",
+        "p99 replication lag",
+        "99th percentile of the time from a commit to the moment in which an object with it is seen in the object store",
+        REPLICATION_LAG,
+        Statistic::P99,
+        column("lag p99", 0),
+    )
+};
+static REPLICATION_LAG_MAX: Descriptor = Descriptor {
+    unit: Unit::Millis,
+    is_headline: false,
+    ..delay(
+        "ReplicationLagMaxMillis",
+        "largest replication lag",
+        "Largest time from a commit to the moment in which an object with it is seen in the object store",
+        REPLICATION_LAG,
+        Statistic::Max,
+        column("lag max", 2),
+    )
+};
 
 /// Its work does not follow requests, so that time for each request would say little.
 static REPLICATOR_CPU: Descriptor = Descriptor {

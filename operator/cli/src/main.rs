@@ -11,7 +11,7 @@ mod saved;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use commands::cluster::Place;
 use exit::Exit;
@@ -69,6 +69,13 @@ enum Command {
         #[arg(short, long, value_enum, default_value_t = commands::engines::Format::Text)]
         output: commands::engines::Format,
     },
+    /// Print what completes this program's words in a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page: storebench man | man -l -
+    Man,
     /// Load one arm as a job file says (what trials run; rarely useful by hand)
     #[command(disable_help_flag = true)]
     BenchJob {
@@ -154,6 +161,8 @@ fn main() -> ExitCode {
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
         Command::Engines { output } => commands::engines::engines(output),
+        Command::Completion { shell } => commands::words::completion(&mut Cli::command(), shell),
+        Command::Man => commands::words::man(Cli::command()),
         Command::BenchJob { arguments } => {
             return bench_jobs::main_with(std::iter::once("storebench bench-job".into()).chain(arguments));
         }

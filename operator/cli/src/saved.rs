@@ -4,25 +4,28 @@
 //! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
 //! written over.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{Report, from_json};
-use storebench_crds::Isolation;
+use storebench_core::validate::{ValidatedArm, ValidatedRun};
+use storebench_crds::{ControlPlane, Isolation, StorageService};
 
 use crate::Output;
 use crate::commands::report::render;
 
 const RECORD: &str = "record.json";
-const REPORT: &str = "report.json";
+pub(crate) const REPORT: &str = "report.json";
+pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
 const UNFINISHED: &str = "-unfinished";
-const LATEST: &str = "latest";
+pub(crate) const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 
 /// The folder of one run, held by this process alone.
@@ -63,11 +66,37 @@ impl Begun {
     }
 }
 
+/// The objects that a run names: with them its run.yaml can be run again as it stands.
+#[derive(Serialize)]
+pub(crate) struct Objects {
+    services: Vec<StorageService>,
+    control_planes: Vec<ControlPlane>,
+}
+
+impl Objects {
+    pub(crate) fn of(run: &ValidatedRun) -> Self {
+        let services: BTreeMap<_, _> =
+            run.arms.iter().filter_map(ValidatedArm::service).map(|service| (&service.name, &service.spec)).collect();
+        let planes: BTreeMap<_, _> =
+            run.arms.iter().filter_map(ValidatedArm::control_plane).map(|plane| (&plane.name, &plane.spec)).collect();
+        Self {
+            services: services.into_iter().map(|(name, spec)| StorageService::new(name, spec.clone())).collect(),
+            control_planes: planes.into_iter().map(|(name, spec)| ControlPlane::new(name, spec.clone())).collect(),
+        }
+    }
+
+    fn yaml(&self) -> anyhow::Result<String> {
+        let services = self.services.iter().map(serde_yaml::to_string);
+        let planes = self.control_planes.iter().map(serde_yaml::to_string);
+        services.chain(planes).map(|text| Ok(text? + "---\n")).collect()
+    }
+}
+
 /// What is asked for now.
 pub(crate) struct Asked<'a> {
     /// The run, before its first trial.
     pub(crate) record: &'a RunRecord,
-    /// The specs of the services that its arms load, in order. The record has only what differs between reports.
+    /// The objects that it names. The record has only what differs between reports.
     pub(crate) services: Value,
 }
 
@@ -122,13 +151,9 @@ impl Folder {
 
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
-    pub(crate) fn finish(self, report: &Report, is_interrupted: bool) -> anyhow::Result<PathBuf> {
-        let forms = [
-            (REPORT, Output::Json),
-            ("report.md", Output::Markdown),
-            ("report.html", Output::Html),
-            ("run.yaml", Output::Yaml),
-        ];
+    pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
+        let forms = [(REPORT, Output::Json), ("report.md", Output::Markdown), ("report.html", Output::Html)];
+        write(&self.path.join(RUN), (objects.yaml()? + &render(report, Output::Yaml)?).as_bytes())?;
         for (name, form) in forms {
             write(&self.path.join(name), render(report, form)?.as_bytes())?;
         }

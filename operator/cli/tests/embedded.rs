@@ -85,16 +85,58 @@ fn a_saved_report_reads_the_same() {
     for name in ["report.html", "report.md", "report.json", "run.yaml"] {
         assert!(saved.join("run/latest").join(name).is_file(), "{name}");
     }
-    let rendered = Finished::of(
-        world
-            .storebench()
-            .arg("report")
-            .arg(saved.join("run/latest/report.json"))
-            .args(["-o", "markdown"])
-            .output()
-            .unwrap(),
+    let latest = saved.join("run/latest");
+    for source in
+        [latest.join("report.json"), latest.join("run.yaml"), latest.clone(), saved.join("run"), saved.clone()]
+    {
+        let rendered =
+            Finished::of(world.storebench().arg("report").arg(&source).args(["-o", "markdown"]).output().unwrap());
+        assert_eq!(
+            (rendered.code, &rendered.stdout),
+            (ran.code, &ran.stdout),
+            "{}: {}",
+            source.display(),
+            rendered.stderr
+        );
+    }
+    let mut piped = world.storebench();
+    piped.args(["report", "-", "-o", "markdown"]).stdin(std::fs::File::open(latest.join("report.json")).unwrap());
+    assert_eq!(Finished::of(piped.output().unwrap()).stdout, ran.stdout);
+    let again = Finished::of(world.storebench().arg("validate").arg(latest.join("run.yaml")).output().unwrap());
+    assert_eq!(again.code, Some(0), "a run's own run.yaml can be run again: {}", again.stderr);
+    assert!(
+        again.stdout.contains("BenchmarkRun/run: valid") && again.stdout.contains("StorageService/"),
+        "{}",
+        again.stdout
     );
-    assert_eq!((rendered.code, rendered.stdout), (ran.code, ran.stdout));
+}
+
+#[test]
+fn two_runs_in_a_file_are_one_document_for_machines() {
+    let world = World::new();
+    let first = one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 200, connections: 2 }");
+    let run = first.split("---\n").find(|object| object.contains("kind: BenchmarkRun")).unwrap();
+    let second = run.replacen("name: run", "name: second", 1);
+    let file = world.write("runs.yaml", &format!("{first}\n---\n{second}"));
+    let print = |output: &str| {
+        let mut command = world.storebench();
+        command.arg("run").arg(&file).args(["--wait-for-quiet", "0s", "-q", "-o", output]);
+        Finished::of(command.output().unwrap())
+    };
+    let json = print("json");
+    let reports: Vec<serde_json::Value> =
+        serde_json::from_str(&json.stdout).unwrap_or_else(|_| panic!("{}", json.stderr));
+    let names: Vec<_> = reports.iter().map(|report| report["record"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["run", "second"]);
+    let list = world.write("list.json", &json.stdout);
+    for (output, expected) in
+        [("json", "[\n"), ("html", "<article id=\"run-1\">"), ("yaml", "\n---\n"), ("text", "second")]
+    {
+        let mut command = world.storebench();
+        let printed = Finished::of(command.arg("report").arg(&list).args(["-o", output]).output().unwrap());
+        assert!(printed.stdout.contains(expected), "{output}: {} {}", printed.stdout, printed.stderr);
+    }
+    assert!(print("yaml").stdout.contains("\n---\n"));
 }
 
 #[test]

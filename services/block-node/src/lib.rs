@@ -5,6 +5,7 @@
 //! replace; [`publish`] decides who sends what; the shell around it speaks gRPC.
 
 pub mod api;
+pub mod backfill;
 pub mod block;
 pub mod craft;
 pub mod hash;

@@ -22,6 +22,13 @@ pub mod proto {
     pub use self::block_node::*;
 }
 
+/// publishBlockStream.
+pub const PUBLISH: &str = "/org.hiero.block.api.BlockStreamPublishService/publishBlockStream";
+/// subscribeBlockStream.
+pub const SUBSCRIBE: &str = "/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream";
+/// serverStatus.
+pub const STATUS: &str = "/org.hiero.block.api.BlockNodeService/serverStatus";
+
 /// A number that stands for "none" or "latest".
 pub const NO_BLOCK: u64 = u64::MAX;
 

@@ -98,6 +98,10 @@ metrics! {
     behinds: Counter = "behinds",
     /// Streams of publishers that were ended
     ends: Counter = "ends_of_stream",
+    /// Blocks that came from a peer, whole
+    backfilled: Counter = "blocks_backfilled",
+    /// Peers that failed, stalled or sent what was refused
+    backfill_failures: Counter = "backfill_failures",
     /// Publishers at the moment
     publishers: Gauge = "publishers",
     /// Subscribers at the moment

@@ -246,6 +246,7 @@ impl Node {
         });
         match read.await {
             Ok(Ok(shared)) => Ok(self.recent.add_past(shared)),
+            Ok(Err(error @ ReadError::NotStored(_))) => Err(error),
             Ok(Err(error)) => {
                 tracing::error!("{error}");
                 self.metrics.quarantined.set(self.reader.quarantined() as i64);

@@ -131,23 +131,27 @@ impl Session {
     fn request(&mut self, message: &Bytes) -> Next {
         match PublishRequest::of(message) {
             Ok(PublishRequest::Items(range)) => self.items(message.slice(range)),
-            Ok(PublishRequest::EndOfBlock(number)) => match &self.building {
-                Building::Taking(_) => Next::Work(Work::End(number)),
-                Building::Ignoring => {
-                    self.building = Building::Between;
-                    Next::Nothing
-                }
-                Building::Between => {
-                    self.refuse(EndCode::InvalidRequest, &"an end of a block that was not begun");
-                    Next::Nothing
-                }
-            },
+            Ok(PublishRequest::EndOfBlock(number)) => self.end(number),
             Ok(PublishRequest::EndStream { code, earliest, latest }) => {
                 tracing::info!(publisher = self.id, ?code, earliest, latest, "a publisher ends its stream");
                 Next::End
             }
             Err(error) => {
                 self.refuse(EndCode::InvalidRequest, &error);
+                Next::Nothing
+            }
+        }
+    }
+
+    fn end(&mut self, number: u64) -> Next {
+        match &self.building {
+            Building::Taking(_) => Next::Work(Work::End(number)),
+            Building::Ignoring => {
+                self.building = Building::Between;
+                Next::Nothing
+            }
+            Building::Between => {
+                self.refuse(EndCode::InvalidRequest, &"an end of a block that was not begun");
                 Next::Nothing
             }
         }
@@ -251,6 +255,82 @@ impl Session {
         match finished {
             Ok(offered) => self.node.offer(self.id, offered, self.began, received),
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
+        }
+    }
+}
+
+/// A publisher within this process: blocks that the node has fetched come in by the same rules as all others.
+pub struct Fed(Session);
+
+/// What became of a part of a block that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It was taken, or somebody else sends this block: go on.
+    Goes,
+    /// Something else than the next part is wanted now: begin again with the block behind the last one that is safe.
+    Stands,
+    /// The block is wrong, or comes too slowly.
+    Refused,
+}
+
+impl Fed {
+    /// Joins the publishers.
+    pub fn join(node: Arc<Node>) -> Result<Self, Status> {
+        Session::join(node).map(Self)
+    }
+
+    /// The next items of a block, the first of which is its header.
+    pub async fn items(&mut self, set: Bytes) -> Fetched {
+        let next = self.0.items(set);
+        self.go(next).await
+    }
+
+    /// The block is whole.
+    pub async fn end(&mut self, number: u64) -> Fetched {
+        let next = self.0.end(number);
+        self.go(next).await
+    }
+
+    async fn go(&mut self, next: Next) -> Fetched {
+        let mut changed = self.0.node.changed();
+        let mut waiting = match next {
+            Next::Work(work) => Some(work),
+            Next::Nothing | Next::End => None,
+        };
+        loop {
+            // What changes from here on wakes this task again.
+            changed.borrow_and_update();
+            if let Some(work) = waiting.take() {
+                waiting = self.0.work(work).await;
+            }
+            let told = self.told();
+            if told != Fetched::Goes || waiting.is_none() {
+                return told;
+            }
+            // It ends with the node, which this task holds.
+            let _ = changed.changed().await;
+        }
+    }
+
+    fn told(&self) -> Fetched {
+        let mut result = Fetched::Goes;
+        loop {
+            let told = self.0.node.publishing(|publishing| publishing.take(self.0.id));
+            if told.is_empty() {
+                return result;
+            }
+            for response in told {
+                match response {
+                    PublishResponse::Acknowledgement(_) | PublishResponse::Skip(_) => {}
+                    PublishResponse::EndOfStream {
+                        code: EndCode::BadBlockProof | EndCode::InvalidRequest | EndCode::Timeout,
+                        ..
+                    } => return Fetched::Refused,
+                    PublishResponse::Behind(_) | PublishResponse::Resend(_) | PublishResponse::EndOfStream { .. } => {
+                        result = Fetched::Stands
+                    }
+                }
+            }
         }
     }
 }

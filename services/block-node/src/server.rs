@@ -14,6 +14,7 @@ use service_kit::tls::{Tls, TlsError};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
+use crate::backfill;
 use crate::node::Node;
 use crate::settings::Settings;
 use crate::store::{self, OpenError, Store};
@@ -80,6 +81,7 @@ pub async fn run(
     let result = tokio::select! {
         () = stop => Ok(()),
         () = node.tick() => Ok(()),
+        () = backfill::run(&node) => Ok(()),
         result = server.accept() => result,
     };
     node.end_streams();
@@ -96,6 +98,7 @@ fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
     let directory = RealDirectory::open(path).map_err(ServerError::Directory)?;
     let options = store::Options {
         segment_bytes: settings.segment_bytes,
+        keep_blocks: settings.keep_blocks,
         first_block: settings.first_block,
         salt: rand::random(),
     };

@@ -112,6 +112,12 @@ pub struct Flags {
     /// Size at which a new file for blocks is begun, bytes
     #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
     pub segment_bytes: u64,
+    /// How many of the newest blocks are kept at least; older ones go with their files. Without it all are kept
+    #[arg(long, env = "BLOCK_NODE_KEEP_BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep_blocks: Option<u64>,
+    /// HOST:PORT of block nodes to fetch from what this one is behind by, separated by commas
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',')]
+    pub backfill_peers: Vec<String>,
     /// What is logged: error, warn, info, debug
     #[arg(long, env = "BLOCK_NODE_LOG_LEVEL", default_value = "info")]
     pub log_level: tracing::Level,
@@ -157,6 +163,10 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// Size at which a new file is begun.
     pub segment_bytes: u64,
+    /// Whom to ask for what this node is behind by.
+    pub backfill_peers: Vec<String>,
+    /// How many of the newest blocks are kept; `None`: all.
+    pub keep_blocks: Option<u64>,
 }
 
 impl Flags {
@@ -198,6 +208,8 @@ impl Flags {
             messages_memory_bytes: self.messages_memory_bytes,
             cache_bytes: self.cache_bytes,
             segment_bytes: self.segment_bytes,
+            backfill_peers: self.backfill_peers.clone(),
+            keep_blocks: self.keep_blocks,
         }
     }
 }
@@ -221,6 +233,7 @@ mod tests {
         for wrong in [
             &["--nonsense"][..],
             &["--wire-era", "v0.13"],
+            &["--keep-blocks", "0"],
             &["--producer-duplicate-block-skip-window", "11"],
             &["--tls-certificate", "certificate"],
             &["--tls-client-authority", "authority"],

@@ -9,17 +9,12 @@ pub use publisher::{Fault, Published, PublisherFlags, publish, request};
 use std::error::Error;
 use std::time::Duration;
 
+pub use crate::messages::{PUBLISH, STATUS, SUBSCRIBE};
+
 use service_kit::client::{Channel, GrpcError, Options};
 
 /// How long a node may take to answer a unary call.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// publishBlockStream.
-pub const PUBLISH: &str = "/org.hiero.block.api.BlockStreamPublishService/publishBlockStream";
-/// subscribeBlockStream.
-pub const SUBSCRIBE: &str = "/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream";
-/// serverStatus.
-pub const STATUS: &str = "/org.hiero.block.api.BlockNodeService/serverStatus";
 
 /// Connects to `HOST:PORT`.
 pub async fn connect(address: &str) -> Result<Channel, GrpcError> {

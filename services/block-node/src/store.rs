@@ -44,6 +44,9 @@
 //! - **Not a crash**: a record that is not valid in front of one of a *later* batch. Something that was safe has been damaged. The
 //!   block is quarantined: it is not served, status tells the gap, and the rest goes on.
 //!
+//! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
+//!   the first segment that is left; an index without its segments is no block's.
+//!
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
 
 mod compress;
@@ -51,6 +54,7 @@ mod format;
 mod index;
 mod open;
 mod reader;
+mod retention;
 mod scan;
 mod segments;
 mod writer;
@@ -70,13 +74,15 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Number of the first block of a new store.
     pub first_block: u64,
+    /// At least so many of the newest blocks are kept, in whole segments; `None`: all.
+    pub keep_blocks: Option<u64>,
     /// Random bits for a new store; see the layout above.
     pub salt: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, first_block: 0, salt: 0 }
+        Self { segment_bytes: 64 << 20, first_block: 0, keep_blocks: None, salt: 0 }
     }
 }
 

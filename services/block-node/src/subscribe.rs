@@ -11,6 +11,7 @@ use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
 use crate::node::Node;
+use crate::store::ReadError;
 
 /// Which blocks are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,12 @@ async fn send(
             }
             continue;
         }
-        let Ok(block) = node.read(number).await else { return Some(SubscribeCode::Error) };
+        let block = match node.read(number).await {
+            Ok(block) => block,
+            // It was removed before this subscriber came to it.
+            Err(ReadError::NotStored(_)) => return Some(SubscribeCode::NotAvailable),
+            Err(_) => return Some(SubscribeCode::Error),
+        };
         let frames = block.frames();
         responses.send(frames).await.ok()?;
         node.metrics.delivered.inc();

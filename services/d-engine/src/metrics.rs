@@ -3,13 +3,13 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::{Process, counter, gauge};
-use wal::{BOUNDS_MICROS, SyncTimes};
+use service_kit::metrics::{Process, counter, gauge, histogram};
+use wal::BOUNDS_MICROS;
 
 use crate::engine::{Durability, Node};
 
@@ -68,7 +68,12 @@ impl Collector for Metrics {
         let help = "Commands of clients that were handed to the leader";
         counter(&mut encoder, "dengine_forwarded", help, counted.forwarded)?;
         match node.options().durability {
-            Durability::Fsync => sync_times(&mut encoder, &node.handle().sync_times()),
+            Durability::Fsync => {
+                let times = node.handle().sync_times();
+                let help = "Until a batch of the log was written and synced";
+                let counted = (&BOUNDS_MICROS[..], &times.counts[..]);
+                histogram(&mut encoder, "dengine_log_sync_seconds", help, counted, times.sum_nanos)
+            }
             Durability::None => Ok(()),
         }
     }
@@ -87,13 +92,4 @@ fn counters(
         ConstCounter::new(*count).encode(metric.encode_family(&[(label, *value)])?)?;
     }
     Ok(())
-}
-
-/// How long batches of the log took to be safe on disk.
-fn sync_times(encoder: &mut DescriptorEncoder<'_>, times: &SyncTimes) -> fmt::Result {
-    let help = "Until a batch of the log was written and synced";
-    let mut metric = encoder.encode_descriptor("dengine_log_sync_seconds", help, None, MetricType::Histogram)?;
-    let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-    let buckets = bounds.zip(times.counts).collect::<Vec<_>>();
-    metric.encode_histogram::<NoLabelSet>(times.sum_nanos as f64 / 1e9, times.syncs(), &buckets, None)
 }

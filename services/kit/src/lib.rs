@@ -19,7 +19,7 @@ pub mod listen;
 pub mod logs;
 #[cfg(feature = "server")]
 pub mod metrics;
-#[cfg(feature = "server")]
+#[cfg(feature = "process")]
 pub mod open_files;
 #[cfg(feature = "server")]
 pub mod operations;

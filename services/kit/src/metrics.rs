@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use http::{HeaderMap, header};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -100,6 +100,21 @@ pub fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value:
 pub fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(value).encode(metric)
+}
+
+/// As [`gauge`]; of durations that somebody else has counted: how many were up to each bound, in microseconds, beyond the bound before; the
+/// last count is of those beyond all bounds. Its unit is seconds.
+pub fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    (bounds_micros, counts): (&[u64], &[u64]),
+    sum_nanos: u64,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    let bounds = bounds_micros.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<_> = bounds.zip(counts.iter().copied()).collect();
+    metric.encode_histogram::<NoLabelSet>(sum_nanos as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 
 /// What the process uses, by the names that all clients of Prometheus give it.

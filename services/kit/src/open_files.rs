@@ -2,9 +2,9 @@
 //! left, and wait beyond that. From etcd's `server/embed/etcd.go`, which keeps as many for itself.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::Semaphore;
 
 /// For everything but connections.
+#[cfg(feature = "server")]
 const RESERVED: u64 = 150;
 
 /// Raises the limit as far as this process may, as Go does for its programs.
@@ -24,13 +24,14 @@ pub fn limit() -> Option<u64> {
 
 /// How many connections may be open where so many files may be: on sockets that serve gRPC, and on others, so that health and metrics
 /// can be asked for when clients have taken all that they may. 0: there is no room.
+#[cfg(feature = "server")]
 pub fn connections_max(limit: Option<u64>) -> (usize, usize) {
     let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(RESERVED));
-    let left = usize::try_from(left).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    let left = usize::try_from(left).unwrap_or(usize::MAX).min(tokio::sync::Semaphore::MAX_PERMITS);
     (left - left / 8, left / 8)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "server"))]
 mod tests {
     use super::*;
 

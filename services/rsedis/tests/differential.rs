@@ -7,7 +7,8 @@
 
 mod support;
 
-use support::templates::{Random, TEMPLATES, fill};
+use harness::Random;
+use support::templates::{TEMPLATES, fill};
 use support::{Client, elements, redis_program, rsedis_program, start};
 
 const COMMANDS_EACH: usize = 1_000;
@@ -42,7 +43,7 @@ fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn compare(ours: &mut Client, theirs: &mut Client, group: &str, templates: &[&str], seed: u64) -> usize {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut history: Vec<String> = Vec::new();
     for setup in ["FLUSHALL", if seed % 3 == 2 { "HELLO 3" } else { "HELLO 2" }] {
         let words: Vec<&[u8]> = setup.split(' ').map(str::as_bytes).collect();
@@ -56,7 +57,7 @@ fn compare(ours: &mut Client, theirs: &mut Client, group: &str, templates: &[&st
         }
     }
     for _ in 0..COMMANDS_EACH {
-        let template = templates[random.below(templates.len())];
+        let template = random.pick(templates);
         let words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(&mut random, word)).collect();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let shown: Vec<String> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
@@ -86,7 +87,7 @@ fn compare(ours: &mut Client, theirs: &mut Client, group: &str, templates: &[&st
 #[test]
 fn random_commands_have_the_replies_of_redis() {
     let seeds: u64 = std::env::var("RSEDIS_SEEDS").map_or(2, |text| text.parse().unwrap());
-    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let directories = [harness::folder(), harness::folder()];
     let options = ["--enable-debug-command", "yes"];
     let ours = start(rsedis_program(), directories[0].path(), &options);
     let theirs = start(&redis_program("redis-server"), directories[1].path(), &options);
@@ -113,7 +114,7 @@ fn random_commands_have_the_replies_of_redis() {
 /// The first seven fields of COMMAND INFO: name, arity, flags, keys, categories.
 #[test]
 fn the_command_table_is_that_of_redis() {
-    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let directories = [harness::folder(), harness::folder()];
     let ours = start(rsedis_program(), directories[0].path(), &[]);
     let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
     let (mut ours, mut theirs) = (ours.client(), theirs.client());
@@ -136,17 +137,17 @@ fn the_command_table_is_that_of_redis() {
 /// the other server as well.
 #[test]
 fn values_and_files_are_read_by_both() {
-    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let directories = [harness::folder(), harness::folder()];
     let options = ["--enable-debug-command", "yes"];
     let program = redis_program("redis-server");
     let ours = start(rsedis_program(), directories[0].path(), &options);
     let theirs = start(&program, directories[1].path(), &options);
     let (mut ours, mut theirs) = (ours.client(), theirs.client());
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for (group, templates) in TEMPLATES.iter().filter(|(group, _)| *group != "transactions") {
         ours.call("FLUSHALL");
         for _ in 0..300 {
-            let template = templates[random.below(templates.len())];
+            let template = random.pick(templates);
             let words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(&mut random, word)).collect();
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             ours.try_call(&words).unwrap();
@@ -185,7 +186,7 @@ fn values_and_files_are_read_by_both() {
         assert_eq!(ours.call("CONFIG SET rdbcompression yes"), "+OK\r\n");
         let digest = ours.call("DEBUG DIGEST");
         assert_eq!(ours.call("SAVE"), "+OK\r\n");
-        let elsewhere = tempfile::tempdir().unwrap();
+        let elsewhere = harness::folder();
         std::fs::copy(directories[0].path().join("dump.rdb"), elsewhere.path().join("dump.rdb")).unwrap();
         let reader = start(&program, elsewhere.path(), &options);
         assert_eq!(reader.client().call("DEBUG DIGEST"), digest, "{group}: our file");

@@ -4,6 +4,7 @@
 
 mod support;
 
+use harness::Random;
 use rsedis::command;
 use rsedis::protocol::request::OwnedArgs;
 use rsedis::protocol::{Limits, Parser};
@@ -11,7 +12,7 @@ use rsedis::server::Server;
 use rsedis::session::Session;
 use rsedis::settings::Settings;
 use support::elements;
-use support::templates::{Random, TEMPLATES, fill};
+use support::templates::{TEMPLATES, fill};
 
 const NOW: i64 = 1_700_000_000_000;
 const COMMANDS: usize = 3_000;
@@ -87,12 +88,12 @@ fn effects_make_the_same_keys_again() {
     for seed in 0..6 {
         let (mut original, mut session) = server(seed);
         original.effects.is_enabled = true;
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         for number in 0..COMMANDS {
-            let (_, templates) = TEMPLATES[random.below(TEMPLATES.len())];
-            let template = match random.below(4) {
-                0 => more[random.below(more.len())],
-                _ => templates[random.below(templates.len())],
+            let (_, templates) = random.pick(TEMPLATES);
+            let template = match random.index(4) {
+                0 => random.pick(&more),
+                _ => random.pick(templates),
             };
             // One that closes, and those that empty everything too often to learn anything.
             if template.starts_with("FLUSH") && !number.is_multiple_of(50) {

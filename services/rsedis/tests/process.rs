@@ -46,7 +46,7 @@ fn mistakes_are_one_line_and_exit_code_1() {
 
 #[test]
 fn the_command_line_tools_of_redis_run_unchanged() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let port = server.port.to_string();
     let run = |program: &str, arguments: &[&str]| {
@@ -92,7 +92,7 @@ fn the_command_line_tools_of_redis_run_unchanged() {
 #[test]
 fn every_write_of_the_stress_test_succeeds_and_memory_is_as_stated() {
     const KEYS: u32 = 20_000;
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let mut client = server.client();
     let used = |client: &mut Client| -> u64 {
@@ -117,7 +117,7 @@ fn every_write_of_the_stress_test_succeeds_and_memory_is_as_stated() {
 
 #[test]
 fn kill_9_under_always_loses_nothing_acknowledged() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     for round in 0..5u64 {
         let server = start(rsedis_program(), directory.path(), ALWAYS);
         let port = server.port;
@@ -242,7 +242,7 @@ fn redis_reads_our_file_and_we_read_that_of_redis() {
     let options = ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"];
     let (ours, theirs) = (rsedis_program().to_owned(), redis_program("redis-server"));
     for (writer, reader) in [(&ours, &ours), (&ours, &theirs), (&theirs, &ours)] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = harness::folder();
         let server = start(writer, directory.path(), &options);
         let mut client = server.client();
         for line in EFFECTS {
@@ -260,7 +260,7 @@ fn redis_reads_our_file_and_we_read_that_of_redis() {
 
 #[test]
 fn sigterm_makes_all_safe_and_files_are_their_owners() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &["--appendonly", "yes", "--appendfsync", "no"]);
     assert_eq!(server.client().call("SET key value"), "+OK\r\n");
     assert_eq!(server.terminate(), Some(0));
@@ -276,9 +276,9 @@ fn sigterm_makes_all_safe_and_files_are_their_owners() {
 
 #[test]
 fn two_servers_never_share_a_directory() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let _server = start(rsedis_program(), directory.path(), ALWAYS);
-    let port = support::free_port().to_string();
+    let port = harness::free_port().to_string();
     let second = Command::new(rsedis_program())
         .args(["--bind", "127.0.0.1", "--port", &port, "--appendonly", "yes", "--dir"])
         .arg(directory.path())
@@ -292,8 +292,8 @@ fn two_servers_never_share_a_directory() {
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
     for policy in ["always", "everysec"] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut command = Command::new("sh");
+        let directory = harness::folder();
+        let mut command = harness::command("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
         command.stderr(std::process::Stdio::null());
         let server = start_command(&mut command, directory.path(), &["--appendonly", "yes", "--appendfsync", policy]);
@@ -327,17 +327,17 @@ fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
 fn what_cannot_be_made_safe_is_not_acknowledged_to_those_who_waited() {
     let large = "v".repeat(50_000);
     let limited = |directory: &std::path::Path| {
-        let mut command = Command::new("sh");
+        let mut command = harness::command("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
         command.stderr(std::process::Stdio::null());
         start_command(&mut command, directory, ALWAYS)
     };
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = limited(directory.path());
     let (mut first, mut second) = (server.client(), server.client());
     assert_eq!(first.call("CLIENT PAUSE 200 WRITE"), "+OK\r\n");
     assert!(second.try_call(&[b"SET", b"key", large.as_bytes()]).is_err(), "a postponed write was acknowledged");
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = limited(directory.path());
     let (mut waits, mut pushes) = (server.client(), server.client());
     waits.send(b"BLPOP list 0\r\n").unwrap();
@@ -348,7 +348,7 @@ fn what_cannot_be_made_safe_is_not_acknowledged_to_those_who_waited() {
 
 #[test]
 fn a_snapshot_that_failed_stops_writes_where_snapshots_are_asked_for() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
     let mut client = server.client();
     client.call("SET key value");
@@ -365,7 +365,7 @@ fn a_snapshot_that_failed_stops_writes_where_snapshots_are_asked_for() {
 
 #[test]
 fn a_save_waits_for_the_rewrite_that_is_under_way() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), ALWAYS);
     let mut client = server.client();
     client.call("SET key value");
@@ -386,7 +386,7 @@ fn a_save_waits_for_the_rewrite_that_is_under_way() {
 
 #[test]
 fn a_rewrite_that_gave_way_to_a_save_is_done_after_it() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
     let mut client = server.client();
     // Enough that the rewrite is under way when SAVE comes.
@@ -403,7 +403,7 @@ fn a_rewrite_that_gave_way_to_a_save_is_done_after_it() {
 
 #[test]
 fn an_append_only_file_that_cannot_be_read_again_takes_no_writes() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
     let mut client = server.client();
     assert_eq!(client.call("SET key value"), "+OK\r\n");
@@ -420,7 +420,7 @@ fn an_append_only_file_that_cannot_be_read_again_takes_no_writes() {
 
 #[test]
 fn an_append_only_file_that_cannot_be_begun_is_told_of_and_can_be_switched_off() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let mut client = server.client();
     let folder = directory.path().join("appendonlydir");
@@ -442,7 +442,7 @@ fn an_append_only_file_that_cannot_be_begun_is_told_of_and_can_be_switched_off()
 
 #[test]
 fn keys_expire_also_while_the_server_is_away() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), ALWAYS);
     let mut client = server.client();
     assert_eq!(client.call("SET soon v PX 50"), "+OK\r\n");
@@ -464,7 +464,7 @@ fn keys_expire_also_while_the_server_is_away() {
 
 #[test]
 fn transactions_see_what_others_did() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let (mut one, mut other) = (server.client(), server.client());
     for (touch, expected) in
@@ -481,7 +481,7 @@ fn transactions_see_what_others_did() {
 
 #[test]
 fn messages_reach_those_who_listen() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let (mut listener, mut speaker) = (server.client(), server.client());
     assert_eq!(listener.call("SUBSCRIBE news"), "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
@@ -498,7 +498,7 @@ fn messages_reach_those_who_listen() {
 
 #[test]
 fn strangers_are_bounded_and_passwords_open() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &["--requirepass", "secret"]);
     let mut client = server.client();
     assert_eq!(client.call("GET x"), "-NOAUTH Authentication required.\r\n");
@@ -513,7 +513,7 @@ fn strangers_are_bounded_and_passwords_open() {
 
 #[test]
 fn hostile_clients_are_bounded() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server =
         start(rsedis_program(), directory.path(), &["--maxclients", "600", "--client-query-buffer-limit", "1mb"]);
     // Many who say nothing, or announce much and send nothing.
@@ -546,7 +546,7 @@ fn hostile_clients_are_bounded() {
 
 #[test]
 fn a_long_pipeline_needs_no_reader() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let mut client = server.client();
     let one = encode(&[b"INCR", b"counter"]);
@@ -565,7 +565,7 @@ fn a_long_pipeline_needs_no_reader() {
 
 #[test]
 fn inline_commands_and_protocol_errors() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let mut client = server.client();
     client.send(b"PING\r\n\r\nSET k \"a b\"\r\nGET k\r\n*0\r\nPING\r\n").unwrap();
@@ -579,7 +579,7 @@ fn inline_commands_and_protocol_errors() {
 
 #[test]
 fn memory_has_a_limit() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &["--maxmemory", "1kb"]);
     let mut client = server.client();
     assert_eq!(client.call("SET k v"), "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
@@ -591,10 +591,10 @@ fn memory_has_a_limit() {
 #[test]
 fn a_panic_on_any_thread_ends_the_process() {
     use std::os::unix::process::ExitStatusExt;
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let mut server = start(rsedis_program(), directory.path(), &["--enable-debug-command", "yes"]);
     let mut client = server.client();
     // A server that lives on answers.
     assert!(client.try_call(&[b"DEBUG", b"PANIC"]).is_err());
-    assert_eq!(server.child.wait().unwrap().signal(), Some(6), "SIGABRT");
+    assert_eq!(server.process.wait().signal(), Some(6), "SIGABRT");
 }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::{Process, counter, gauge};
-use wal::{BOUNDS_MICROS, SyncTimes};
+use service_kit::metrics::{Process, counter, gauge, histogram};
+use wal::BOUNDS_MICROS;
 
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
@@ -118,16 +118,10 @@ impl Collector for Metrics {
         ] {
             counter(&mut encoder, name, help, value)?;
         }
-        sync_times(&mut encoder, &node.handle.sync_times())
+        // A write and a sync, where etcd has the sync alone.
+        let times = node.handle.sync_times();
+        let name = "etcd_disk_wal_fsync_duration_seconds";
+        let help = "The latency distributions of fsync called by WAL";
+        histogram(&mut encoder, name, help, (&BOUNDS_MICROS, &times.counts), times.sum_nanos)
     }
-}
-
-/// How long batches of the log took to be safe on disk: a write and a sync, where etcd has the sync alone.
-fn sync_times(encoder: &mut DescriptorEncoder<'_>, times: &SyncTimes) -> fmt::Result {
-    const NAME: &str = "etcd_disk_wal_fsync_duration_seconds";
-    let help = "The latency distributions of fsync called by WAL";
-    let mut metric = encoder.encode_descriptor(NAME, help, None, MetricType::Histogram)?;
-    let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-    let buckets = bounds.zip(times.counts).collect::<Vec<_>>();
-    metric.encode_histogram::<NoLabelSet>(times.sum_nanos as f64 / 1e9, times.syncs(), &buckets, None)
 }

@@ -23,6 +23,16 @@ impl Random {
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
     }
+
+    /// An index into something of this length, which is not 0.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// One of these; there is at least one.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
 }
 
 #[cfg(test)]
@@ -36,5 +46,6 @@ mod tests {
         let numbers: Vec<u64> = (0..3).map(|_| random.draw()).collect();
         assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
         assert!((0..1_000).all(|_| random.below(7) < 7));
+        assert!((0..1_000).all(|_| [3, 5].contains(&random.pick(&[3, 5]))));
     }
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, params};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use storebench_crds::engine::object_store::DATABASE_SUFFIX;
 use storebench_crds::workload::sqlite_replication::{SqliteReplicationWorkload, Synchronous};
 
@@ -25,13 +24,6 @@ const MAGIC_BYTES: usize = 16;
 /// The file name of a database.
 pub(super) fn name(number: u32) -> String {
     format!("{number:04}{DATABASE_SUFFIX}")
-}
-
-/// A database takes three open files.
-pub(super) fn raise_open_files() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, a database that cannot be opened says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// The mark of one database: no other database, trial or seed has the same.

@@ -126,7 +126,6 @@ impl Family for SqliteReplication {
     type Plan = Plan;
 
     async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
-        application::raise_open_files();
         let values = Values::new(seat.context.seed, plan.parameters.row_bytes);
         Ok(Self { plan, seat, values, databases: RefCell::default() })
     }

@@ -7,6 +7,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod validate;
 pub(crate) mod wait;
+pub(crate) mod words;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};

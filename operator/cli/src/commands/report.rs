@@ -23,6 +23,7 @@ use storebench_crds::{BenchmarkRun, Verdict};
 use super::cluster::{self, ClusterRun, Place};
 use crate::Output;
 use crate::exit::Exit;
+use crate::saved::{LATEST, REPORT as REPORT_FILE, RUN as RUN_FILE};
 
 /// How long a cluster may take to hand over the record of a run.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,7 +57,7 @@ fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit>
             );
         }
     }
-    let (first, second) = (read(sources[0])?, read(sources[1])?);
+    let (first, second) = (read_one(sources[0])?, read_one(sources[1])?);
     let levels = TwoLevels::of(&first, &second)?;
     let text = match output {
         Output::Text => report::levels_text(&levels, width(), colours()),
@@ -71,19 +72,82 @@ fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit>
     Ok(store.max(kubernetes))
 }
 
-fn of_file(file: &Path, output: Output) -> anyhow::Result<Exit> {
-    finish(&read(file)?, output)
+/// What a source is, judged anew. The exit code is that of the gravest verdict.
+fn of_file(source: &Path, output: Output) -> anyhow::Result<Exit> {
+    let (reports, is_list) = read(source)?;
+    let worst = reports.iter().map(|report| Exit::of(report.judgement.verdict)).max().unwrap_or(Exit::Passed);
+    let mut printer = Printer::new(output, is_list);
+    reports.into_iter().try_for_each(|report| printer.add(report))?;
+    printer.finish()?;
+    Ok(worst)
 }
 
-/// A saved report, judged anew.
-fn read(file: &Path) -> anyhow::Result<Report> {
-    let name = file.display();
-    let remedy = "pass a report.json, or benchmarkrun/NAME for a run in a cluster";
-    let text = std::fs::read_to_string(file).map_err(|error| anyhow!("{name}: cannot be read: {error}: {remedy}"))?;
-    let saved = report::from_json(&text).map_err(|error| anyhow!("{name}: {error}: {remedy}"))?;
-    let judgement = judge(&saved.record);
-    tell_change(file, saved.judgement.verdict, &judgement);
-    Ok(Report { record: saved.record, judgement })
+const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save; or \
+                        benchmarkrun/NAME for a run in a cluster";
+
+/// One saved report, judged anew.
+fn read_one(source: &Path) -> anyhow::Result<Report> {
+    let (mut reports, _) = read(source)?;
+    match (reports.pop(), reports.len()) {
+        (Some(report), 0) => Ok(report),
+        (_, others) => bail!("{}: holds {} reports: pass one of them", source.display(), others + 1),
+    }
+}
+
+/// Saved reports, judged anew, and whether they were several by intent.
+fn read(source: &Path) -> anyhow::Result<(Vec<Report>, bool)> {
+    if source.as_os_str() == "-" {
+        let text = std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?;
+        return Ok((judged_anew(source, &text)?, text.trim_start().starts_with('[')));
+    }
+    let files = saved_reports(source)?;
+    let mut reports = Vec::new();
+    let mut is_list = files.len() > 1;
+    for file in &files {
+        let name = file.display();
+        let text =
+            std::fs::read_to_string(file).map_err(|error| anyhow!("{name}: cannot be read: {error}: {READABLE}"))?;
+        is_list |= text.trim_start().starts_with('[');
+        reports.extend(judged_anew(file, &text)?);
+    }
+    Ok((reports, is_list))
+}
+
+fn judged_anew(source: &Path, text: &str) -> anyhow::Result<Vec<Report>> {
+    let name = source.display();
+    let saved = report::list_from_json(text).map_err(|error| anyhow!("{name}: {error}: {READABLE}"))?;
+    let anew = saved.into_iter().map(|saved| {
+        let judgement = judge(&saved.record);
+        tell_change(source, saved.judgement.verdict, &judgement);
+        Report { record: saved.record, judgement }
+    });
+    Ok(anew.collect())
+}
+
+/// The report.json that a path means: itself; that beside a run.yaml; that of a folder of one time; of a run, the newest; of a
+/// directory of --save, the newest of each run.
+fn saved_reports(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let beside = source.with_file_name(REPORT_FILE);
+    if source.file_name().is_some_and(|name| name == RUN_FILE) && beside.is_file() {
+        return Ok(vec![beside]);
+    }
+    if !source.is_dir() {
+        return Ok(vec![source.to_owned()]);
+    }
+    let of = |folder: &Path| {
+        [folder.join(REPORT_FILE), folder.join(LATEST).join(REPORT_FILE)].into_iter().find(|file| file.is_file())
+    };
+    if let Some(file) = of(source) {
+        return Ok(vec![file]);
+    }
+    let name = source.display();
+    let entries = std::fs::read_dir(source).with_context(|| format!("{name}: cannot be read"))?;
+    let mut found: Vec<PathBuf> = entries.flatten().filter_map(|entry| of(&entry.path())).collect();
+    found.sort();
+    match found.is_empty() {
+        true => bail!("{name}: no report.json is in it: {READABLE}"),
+        false => Ok(found),
+    }
 }
 
 fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
@@ -109,7 +173,9 @@ fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit>
     if let Some(verdict) = verdict {
         tell_change(Path::new(&format!("benchmarkrun/{name}")), verdict, &judgement);
     }
-    finish(&Report { record, judgement }, output)
+    let exit = Exit::of(judgement.verdict);
+    super::print(&render(&Report { record, judgement }, output)?)?;
+    Ok(exit)
 }
 
 /// The run as it is in the cluster, without who wrote which field; what storebench understands of it; and its record, where
@@ -181,9 +247,46 @@ fn tell_change(name: &Path, before: Verdict, now: &Judgement) {
     }
 }
 
-fn finish(report: &Report, output: Output) -> anyhow::Result<Exit> {
-    super::print(&render(report, output)?)?;
-    Ok(Exit::of(report.judgement.verdict))
+/// Puts reports on standard output: those for people, and YAML, one behind the other as they come; JSON and HTML, of which there is one
+/// document whatever it holds, when all are there.
+pub(crate) struct Printer {
+    output: Output,
+    /// Several are a list, even where only one came about.
+    is_list: bool,
+    printed: usize,
+    kept: Vec<Report>,
+}
+
+impl Printer {
+    pub(crate) fn new(output: Output, is_list: bool) -> Self {
+        Self { output, is_list, printed: 0, kept: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, report: Report) -> anyhow::Result<()> {
+        if self.is_list && matches!(self.output, Output::Json | Output::Html) {
+            self.kept.push(report);
+            return Ok(());
+        }
+        let between = match (self.printed, self.output) {
+            (0, _) => "",
+            (_, Output::Yaml) => "---\n",
+            (..) => "\n",
+        };
+        super::print(&format!("{between}{}", render(&report, self.output)?))?;
+        self.printed += 1;
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        if !self.is_list {
+            return Ok(());
+        }
+        match self.output {
+            Output::Json => super::print(&report::json_list(&self.kept)?),
+            Output::Html => super::print(&report::html_of_several(&self.kept)?),
+            Output::Text | Output::Markdown | Output::Yaml => Ok(()),
+        }
+    }
 }
 
 /// A report in the form asked for.
@@ -197,16 +300,17 @@ pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> 
     })
 }
 
-/// Columns of what is printed: the terminal's, or enough for a log.
+/// Columns of what is printed: what `COLUMNS` says, the terminal's, or enough for a log.
 fn width() -> usize {
-    if std::io::stdout().is_terminal() { terminal_width() } else { 120 }
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    said.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal_width() } else { 120 }).clamp(60, 160)
 }
 
 fn colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    std::io::stdout().is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none()
 }
 
 fn terminal_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.map_or(100, |size| usize::from(size.ws_col).clamp(60, 160))
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(100, |size| usize::from(size.ws_col))
 }

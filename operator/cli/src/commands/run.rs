@@ -6,15 +6,15 @@ use anyhow::Context as _;
 use storebench_core::judgement::{available, judge};
 use storebench_core::record::FailureCause;
 use storebench_core::report::Report;
-use storebench_core::validate::for_embedded;
+use storebench_core::validate::{ValidatedRun, for_embedded};
 use storebench_crds::DurationText;
 use storebench_crds::status::Verdict;
 
-use super::report::render;
+use super::report::Printer;
 use crate::RunArguments;
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
-use crate::saved::{Asked, Begun, Folder};
+use crate::saved::{Asked, Begun, Folder, Objects};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let input = super::read_input(&arguments.files)?;
@@ -28,23 +28,38 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
+    let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
+    let ended = run_all(arguments, &input.runs, &options, &mut printer);
+    let printed = printer.finish();
+    let exit = ended?;
+    printed?;
+    Ok(exit)
+}
+
+fn run_all(
+    arguments: &RunArguments,
+    runs: &[ValidatedRun],
+    options: &Options,
+    printer: &mut Printer,
+) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
-    for run in &input.runs {
-        let prepared = Prepared::new(run, &options);
+    for run in runs {
+        let objects = Objects::of(run);
+        let prepared = Prepared::new(run, options);
         // Found before the first trial, not after the last.
-        let (prepared, folder) = match keep(arguments, prepared)? {
+        let (prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
             Kept::Finished(path, report) => {
                 eprintln!("{}: came to its end before: {}", run.name, path.join("report.html").display());
-                super::print(&render(&report, arguments.output)?)?;
                 worst = worst.max(Exit::of(report.judgement.verdict));
+                printer.add(*report)?;
                 continue;
             }
         };
         let progress = Progress::new(run, arguments.quiet);
         let mut lost = None;
-        let record = embedded::run(*prepared, &options, &progress, |record| {
+        let record = embedded::run(*prepared, options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
             // A disk that is full is no reason to throw away what can still be printed.
             lost = lost.take().or(kept.err());
@@ -52,18 +67,18 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
-        super::print(&render(&report, arguments.output)?)?;
+        worst = worst.max(Exit::of(report.judgement.verdict));
+        to_do.extend(what_to_do(&report));
+        printer.add(report.clone())?;
         if let Some(folder) = folder {
-            tell_where(arguments, &folder.finish(&report, interrupted)?, interrupted);
+            tell_where(arguments, &folder.finish(&report, &objects, interrupted)?, interrupted);
         }
         if let Some(error) = lost {
             return Err(error);
         }
-        worst = worst.max(Exit::of(report.judgement.verdict));
         if interrupted {
             return Ok(Exit::Interrupted);
         }
-        to_do.extend(what_to_do(&report));
     }
     // After the last report, where it is seen.
     for line in to_do.iter().filter(|_| !arguments.quiet) {
@@ -100,10 +115,8 @@ enum Kept<'a> {
     Finished(PathBuf, Box<Report>),
 }
 
-fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>) -> anyhow::Result<Kept<'a>> {
-    let services = prepared.run.arms.iter().map(|arm| arm.service().map(|service| &service.spec));
-    let services = serde_json::to_value(services.collect::<Vec<_>>())?;
-    let asked = Asked { record: &prepared.record, services };
+fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>, objects: &Objects) -> anyhow::Result<Kept<'a>> {
+    let asked = Asked { record: &prepared.record, services: serde_json::to_value(objects)? };
     let begun = match &arguments.resume {
         Some(directory) => Folder::find(directory, &asked)?,
         None => None,

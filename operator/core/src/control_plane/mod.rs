@@ -9,7 +9,7 @@ mod plan;
 pub use certificates::{Validity, files};
 pub use plan::{Certificate, ControlPlanePlan, Kubeconfig, Placement, Process, Purpose, plan};
 
-use storebench_crds::ControlPlane;
+use storebench_crds::{ControlPlane, ControlPlaneSpec};
 
 use crate::engine::Protocol;
 use crate::validate::{Problem, ValidatedService, named};
@@ -38,6 +38,8 @@ pub struct ValidatedControlPlane {
     pub version_is_pinned: bool,
     /// Simulated nodes.
     pub nodes: u32,
+    /// What was asked.
+    pub spec: ControlPlaneSpec,
 }
 
 impl ValidatedControlPlane {
@@ -70,6 +72,7 @@ pub fn validate(control_plane: &ControlPlane, services: &[ValidatedService]) -> 
         kubernetes_version: spec.kubernetes_version.clone().unwrap_or_else(|| DEFAULT_VERSION.into()),
         version_is_pinned: spec.kubernetes_version.is_some(),
         nodes: spec.nodes,
+        spec: spec.clone(),
         name,
     })
 }

@@ -50,17 +50,46 @@ pub fn json(report: &Report) -> Result<String, JsonError> {
     Ok(text)
 }
 
+/// Writes reports as a list.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_list(reports: &[Report]) -> Result<String, JsonError> {
+    let mut text = serde_json::to_string_pretty(reports).map_err(JsonError::Write)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Reads what [`json`] or [`json_list`] wrote.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn list_from_json(text: &str) -> Result<Vec<Report>, JsonError> {
+    match text.trim_start().starts_with('[') {
+        true => {
+            let probes: Vec<Probe> = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
+            probes.into_iter().try_for_each(check_version)?;
+            serde_json::from_str(text).map_err(JsonError::NotAReport)
+        }
+        false => Ok(vec![from_json(text)?]),
+    }
+}
+
 /// Reads what [`json`] wrote.
 ///
 /// # Errors
 /// [`JsonError::NotAReport`] for anything else, [`JsonError::Newer`] for a report of a newer format.
 pub fn from_json(text: &str) -> Result<Report, JsonError> {
-    let probe: Probe = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
-    if probe.record.record_version > RECORD_VERSION {
-        let ProbeRecord { record_version: found, storebench_version: written_by } = probe.record;
-        return Err(JsonError::Newer { found, written_by });
-    }
+    check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
     serde_json::from_str(text).map_err(JsonError::NotAReport)
+}
+
+fn check_version(probe: Probe) -> Result<(), JsonError> {
+    let ProbeRecord { record_version: found, storebench_version: written_by } = probe.record;
+    match found > RECORD_VERSION {
+        true => Err(JsonError::Newer { found, written_by }),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +104,14 @@ mod tests {
             let text = json(&report).unwrap();
             assert_eq!(from_json(&text).unwrap(), report, "{name}");
         }
+    }
+
+    #[test]
+    fn several_are_a_list() {
+        let reports: Vec<Report> = fixture::all().into_iter().map(|(_, report)| report).collect();
+        assert_eq!(list_from_json(&json_list(&reports).unwrap()).unwrap(), reports);
+        assert_eq!(list_from_json(&json(&reports[0]).unwrap()).unwrap(), reports[..1]);
+        assert!(list_from_json("[1]").is_err());
     }
 
     #[test]

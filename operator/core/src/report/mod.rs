@@ -27,8 +27,8 @@ pub(crate) mod fixture;
 
 use serde::{Deserialize, Serialize};
 
-pub use html::{RenderError, html, levels_html};
-pub use json::{JsonError, from_json, json};
+pub use html::{RenderError, html, html_of_several, levels_html};
+pub use json::{JsonError, from_json, json, json_list, list_from_json};
 pub use levels::{LevelsError, TwoLevels};
 pub use markdown::{levels_markdown, markdown};
 pub use text::{levels_text, text};

@@ -42,6 +42,13 @@ fn name(number: u64) -> String {
     format!("{:0DIGITS$}{SUFFIX}", number / FILE_BLOCKS)
 }
 
+/// Whether a file is an index of blocks before this one alone.
+pub(super) fn is_before(file: &str, number: u64) -> bool {
+    let of =
+        file.strip_suffix(SUFFIX).filter(|digits| digits.len() == DIGITS).and_then(|digits| digits.parse::<u64>().ok());
+    of.is_some_and(|of| of < number / FILE_BLOCKS)
+}
+
 fn place(number: u64) -> u64 {
     number % FILE_BLOCKS * ENTRY_BYTES as u64
 }

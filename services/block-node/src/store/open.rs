@@ -9,6 +9,7 @@ use super::compress::Prepared;
 use super::format::{Head, Kind, Place};
 use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
+use super::retention::Retention;
 use super::scan::{self, Scan, SegmentHead};
 use super::segments::OpenFiles;
 use super::{AppendError, OpenError, Options, failed, index};
@@ -35,6 +36,7 @@ pub struct Store<D: Directory> {
     /// What the next block continues.
     chain: Chain,
     shown: Arc<Shown<D>>,
+    retention: Retention,
     failed: Option<AppendError>,
     syncs: u64,
 }
@@ -56,11 +58,13 @@ impl<D: Directory> Store<D> {
             salt: options.salt,
             chain,
             shown,
+            retention: Retention::new(options.keep_blocks),
             failed: None,
             syncs: 0,
         };
         while let Some(last) = segments.pop() {
             if store.take_up(last, &segments)? {
+                store.retention.found(segments.into_iter().chain([last]));
                 break;
             }
         }
@@ -213,6 +217,12 @@ impl<D: Directory> Store<D> {
         Ok(())
     }
 
+    /// Removes the oldest segments whose blocks need not be kept; how many. An error is none of appending: nothing that must stay is
+    /// touched, and the next call tries again.
+    pub fn remove_old(&mut self) -> io::Result<usize> {
+        self.retention.apply(&self.directory, &self.shown, self.chain.next())
+    }
+
     /// Creates the next segment; its head goes into the first batch.
     fn begin_segment(&mut self, bytes: &mut Vec<u8>) -> Result<(), (&'static str, io::Error)> {
         // What the next start will not write again must be safe by then.
@@ -223,6 +233,7 @@ impl<D: Directory> Store<D> {
         let file = self.directory.create_zeroed(&name, 0).map_err(|error| ("the creation of a segment", error))?;
         SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
         self.current = Some(Current { number, file, end: 0 });
+        self.retention.begun(number);
         Ok(())
     }
 }

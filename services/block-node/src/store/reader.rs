@@ -40,6 +40,16 @@ impl<D: Directory> Shown<D> {
         self.advance(next, salt);
     }
 
+    /// Earlier blocks are no longer stored.
+    pub(super) fn begin_at(&self, first: u64) {
+        self.first.store(first, Ordering::Release);
+        self.quarantined().retain(|number| *number >= first);
+    }
+
+    pub(super) fn first(&self) -> u64 {
+        self.first.load(Ordering::Acquire)
+    }
+
     pub(super) fn advance(&self, next: u64, salt: u64) {
         self.salt.store(salt, Ordering::Relaxed);
         self.next.store(next, Ordering::Release);
@@ -108,7 +118,7 @@ impl<D: Directory> Reader<D> {
 
     /// Number of the first block that is stored, or will be.
     pub fn first(&self) -> u64 {
-        self.shown.first.load(Ordering::Relaxed)
+        self.shown.first()
     }
 
     /// Numbers of the last block, if there is one.
@@ -148,6 +158,8 @@ impl<D: Directory> Reader<D> {
             return Err(ReadError::Damaged { number, what: "it was found damaged before".into() });
         }
         match self.find(number) {
+            // Its segment was removed meanwhile.
+            Err(Trouble::Damage(_)) if number < self.first() => Err(ReadError::NotStored(number)),
             Err(Trouble::Damage(what)) => {
                 self.shown.quarantined().insert(number);
                 Err(ReadError::Damaged { number, what })

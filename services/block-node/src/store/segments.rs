@@ -21,6 +21,11 @@ impl<D: Directory> OpenFiles<D> {
         Self { directory, open: Mutex::default() }
     }
 
+    /// A file that is removed is no longer kept open. Who reads it now keeps it for that long.
+    pub(super) fn forget(&self, name: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != name);
+    }
+
     /// A file, for reading.
     pub(super) fn file(&self, name: &str) -> io::Result<Arc<D::File>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use crate::block::{Evidence, Footer, Verified};
 use crate::craft::{Crafted, Crafter, Shape};
 
 /// Some batches to a segment, some blocks to a batch.
-const OPTIONS: Options = Options { segment_bytes: 6_000, first_block: 0, salt: 77 };
+const OPTIONS: Options = Options { segment_bytes: 6_000, first_block: 0, keep_blocks: None, salt: 77 };
 
 fn blocks(count: usize) -> Vec<Crafted> {
     let mut crafter = Crafter::new(1, 0);
@@ -90,6 +90,66 @@ fn what_was_acknowledged_survives_a_power_cut_at_every_operation() {
             check(&Store::open(directory, OPTIONS).unwrap(), &blocks, blocks.len());
         }
     }
+}
+
+#[test]
+fn old_blocks_go_and_a_power_cut_at_any_operation_leaves_the_newest_without_a_gap() {
+    const KEEP: u64 = 12;
+    let options = Options { keep_blocks: Some(KEEP), ..OPTIONS };
+    let blocks = blocks(60);
+    let run = |directory: &SimulatedDirectory| {
+        let mut store = Store::open(directory.clone(), options).map_err(|_| 0_u64)?;
+        for block in &blocks[store.chain().next() as usize..] {
+            store.append(&[prepared(block)]).map_err(|_| block.number)?;
+            // Several segments at a time. An error here ends nothing, but the power is gone then.
+            if block.number % 20 == 19 {
+                let _ = store.remove_old();
+            }
+        }
+        Ok::<_, u64>(store)
+    };
+    let check = |store: &Store<SimulatedDirectory>, acknowledged: u64| {
+        let reader = store.reader();
+        assert!(reader.next() >= acknowledged, "{acknowledged} were acknowledged");
+        assert!(reader.first() <= reader.next().saturating_sub(KEEP), "{} to {}", reader.first(), reader.next());
+        for number in reader.first()..reader.next() {
+            assert_eq!(reader.read(number).unwrap().bytes, blocks[number as usize].bytes);
+        }
+        if let Some(before) = reader.first().checked_sub(1) {
+            assert!(matches!(reader.read(before), Err(ReadError::NotStored(_))));
+        }
+        assert_eq!(reader.quarantined(), 0);
+    };
+    let directory = SimulatedDirectory::default();
+    let store = run(&directory).unwrap();
+    check(&store, 60);
+    assert!(store.reader().first() > 20, "nothing was removed");
+    for cut in 0..directory.operations() {
+        let mut random = SmallRng::seed_from_u64(cut);
+        let directory = SimulatedDirectory::default();
+        directory.fail(Fault::Power, cut);
+        let acknowledged = run(&directory).map_or_else(|acknowledged| acknowledged, |_| 60);
+        directory.crash(|| random.next_u64());
+        let store = Store::open(directory.clone(), options).unwrap();
+        check(&store, acknowledged);
+        drop(store);
+        check(&run(&directory).unwrap(), 60);
+    }
+}
+
+#[test]
+fn a_reader_of_a_block_that_goes_is_told_that_it_is_not_stored() {
+    let blocks = blocks(40);
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), Options { keep_blocks: Some(5), ..OPTIONS }).unwrap();
+    append_all(&mut store, &blocks);
+    let reader = store.reader();
+    assert!(reader.read(0).is_ok());
+    assert!(store.remove_old().unwrap() > 1);
+    // As one who looked at the first block's number just before.
+    assert!(matches!(reader.read(0), Err(ReadError::NotStored(0))));
+    assert_eq!((reader.quarantined(), reader.first() <= 35), (0, true));
+    assert!(!directory.names().unwrap().contains(&scan::name(1)));
 }
 
 #[test]

@@ -87,7 +87,10 @@ impl Writer {
                 let Some(last) = batch.last().map(|block| block.number) else { continue };
                 let began = Instant::now();
                 match store.append(&batch) {
-                    Ok(()) => tell(Appended::Safe { last, took: began.elapsed() }),
+                    Ok(()) => {
+                        tell(Appended::Safe { last, took: began.elapsed() });
+                        remove_old(&mut store);
+                    }
                     Err(error) => {
                         tell(Appended::Failed(error));
                         return;
@@ -103,6 +106,15 @@ impl Writer {
     pub fn append(&self, block: Prepared) {
         self.shared.lock().blocks.push_back(block);
         self.shared.changed.notify_one();
+    }
+}
+
+/// Behind the acknowledgement, which waits for nothing that it does not need.
+fn remove_old<D: Directory>(store: &mut Store<D>) {
+    match store.remove_old() {
+        Ok(0) => {}
+        Ok(segments) => tracing::info!(segments, first = store.reader().first(), "removed the oldest blocks"),
+        Err(error) => tracing::warn!(%error, "old blocks cannot be removed; it is tried again with the next block"),
     }
 }
 

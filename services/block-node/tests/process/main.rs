@@ -82,7 +82,7 @@ async fn get_block(server: &Server, request: &[u8]) -> proto::BlockResponse {
 
 #[test]
 fn what_is_published_is_acknowledged_and_read_back() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("data");
     let server = Server::start(&data, &[]);
     run(async {
@@ -117,7 +117,7 @@ fn what_is_published_is_acknowledged_and_read_back() {
 
 #[test]
 fn status_tells_what_is_checked() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 3)).await.unwrap();
@@ -136,7 +136,7 @@ fn status_tells_what_is_checked() {
 
 #[test]
 fn kill_9_loses_no_acknowledged_block() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let mut acknowledged = 0;
     for round in 0..8_u64 {
         let server = Server::start(directory.path(), &["--segment-bytes", "40000"]);
@@ -200,7 +200,7 @@ async fn publish_until_gone(
 
 #[test]
 fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start_with_small_files(directory.path());
     let last = run(async {
         let published = publish(&publisher(&server, 0, 1_000)).await.unwrap();
@@ -228,7 +228,7 @@ fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
 
 #[test]
 fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         let bad = PublisherFlags { fault: Fault::InvalidHash, fault_block: 5, window: 1, ..publisher(&server, 0, 10) };
@@ -246,9 +246,61 @@ fn a_wrong_block_is_refused_and_the_right_one_taken_from_another_publisher() {
     });
 }
 
+async fn has_up_to(server: &Server, last: u64) {
+    status_becomes(server, |status| status.last_available_block == last).await;
+    let result = read_all(server, last).await;
+    assert_eq!((result.blocks, result.wrong), (last + 1, None));
+}
+
+async fn status_becomes(server: &Server, holds: impl Fn(&proto::ServerStatusResponse) -> bool) {
+    let wait = async {
+        while !holds(&status(server).await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(harness::LONG, wait).await.expect("the status that is waited for");
+}
+
+#[test]
+fn a_node_that_is_behind_fetches_from_its_peers_and_goes_on_with_a_publisher() {
+    let (whole, behind) = (harness::folder(), harness::folder());
+    let peer = Server::start(whole.path(), &[]);
+    run(async {
+        publish(&publisher(&peer, 0, 300)).await.unwrap();
+        // The first peer is not there.
+        let peers = format!("127.0.0.1:{},{}", harness::free_port(), peer.address);
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 299).await;
+        let published = publish(&publisher(&server, 300, 10)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged.last()), (None, Some(&309)));
+        // The peer is behind now: nothing to fetch, nothing lost.
+        assert_eq!(status(&peer).await.last_available_block, 299);
+        let metrics = http(&server, "/metrics").await;
+        assert!(metrics.contains("\nblock_node_blocks_backfilled_total 300\n"), "{metrics}");
+    });
+}
+
+#[test]
+fn blocks_of_another_history_are_not_fetched() {
+    let (ours, theirs, behind) = (harness::folder(), harness::folder(), harness::folder());
+    let (good, wrong) = (Server::start(ours.path(), &[]), Server::start(theirs.path(), &[]));
+    run(async {
+        publish(&publisher(&good, 0, 40)).await.unwrap();
+        publish(&PublisherFlags { seed: 2, ..publisher(&wrong, 0, 60) }).await.unwrap();
+        let peers = format!("{},{}", wrong.address, good.address);
+        let server = Server::start(behind.path(), &[]);
+        publish(&publisher(&server, 0, 5)).await.unwrap();
+        server.kill();
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 39).await;
+        let metrics = http(&server, "/metrics").await;
+        assert!(!metrics.contains("\nblock_node_backfill_failures_total 0\n"), "{metrics}");
+    });
+}
+
 #[test]
 fn publishers_race_and_every_block_is_stored_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         let racing: Vec<_> = (0..4)
@@ -282,7 +334,7 @@ async fn publish_and_come_back(mut flags: PublisherFlags) {
 
 #[test]
 fn history_flows_into_live_for_all_subscribers_and_each_block_is_framed_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 20)).await.unwrap();
@@ -319,7 +371,7 @@ async fn http(server: &Server, path: &str) -> String {
 
 #[test]
 fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         for path in ["/livez", "/readyz", "/healthz/readyz"] {
@@ -339,7 +391,7 @@ fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
 
 #[test]
 fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         publish(&publisher(&server, 0, 10)).await.unwrap();
@@ -373,7 +425,7 @@ fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
 
 #[test]
 fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("data");
     for mistake in [&["--no-such-flag"][..], &["--wire-era", "v0.15"], &["--server-port", "99999"], &["nonsense"]] {
         let output = Command::new(PROGRAM).arg("--data-dir").arg(&data).args(mistake).output().unwrap();
@@ -386,7 +438,7 @@ fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
 
 #[test]
 fn a_second_server_on_the_same_blocks_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let _first = Server::start(directory.path(), &[]);
     let output =
         Command::new(PROGRAM).args(["--server-port", "0", "--data-dir"]).arg(directory.path()).output().unwrap();
@@ -397,7 +449,7 @@ fn a_second_server_on_the_same_blocks_is_refused() {
 
 #[test]
 fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let file = |name: &str, content: String| {
         let path = directory.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -437,7 +489,7 @@ fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
 
 #[test]
 fn a_directory_is_verified_and_a_byte_that_rots_is_found() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = harness::folder();
     let data = directory.path().join("blocks");
     let verify = |path: &std::path::Path| {
         let output = Command::new(PROGRAM).args(["verify", "--data-dir"]).arg(path).output().unwrap();

@@ -2,38 +2,40 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use harness::Process;
+use rustix::process::Signal;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_block-node");
 
 pub struct Server {
-    child: Child,
+    process: Process,
     pub address: String,
 }
 
 impl Server {
     /// Starts on any free port, and waits until it is ready.
     pub fn start(directory: &Path, flags: &[&str]) -> Self {
-        Self::ready(Command::new(PROGRAM), directory, flags)
+        Self::ready(harness::command(PROGRAM), directory, flags)
     }
 
     /// The same, where no file may become larger than some ten kilobytes.
     pub fn start_with_small_files(directory: &Path) -> Self {
-        let mut shell = Command::new("sh");
+        let mut shell = harness::command("sh");
         // The write shall fail; without the trap SIGXFSZ would end the process.
         shell.args(["-c", "trap '' 25; ulimit -f 64; exec \"$0\" \"$@\"", PROGRAM]);
         Self::ready(shell, directory, &[])
     }
 
     fn ready(mut command: Command, directory: &Path, flags: &[&str]) -> Self {
-        let mut child = command
+        command
             .args(["--server-port", "0", "--accept-dummy-proofs", "--log-format", "json", "--data-dir"])
             .arg(directory)
             .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            .stderr(Stdio::piped());
+        let mut process = Process::start(&mut command);
+        let mut lines = BufReader::new(process.child().stderr.take().unwrap()).lines();
         let address = loop {
             let line = lines.next().expect("it ended before it was ready").unwrap();
             if let Some((_, rest)) = line.split_once("\"address\":\"") {
@@ -42,30 +44,21 @@ impl Server {
         };
         // Nobody else reads what it says; it must not block on that.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        Self { process, address }
     }
 
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// As `kill -9`.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// As SIGTERM; whether it ended well.
     pub fn terminate(mut self) -> bool {
-        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-        self.child.wait().unwrap().success()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.signal(Signal::TERM);
+        self.process.wait().success()
     }
 }

@@ -76,145 +76,87 @@ fn leader(node: &Node) -> Result<(u32, String, u64), Status> {
     Ok((small(id), address, term))
 }
 
-pub(super) fn first(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
-    let node = &doors.node;
-    Ok(match method {
-        Method::GetClusterMetadata => {
-            let old::MetadataRequest {} = decode(message)?;
-            now(Ok(first_membership(node)))
-        }
-        Method::DiscoverLeader => {
-            let old::LeaderDiscoveryRequest { .. } = decode(message)?;
-            let said = leader(node);
-            now(said.map(|(leader_id, leader_address, term)| old::LeaderDiscoveryResponse {
-                leader_id,
-                leader_address,
-                term,
-            }))
-        }
-        Method::JoinCluster => {
-            let old::JoinRequest { node_id, address, .. } = decode(message)?;
-            let node = node.clone();
-            later(doors.patience, async move {
-                let joined = join(&node, node_id, &address).await;
-                let leader_id = known(&node).leader.map_or(0, small);
-                Ok(match joined {
-                    Err(error) => old::JoinResponse { error, leader_id, ..old::JoinResponse::default() },
-                    Ok(()) => old::JoinResponse {
-                        success: true,
-                        config: Some(first_membership(&node)),
-                        config_version: VERSION,
+/// Both dialects have the same messages, under names of their own: one text for both.
+macro_rules! dialect {
+    ($answer:ident, $words:ident, $membership:ident) => {
+        pub(super) fn $answer(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
+            let node = &doors.node;
+            Ok(match method {
+                Method::GetClusterMetadata => {
+                    let $words::MetadataRequest {} = decode(message)?;
+                    now(Ok($membership(node)))
+                }
+                Method::DiscoverLeader => {
+                    let $words::LeaderDiscoveryRequest { .. } = decode(message)?;
+                    let said = leader(node);
+                    now(said.map(|(leader_id, leader_address, term)| $words::LeaderDiscoveryResponse {
                         leader_id,
-                        ..old::JoinResponse::default()
-                    },
-                })
+                        leader_address,
+                        term,
+                    }))
+                }
+                Method::JoinCluster => {
+                    let $words::JoinRequest { node_id, address, .. } = decode(message)?;
+                    let node = node.clone();
+                    later(doors.patience, async move {
+                        let joined = join(&node, node_id, &address).await;
+                        let leader_id = known(&node).leader.map_or(0, small);
+                        Ok(match joined {
+                            Err(error) => $words::JoinResponse { error, leader_id, ..$words::JoinResponse::default() },
+                            Ok(()) => $words::JoinResponse {
+                                success: true,
+                                config: Some($membership(&node)),
+                                config_version: VERSION,
+                                leader_id,
+                                ..$words::JoinResponse::default()
+                            },
+                        })
+                    })
+                }
+                Method::UpdateClusterConf => {
+                    use $words::cluster_conf_update_response::ErrorCode;
+                    use $words::membership_change::Change;
+                    let $words::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
+                    let promoted =
+                        |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
+                    let removed =
+                        |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Remove(id.into()))).collect();
+                    let changes: Vec<Result<_, Error>> = match change.and_then(|change| change.change) {
+                        Some(Change::AddNode($words::AddNode { node_id, address, .. })) => {
+                            vec![added(node_id, &address)]
+                        }
+                        Some(Change::RemoveNode($words::RemoveNode { node_id })) => removed(vec![node_id]),
+                        Some(Change::Promote($words::PromoteLearner { node_id, .. })) => promoted(vec![node_id]),
+                        Some(Change::BatchPromote($words::BatchPromote { node_ids, .. })) => promoted(node_ids),
+                        Some(Change::BatchRemove($words::BatchRemove { node_ids })) => removed(node_ids),
+                        None => Vec::new(),
+                    };
+                    let node = node.clone();
+                    later(doors.patience, async move {
+                        let known_term = known(&node).term;
+                        let error = match change_all(&node, term, known_term, changes).await {
+                            None => ErrorCode::None,
+                            Some(Wrong::NotLeader) => ErrorCode::NotLeader,
+                            Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
+                            Some(Wrong::Invalid) => ErrorCode::InvalidChange,
+                            Some(Wrong::Other) => ErrorCode::InternalError,
+                        };
+                        Ok($words::ClusterConfUpdateResponse {
+                            id,
+                            term: known_term,
+                            version: VERSION,
+                            success: error == ErrorCode::None,
+                            error_code: error.into(),
+                        })
+                    })
+                }
             })
         }
-        Method::UpdateClusterConf => {
-            use old::cluster_conf_update_response::ErrorCode;
-            use old::membership_change::Change;
-            let old::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
-            let promoted = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
-            let removed = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Remove(id.into()))).collect();
-            let changes: Vec<Result<_, Error>> = match change.and_then(|change| change.change) {
-                Some(Change::AddNode(old::AddNode { node_id, address, .. })) => vec![added(node_id, &address)],
-                Some(Change::RemoveNode(old::RemoveNode { node_id })) => removed(vec![node_id]),
-                Some(Change::Promote(old::PromoteLearner { node_id, .. })) => promoted(vec![node_id]),
-                Some(Change::BatchPromote(old::BatchPromote { node_ids, .. })) => promoted(node_ids),
-                Some(Change::BatchRemove(old::BatchRemove { node_ids })) => removed(node_ids),
-                None => Vec::new(),
-            };
-            let node = node.clone();
-            later(doors.patience, async move {
-                let known_term = known(&node).term;
-                let error = match change_all(&node, term, known_term, changes).await {
-                    None => ErrorCode::None,
-                    Some(Wrong::NotLeader) => ErrorCode::NotLeader,
-                    Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
-                    Some(Wrong::Invalid) => ErrorCode::InvalidChange,
-                    Some(Wrong::Other) => ErrorCode::InternalError,
-                };
-                Ok(old::ClusterConfUpdateResponse {
-                    id,
-                    term: known_term,
-                    version: VERSION,
-                    success: error == ErrorCode::None,
-                    error_code: error.into(),
-                })
-            })
-        }
-    })
+    };
 }
 
-pub(super) fn second(doors: &Doors, method: Method, message: Bytes) -> Result<Unary, Status> {
-    let node = &doors.node;
-    Ok(match method {
-        Method::GetClusterMetadata => {
-            let new::MetadataRequest {} = decode(message)?;
-            now(Ok(second_membership(node)))
-        }
-        Method::DiscoverLeader => {
-            let new::LeaderDiscoveryRequest { .. } = decode(message)?;
-            let said = leader(node);
-            now(said.map(|(leader_id, leader_address, term)| new::LeaderDiscoveryResponse {
-                leader_id,
-                leader_address,
-                term,
-            }))
-        }
-        Method::JoinCluster => {
-            let new::JoinRequest { node_id, address, .. } = decode(message)?;
-            let node = node.clone();
-            later(doors.patience, async move {
-                let joined = join(&node, node_id, &address).await;
-                let leader_id = known(&node).leader.map_or(0, small);
-                Ok(match joined {
-                    Err(error) => new::JoinResponse { error, leader_id, ..new::JoinResponse::default() },
-                    Ok(()) => new::JoinResponse {
-                        success: true,
-                        config: Some(second_membership(&node)),
-                        config_version: VERSION,
-                        leader_id,
-                        ..new::JoinResponse::default()
-                    },
-                })
-            })
-        }
-        Method::UpdateClusterConf => {
-            use new::cluster_conf_update_response::ErrorCode;
-            use new::membership_change::Change;
-            let new::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
-            let promoted = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
-            let removed = |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Remove(id.into()))).collect();
-            let changes: Vec<Result<_, Error>> = match change.and_then(|change| change.change) {
-                Some(Change::AddNode(new::AddNode { node_id, address, .. })) => vec![added(node_id, &address)],
-                Some(Change::RemoveNode(new::RemoveNode { node_id })) => removed(vec![node_id]),
-                Some(Change::Promote(new::PromoteLearner { node_id, .. })) => promoted(vec![node_id]),
-                Some(Change::BatchPromote(new::BatchPromote { node_ids, .. })) => promoted(node_ids),
-                Some(Change::BatchRemove(new::BatchRemove { node_ids })) => removed(node_ids),
-                None => Vec::new(),
-            };
-            let node = node.clone();
-            later(doors.patience, async move {
-                let known_term = known(&node).term;
-                let error = match change_all(&node, term, known_term, changes).await {
-                    None => ErrorCode::None,
-                    Some(Wrong::NotLeader) => ErrorCode::NotLeader,
-                    Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
-                    Some(Wrong::Invalid) => ErrorCode::InvalidChange,
-                    Some(Wrong::Other) => ErrorCode::InternalError,
-                };
-                Ok(new::ClusterConfUpdateResponse {
-                    id,
-                    term: known_term,
-                    version: VERSION,
-                    success: error == ErrorCode::None,
-                    error_code: error.into(),
-                })
-            })
-        }
-    })
-}
+dialect!(first, old, first_membership);
+dialect!(second, new, second_membership);
 
 fn first_membership(node: &Node) -> old::ClusterMembership {
     let Known { leader, members, .. } = known(node);

@@ -417,13 +417,10 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command) -> Outcom
     Ok(())
 }
 
-/// Runs a command that was admitted, and notes its effects.
-pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
-    // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
-    let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
+/// Calls a command's function, and notes what it has changed.
+fn handle(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) -> Outcome {
     let (dirty, database) = (server.dirty, client.database);
     server.effects.begin();
-    server.stats.commands += 1;
     let running = server.running.replace(command);
     let outcome = (command.handler)(server, client, args);
     server.running = running;
@@ -431,6 +428,15 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
         server.effects.end(database, args);
         client.has_written = true;
     }
+    outcome
+}
+
+/// Runs a command that was admitted, and notes its effects.
+pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
+    // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
+    let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
+    server.stats.commands += 1;
+    let outcome = handle(server, client, command, args);
     if !server.broken_watches.is_empty() {
         client.is_watch_broken |= server.broken_watches.contains(&client.id);
         server.broken_watches.clear();
@@ -452,15 +458,7 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
 
 /// Runs the command of a client that has waited. Its effects stand on their own.
 pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
-    let (dirty, database) = (server.dirty, client.database);
-    server.effects.begin();
-    let running = server.running.replace(command);
-    let outcome = (command.handler)(server, client, args);
-    server.running = running;
-    if server.dirty != dirty {
-        server.effects.end(database, args);
-        client.has_written = true;
-    }
+    let outcome = handle(server, client, command, args);
     match outcome {
         Ok(()) => {}
         Err(failure) if failure == WRONG_TYPE && !client.answers_wrong_type => client.still_waits = true,

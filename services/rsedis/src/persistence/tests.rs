@@ -140,7 +140,7 @@ fn nothing_is_called_safe_while_a_sync_is_under_way() {
 /// The thread of a snapshot that was given up may write on for a while.
 #[test]
 fn a_snapshot_never_shares_its_file_with_one_that_was_given_up() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = harness::folder();
     let directory = wal::files::RealDirectory::open(folder.path()).unwrap();
     let mut server = crate::server::Server::new(Default::default(), 1_700_000_000_000, 3);
     let format = snapshot::Format::Rdb { is_base: false };

@@ -6,38 +6,22 @@
 pub mod templates;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-/// Long enough for a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use harness::{LONG, Process};
+use rustix::process::Signal;
 
 /// A server that ends with the test.
 pub struct Server {
     pub port: u16,
-    pub child: Child,
+    pub process: Process,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A program of Redis 7.0.15, from where `peers/fetch redis` puts it.
+/// A program of Redis.
 pub fn redis_program(name: &str) -> PathBuf {
-    let home = std::env::var("HOME").unwrap();
-    let data = std::env::var("XDG_DATA_HOME").unwrap_or(format!("{home}/.local/share"));
-    let path = Path::new(&data).join("storebench/peers/redis/7.0.15").join(name);
-    assert!(path.exists(), "{} is missing: run peers/fetch redis", path.display());
-    path
+    harness::peer("redis", name)
 }
 
 pub fn rsedis_program() -> &'static Path {
@@ -46,27 +30,20 @@ pub fn rsedis_program() -> &'static Path {
 
 /// Starts a server in a directory, and waits until it answers.
 pub fn start(program: &Path, directory: &Path, options: &[&str]) -> Server {
-    let mut command = Command::new(program);
-    start_command(&mut command, directory, options)
+    start_command(&mut harness::command(program), directory, options)
 }
 
 pub fn start_command(command: &mut Command, directory: &Path, options: &[&str]) -> Server {
-    let port = free_port();
+    let port = harness::free_port();
     let fixed = ["--bind", "127.0.0.1", "--save", "", "--loglevel", "warning"];
     command.args(["--port", &port.to_string()]).arg("--dir").arg(directory).args(fixed).args(options);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let mut server = Server { port, child };
-    let began = Instant::now();
-    loop {
-        if let Ok(mut client) = Client::connect(port)
-            && client.try_call(&[b"PING"]).is_ok_and(|reply| !reply.starts_with(b"-LOADING"))
-        {
-            return server;
-        }
-        assert_eq!(server.child.try_wait().unwrap(), None, "the server ended");
-        assert!(began.elapsed() < PATIENCE, "the server does not answer");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut process = Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
+    harness::until("the server's answer", || {
+        assert_eq!(process.ended(), None, "the server ended");
+        let client = Client::connect(port);
+        client.and_then(|mut client| client.try_call(&[b"PING"])).is_ok_and(|reply| !reply.starts_with(b"-LOADING"))
+    });
+    Server { port, process }
 }
 
 impl Server {
@@ -76,15 +53,13 @@ impl Server {
 
     /// Kills it at once.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Asks it to stop; its exit code.
     pub fn terminate(mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap().code()
+        self.process.signal(Signal::TERM);
+        self.process.wait().code()
     }
 }
 
@@ -98,7 +73,7 @@ impl Client {
     pub fn connect(port: u16) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LONG))?;
         Ok(Self { stream, buffer: Vec::new() })
     }
 

@@ -1,21 +1,6 @@
 //! Random commands: which, and with what.
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ mixed >> 31) % bound as u64) as usize
-    }
-
-    pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-}
+use harness::Random;
 
 /// Templates: `K` a key, `S` `L` `H` `Z` a key that mostly has that type, `V` a value, `M` a member or field, `I` an integer,
 /// `N` a small count, `F` a number with a fraction, `T` a time to come, `Q` a stream, `D` an
@@ -538,8 +523,8 @@ pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
     let typed = |random: &mut Random, kind: &str| {
         // Now and then a key of another type.
         let kind =
-            if random.below(12) == 0 { random.pick(&["s", "l", "e", "h", "z"]).to_owned() } else { kind.to_owned() };
-        format!("{kind}:{}", random.below(4))
+            if random.index(12) == 0 { random.pick(&["s", "l", "e", "h", "z"]).to_owned() } else { kind.to_owned() };
+        format!("{kind}:{}", random.index(4))
     };
     let text = match word {
         "K" => {
@@ -552,58 +537,58 @@ pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
         "H" => typed(random, "h"),
         "Z" => typed(random, "z"),
         // All of one score: a range of members has a meaning in no other.
-        "Y" => format!("y:{}", random.below(3)),
-        "V" => match random.below(8) {
-            0 => "x".repeat(random.below(200)),
-            1 => "y".repeat(44 + random.below(2)),
+        "Y" => format!("y:{}", random.index(3)),
+        "V" => match random.index(8) {
+            0 => "x".repeat(random.index(200)),
+            1 => "y".repeat(44 + random.index(2)),
             2 => random.pick(&["", "+1", "01", "-0", " 1", "1.5", "inf", "3.0e3"]).to_owned(),
-            3 => return (0..random.below(20)).map(|_| random.below(256) as u8).collect(),
-            _ => format!("v{}", random.below(12)),
+            3 => return (0..random.index(20)).map(|_| random.index(256) as u8).collect(),
+            _ => format!("v{}", random.index(12)),
         },
-        "M" => match random.below(16) {
-            0 => "m".repeat(60 + random.below(10)),
-            1 => random.below(10).to_string(),
-            _ => format!("m{}", random.below(160)),
+        "M" => match random.index(16) {
+            0 => "m".repeat(60 + random.index(10)),
+            1 => random.index(10).to_string(),
+            _ => format!("m{}", random.index(160)),
         },
-        "I" => match random.below(12) {
+        "I" => match random.index(12) {
             0 => random
                 .pick(&["9223372036854775807", "-9223372036854775808", "9223372036854775808", "x", "", "1.0"])
                 .to_owned(),
-            1 => format!("{}", random.below(1 << 40) as i64 - (1 << 39)),
-            _ => format!("{}", random.below(24) as i64 - 8),
+            1 => format!("{}", random.index(1 << 40) as i64 - (1 << 39)),
+            _ => format!("{}", random.index(24) as i64 - 8),
         },
-        "N" => random.below(6).to_string(),
-        "F" => match random.below(10) {
+        "N" => random.index(6).to_string(),
+        "F" => match random.index(10) {
             0 => random.pick(&["inf", "-inf", "1e300", "-0", "nan", "x", "3.0", "1e-5"]).to_owned(),
-            1..4 => format!("{}", random.below(20) as i64 - 10),
-            _ => format!("{}", (random.below(4000) as f64 - 2000.0) / 64.0 / 10.0),
+            1..4 => format!("{}", random.index(20) as i64 - 10),
+            _ => format!("{}", (random.index(4000) as f64 - 2000.0) / 64.0 / 10.0),
         },
-        "Q" => match random.below(16) {
+        "Q" => match random.index(16) {
             0 => "s:1".to_owned(),
-            _ => format!("q:{}", random.below(3)),
+            _ => format!("q:{}", random.index(3)),
         },
         "D" | "(D" => {
             let open = if word == "(D" { "(" } else { "" };
-            match random.below(3) {
-                0 => format!("{open}{}", random.below(60)),
-                _ => format!("{open}{}-{}", random.below(60), random.below(4)),
+            match random.index(3) {
+                0 => format!("{open}{}", random.index(60)),
+                _ => format!("{open}{}-{}", random.index(60), random.index(4)),
             }
         }
-        "N-*" => format!("{}-*", random.below(60)),
-        "T" => format!("{}", 33_000_000_000_i64 + random.below(10) as i64 * 1000),
-        "B" => match random.below(8) {
+        "N-*" => format!("{}-*", random.index(60)),
+        "T" => format!("{}", 33_000_000_000_i64 + random.index(10) as i64 * 1000),
+        "B" => match random.index(8) {
             0 => "-inf".to_owned(),
             1 => "+inf".to_owned(),
             2 => "x".to_owned(),
-            3 => format!("({}", random.below(20) as i64 - 10),
-            _ => format!("{}", random.below(40) as i64 - 20),
+            3 => format!("({}", random.index(20) as i64 - 10),
+            _ => format!("{}", random.index(40) as i64 - 20),
         },
-        "X" => match random.below(8) {
+        "X" => match random.index(8) {
             0 => "-".to_owned(),
             1 => "+".to_owned(),
             2 => "m".to_owned(),
-            3 => format!("(m{}", random.below(160)),
-            _ => format!("[m{}", random.below(160)),
+            3 => format!("(m{}", random.index(160)),
+            _ => format!("[m{}", random.index(160)),
         },
         other => other.to_owned(),
     };

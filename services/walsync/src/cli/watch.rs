@@ -23,16 +23,6 @@ fn logs() {
     let _ = subscriber.try_init();
 }
 
-/// A database takes four descriptors and more: as many as we may have.
-fn raise_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-}
-
 /// Set by SIGTERM and SIGINT.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -52,7 +42,8 @@ fn run(
     logs();
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
-    raise_descriptors();
+    // A database takes four and more.
+    service_kit::open_files::raise();
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;

@@ -62,6 +62,41 @@ const STYLE: &str = include_str!("page.css");
 /// # Errors
 /// [`RenderError::Histogram`] if the record is damaged; the others only if plotters or the YAML writer fails.
 pub fn html(report: &Report) -> Result<String, RenderError> {
+    Ok(page(&title(report), &head(report), &body(report)?))
+}
+
+/// Renders several reports as a single HTML file, one below the other, with a list of them at its top.
+///
+/// # Errors
+/// As [`html`].
+pub fn html_of_several(reports: &[Report]) -> Result<String, RenderError> {
+    let mut links = String::new();
+    let mut articles = String::new();
+    for (number, report) in reports.iter().enumerate() {
+        links.push_str(&format!("<li><a href=\"#run-{number}\">{}</a></li>", escape(&title(report))));
+        let markup = head(report) + &body(report)?;
+        articles.push_str(&format!("<article id=\"run-{number}\">\n{}</article>\n", of_run(number, &markup)));
+    }
+    let head = format!("<nav aria-label=\"Runs\"><ul>{links}</ul></nav>\n");
+    Ok(page(&format!("{} runs", reports.len()), &head, &articles))
+}
+
+/// The same markup with names of places that no other run on the page has. What stands in quotes after these words was written here:
+/// in text from outside quotes are escaped. Marks are the page's.
+fn of_run(number: usize, markup: &str) -> String {
+    let names = ["id", "aria-labelledby"].iter().fold(markup.to_owned(), |markup, attribute| {
+        markup.replace(&format!(" {attribute}=\""), &format!(" {attribute}=\"run-{number}-"))
+    });
+    let marks = format!("href=\"#run-{number}-mark-");
+    names.replace("href=\"#", &format!("href=\"#run-{number}-")).replace(&marks, "href=\"#mark-")
+}
+
+fn title(report: &Report) -> String {
+    let (_, word, _) = wording::verdict(report.judgement.verdict);
+    format!("{}: {word}", report.record.name)
+}
+
+fn body(report: &Report) -> Result<String, RenderError> {
     let mut body = summary(report)?;
     body.push_str(&caveats(report));
     for (number, workload) in report.record.spec.workloads.iter().enumerate() {
@@ -78,8 +113,7 @@ pub fn html(report: &Report) -> Result<String, RenderError> {
     body.push_str(&fingerprint(report));
     body.push_str(&spec(report)?);
     body.push_str(&section("guide", "How to read this", &list("plain", &describe::reading_guide(report))));
-    let (_, word, _) = wording::verdict(report.judgement.verdict);
-    Ok(page(&format!("{}: {word}", report.record.name), &head(report), &body))
+    Ok(body)
 }
 
 /// Renders what two levels of a comparison say together as a single HTML file.

@@ -55,6 +55,28 @@ fn pages_are_well_formed_and_complete() {
 }
 
 #[test]
+fn several_reports_are_one_page_on_which_every_link_leads_to_its_own_run() {
+    let reports: Vec<_> = fixture::all().into_iter().map(|(_, report)| report).collect();
+    let page = html_of_several(&reports).unwrap();
+    check_balance("several", &page);
+    assert_eq!(page.matches("<!DOCTYPE html>").count(), 1);
+    let mut ids: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+    for link in page.split("href=\"#").skip(1) {
+        let target = link.split('"').next().unwrap();
+        assert!(ids.binary_search(&target).is_ok(), "#{target}");
+    }
+    for (number, article) in page.split("<article ").skip(1).enumerate() {
+        let links = article.split("href=\"#").skip(1).filter(|link| !link.starts_with("mark-"));
+        links.for_each(|link| assert!(link.starts_with(&format!("run-{number}-")), "{number}: {link:.40}"));
+        assert!(article.contains("aria-labelledby=\"run-"));
+    }
+}
+
+#[test]
 fn nothing_is_fetched_and_nothing_runs() {
     for (name, report) in fixture::all() {
         let page = html(&report).unwrap();

@@ -1,0 +1,137 @@
+//! Fetches from other block nodes what this one is behind by.
+//!
+//! Once a second each peer is asked for its last block, the most reliable peer first. Where a peer has more, and nobody has published here
+//! meanwhile, its blocks are subscribed to and taken as those of one more publisher: verified, compared with the blocks before them, safe
+//! on disk before they are shown. So a peer cannot bring in what a publisher could not, and a publisher that comes back goes on at any
+//! block. A peer that fails, stalls or sends what is refused is asked last, and less and less often.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use service_kit::client::{Channel, GrpcError, Options};
+use service_kit::grpc::Status;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::messages::{NO_BLOCK, STATUS, SUBSCRIBE, proto};
+use crate::node::Node;
+use crate::publish_stream::{Fed, Fetched};
+
+/// Between two looks at the peers.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// What a peer may take for an answer, and between two messages of blocks.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A peer that fails is left alone for `INTERVAL` times two to the power of its failures in a row, and at most for this long.
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// Why a peer could not be fetched from.
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error("{0}")]
+    Call(#[from] GrpcError),
+    #[error("nothing came for {} s", PATIENCE.as_secs())]
+    Stalled,
+    #[error("this node takes no publisher: {0:?}")]
+    Full(Status),
+    #[error("its blocks were refused")]
+    Refused,
+    #[error("it ended with status {0} before block {1}")]
+    Ended(i32, u64),
+}
+
+/// What is known of a peer.
+struct Peer {
+    address: String,
+    failures: u32,
+    rests_until: Option<Instant>,
+}
+
+impl Peer {
+    fn is_resting(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn failed(&mut self, error: &FetchError) {
+        self.failures = self.failures.saturating_add(1);
+        let rest = INTERVAL.saturating_mul(2_u32.saturating_pow(self.failures)).min(REST_MAX);
+        self.rests_until = Some(Instant::now() + rest);
+        let seconds = rest.as_secs();
+        tracing::warn!(peer = self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
+    }
+}
+
+/// Looks after the node until it stops. Without peers it does nothing.
+pub async fn run(node: &Arc<Node>) {
+    let peer = |address: &String| Peer { address: address.clone(), failures: 0, rests_until: None };
+    let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().map(peer).collect();
+    if peers.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut seen = node.reader.next();
+    loop {
+        sleep(INTERVAL).await;
+        let next = node.reader.next();
+        // Who publishes is nearer than any peer.
+        if std::mem::replace(&mut seen, next) != next && node.publishing(|publishing| publishing.publishers()) > 0 {
+            continue;
+        }
+        peers.sort_by_key(|peer| peer.failures);
+        for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
+            match fetch(node, &peer.address).await {
+                Ok(0) => peer.failures = 0,
+                Ok(blocks) => {
+                    peer.failures = 0;
+                    tracing::info!(peer = peer.address, blocks, next = node.reader.next(), "fetched blocks");
+                    break;
+                }
+                Err(error) => {
+                    node.metrics.backfill_failures.inc();
+                    peer.failed(&error);
+                }
+            }
+        }
+        seen = node.reader.next();
+    }
+}
+
+/// Fetches what a peer has beyond this node; how many blocks.
+async fn fetch(node: &Arc<Node>, address: &str) -> Result<u64, FetchError> {
+    let options = Options { message_bytes_max: node.settings.message_bytes_max, ..Options::new(PATIENCE) };
+    let mut channel = Channel::connect(address, options).await?;
+    let call = channel.call(STATUS);
+    let status: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
+    let (first, last, from) = (status.first_available_block, status.last_available_block, node.reader.next());
+    if last == NO_BLOCK || last < from || first > from {
+        return Ok(0);
+    }
+    let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last };
+    let call = channel.call(SUBSCRIBE);
+    let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
+    sender.finish()?;
+    let mut fed = Fed::join(Arc::clone(node)).map_err(FetchError::Full)?;
+    let mut next = from;
+    while next <= last {
+        use proto::subscribe_stream_response::Response;
+        let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)??;
+        let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
+            Some(Response::BlockItems(set)) => fed.items(set).await,
+            Some(Response::EndOfBlock(end)) => {
+                next = end.block_number.saturating_add(1);
+                node.metrics.backfilled.inc();
+                fed.end(end.block_number).await
+            }
+            Some(Response::Status(status)) => return Err(FetchError::Ended(status, next)),
+            None => return Err(FetchError::Ended(0, next)),
+        };
+        match fetched {
+            Fetched::Goes => {}
+            Fetched::Refused => return Err(FetchError::Refused),
+            // A publisher has come, or one that had a block has gone: look again.
+            Fetched::Stands => return Ok(node.reader.next().saturating_sub(from)),
+        }
+    }
+    // What is under way is safe soon, and shall not be asked for again.
+    let mut tip = node.tip();
+    let is_safe = tip.wait_for(|tip| tip.next >= next || tip.is_stopping);
+    let _ = timeout(PATIENCE, is_safe).await;
+    Ok(node.reader.next().saturating_sub(from))
+}

@@ -1,0 +1,39 @@
+//! The libraries that scripts expect beside Lua's own: cjson, bit, cmsgpack, struct.
+
+mod bit;
+mod json;
+mod message_pack;
+mod packed_struct;
+
+use mlua::{Lua, Table, Value};
+
+/// Tables in tables deeper than this are an error.
+const DEPTH_MAX: usize = 1000;
+
+fn failed(text: impl Into<String>) -> mlua::Error {
+    mlua::Error::runtime(text.into())
+}
+
+/// Whether a table is an array: its largest index, if all keys are indices and it is not mostly holes.
+fn array_len(table: &Table) -> Option<usize> {
+    let (mut most, mut count) = (0usize, 0usize);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair.ok()?;
+        let index = match key {
+            Value::Integer(index) => index,
+            Value::Number(index) if index.fract() == 0.0 => index as i64,
+            _ => return None,
+        };
+        most = most.max(usize::try_from(index).ok().filter(|index| *index > 0)?);
+        count += 1;
+    }
+    (count > 0 && (most <= 10 || most <= count * 2)).then_some(most)
+}
+
+/// Puts all of them into a table.
+pub(super) fn add(lua: &Lua, host: &Table) -> mlua::Result<()> {
+    host.raw_set("cjson", json::cjson(lua)?)?;
+    host.raw_set("bit", bit::bit(lua)?)?;
+    host.raw_set("cmsgpack", message_pack::cmsgpack(lua)?)?;
+    host.raw_set("struct", packed_struct::struct_library(lua)?)
+}
