@@ -25,8 +25,8 @@ pub mod timeout;
 #[cfg(feature = "server")]
 pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
 #[cfg(feature = "server")]
-pub use connection::{Limits, serve};
+pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
-pub use memory::Memory;
+pub use memory::{Memory, Room};
 pub use status::{Code, Status};

@@ -93,24 +93,24 @@ impl<S: Service> Front<S> {
     pub async fn serve(self: Rc<Self>, incoming: Incoming, stop: watch::Receiver<bool>) {
         let Some(role) = self.roles.get(incoming.listener).copied() else { return };
         // An error says that the client has gone again.
+        let peer = Peer { listener: incoming.listener, ..Peer::default() };
         match incoming.socket {
             Socket::Tcp(socket) => {
                 let Ok(socket) = TcpStream::from_std(socket) else { return };
-                self.greet(socket, role, stop).await;
+                self.greet(socket, peer, role, stop).await;
             }
             Socket::Unix(socket) => {
                 let Ok(socket) = UnixStream::from_std(socket) else { return };
-                self.greet(socket, role, stop).await;
+                self.greet(socket, peer, role, stop).await;
             }
         }
     }
 
-    async fn greet<T>(&self, socket: T, role: Role, stop: watch::Receiver<bool>)
+    async fn greet<T>(&self, socket: T, mut peer: Peer, role: Role, stop: watch::Receiver<bool>)
     where
         T: Stream + AsFd + AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let Ok(Ok(first)) = timeout(GREETING_TIMEOUT, socket.peek_first()).await else { return };
-        let mut peer = Peer { common_name: None };
         if first != TLS_HANDSHAKE {
             if role.plain {
                 self.speak(socket, peer, role, stop).await;
@@ -125,6 +125,7 @@ impl<S: Service> Front<S> {
         match timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                peer.is_tls = true;
                 peer.common_name = certificates.first().and_then(|certificate| tls::common_name(certificate));
                 self.speak(stream, peer, role, stop).await;
             }

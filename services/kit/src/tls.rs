@@ -2,12 +2,15 @@
 //! restart.
 
 mod files;
+mod names;
 mod self_signed;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -18,6 +21,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 pub use files::{ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
+pub use names::AllowedNames;
+use names::Named;
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -64,25 +69,35 @@ struct Current<T> {
 impl Tls {
     /// Reads the files, and makes them first if that was asked for.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        Self::open_allowing(files, AllowedNames::Any)
+    }
+
+    /// The same, and takes only these names of those that the clients' authority has signed.
+    pub fn open_allowing(files: TlsFiles, allowed: AllowedNames) -> Result<Self, TlsError> {
         if let Some(wanted) = &files.self_signed {
             self_signed::make(&files, wanted)?;
         }
         let mut paths = vec![files.certificate.clone(), files.key.clone()];
         paths.extend(files.client_authority.clone());
         paths.extend(files.revocations.clone());
-        Self::of(paths, move || read(&files))
+        Self::of(paths, move || read(&files, &allowed))
     }
 }
 
 impl ClientTls {
     /// Reads the files.
     pub fn open(files: ClientTlsFiles) -> Result<Self, TlsError> {
+        Self::open_allowing(files, AllowedNames::Any)
+    }
+
+    /// The same, and takes only these names of those that the servers' authority has signed.
+    pub fn open_allowing(files: ClientTlsFiles, allowed: AllowedNames) -> Result<Self, TlsError> {
         let mut paths = Vec::new();
         paths.extend(files.authority.clone());
         if let Some((certificate, key)) = &files.certificate {
             paths.extend([certificate.clone(), key.clone()]);
         }
-        Self::of(paths, move || read_client(&files))
+        Self::of(paths, move || read_client(&files, &allowed))
     }
 }
 
@@ -132,7 +147,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+fn read(files: &TlsFiles, allowed: &AllowedNames) -> Result<ServerConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let chain = certificates(&files.certificate)?;
     let key = private_key(&files.key)?;
@@ -152,7 +167,7 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
                     verifier.build().map_err(|error| unusable_revocations(path, &error))?
                 }
             };
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(Arc::new(Named { allowed: allowed.clone(), inner: verifier }))
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
@@ -160,14 +175,20 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
-fn read_client(files: &ClientTlsFiles) -> Result<ClientConfig, TlsError> {
+fn read_client(files: &ClientTlsFiles, allowed: &AllowedNames) -> Result<ClientConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let provider = provider(&files.protocol);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions(&files.protocol))
         .map_err(|error| refused(&error))?;
     let builder = match &files.authority {
-        Some(authority) => builder.with_root_certificates(roots(authority)?),
+        Some(authority) => {
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authority)?), provider).build();
+            let inner: Arc<dyn ServerCertVerifier> = verifier.map_err(|error| refused(&error))?;
+            let named = Named { allowed: allowed.clone(), inner };
+            // No less is checked than without it.
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(named))
+        }
         None => {
             let anybody = self_signed::Anybody(provider);
             builder.dangerous().with_custom_certificate_verifier(Arc::new(anybody))

@@ -41,12 +41,14 @@ pub enum Bug {
     TermNotDurable,
     /// A leader goes on leading, by heartbeats alone, while its disk does not answer.
     LeadsWithoutDisk,
+    /// A founder that lost its disk founds again, under the number whose votes and acknowledgements are gone.
+    FoundsAgain,
 }
 
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// Every bug that can be planted.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -65,6 +67,7 @@ impl Bug {
         Self::EarlierTermCounted,
         Self::TermNotDurable,
         Self::LeadsWithoutDisk,
+        Self::FoundsAgain,
     ];
 }
 

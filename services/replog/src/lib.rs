@@ -13,6 +13,7 @@
 //! Queues are bounded: proposals and reads beyond the limits in [`Settings`] are [`Rejected::Busy`].
 
 mod alone;
+mod applying;
 mod bugs;
 mod clock;
 mod codec;
@@ -34,6 +35,7 @@ mod settings;
 pub mod sim;
 mod snapshot;
 
+pub use applying::{LongStep, LongStepDone};
 #[cfg(any(test, feature = "planted-bugs"))]
 pub use bugs::Bug;
 pub use clock::Now;
@@ -48,4 +50,4 @@ pub use reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
 pub use recovery::{Recovered, Recovery, RecoveryError};
 pub use replica::{Applied, Effects, Fatal, ReplicatedLog};
 pub use settings::Settings;
-pub use snapshot::{SnapshotJob, SnapshotMeta};
+pub use snapshot::{FilesJob, FilesJobDone, SnapshotJob, SnapshotMeta};

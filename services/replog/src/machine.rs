@@ -33,6 +33,14 @@ pub trait StateMachine {
         self.apply(entry);
     }
 
+    /// Whether these commands together, each with whether somebody waits for its reply, may take longer than a few dozen
+    /// milliseconds. Then they are applied on another thread, beside the protocol: a command that takes longer than an election, and
+    /// of which this says that it does not, deposes a leader. Asked before they are applied, on the state before them; an estimate will do.
+    fn takes_long<'a>(&self, commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
+        let _ = commands;
+        false
+    }
+
     /// Everything that was at hand has been applied, up to this index: time to show it to readers. Called after each batch of
     /// entries, commands or not, and before anybody is told that they succeeded; and after each [`StateMachine::restore`].
     fn applied(&mut self, index: u64) {

@@ -150,8 +150,10 @@ pub struct Node {
     freshness: Freshness,
     reads: Reads,
     last_tick: u64,
-    /// No entry of ours is stamped with less.
+    /// The newest time of an entry, and when this node learned of it: no entry of ours is stamped with less, and time goes on from there.
+    /// So a leader whose clock was wrong for a while leaves the log ahead of all clocks, but does not stop its time.
     time_floor_millis: u64,
+    time_floor_micros: u64,
     /// What the newest hard state on its way to disk says, and what the consensus wants it to say.
     written: Hard,
     hard: Hard,
@@ -167,6 +169,10 @@ pub struct Node {
     settled_snapshot: Option<SnapshotMeta>,
     handed_out: u64,
     applied: u64,
+    /// The newest snapshot that the state machine was replaced by, and the newest such whose name is safe: what both have reached is
+    /// applied.
+    restored: u64,
+    installed: u64,
     offer: Option<Offer>,
     is_offer_new: bool,
     /// Since when a snapshot is on its way to whom, without a sign of life.
@@ -215,6 +221,7 @@ impl Node {
             marks: BTreeMap::new(),
             freshness: Freshness::default(),
             time_floor_millis,
+            time_floor_micros: now.boot_micros,
             written: hard,
             hard,
             durable_term: hard.term,
@@ -228,6 +235,8 @@ impl Node {
             settled_snapshot: None,
             handed_out: applied,
             applied,
+            restored: 0,
+            installed: 0,
             offer: None,
             is_offer_new: false,
             transfers: BTreeMap::new(),
@@ -252,7 +261,7 @@ impl Node {
         let mut waiting = Vec::new();
         let mut snapshot = self.pending_snapshot.take();
         while let Some(work) = self.consensus.work() {
-            self.do_work(work, &mut batch, &mut waiting, &mut snapshot, &mut output);
+            self.do_work(work, now, &mut batch, &mut waiting, &mut snapshot, &mut output);
             if output.install.is_some() {
                 break;
             }
@@ -273,6 +282,7 @@ impl Node {
     fn do_work(
         &mut self,
         work: Work,
+        now: Now,
         batch: &mut Vec<Record>,
         waiting: &mut Vec<Message>,
         snapshot: &mut Option<(SnapshotMeta, bool)>,
@@ -292,7 +302,7 @@ impl Node {
                 "a snapshot at {index} would take back what was handed out, up to {handed_out}"
             );
             batch.push(self.consensus.compaction().record(group));
-            self.time_floor_millis = self.time_floor_millis.max(meta.time_millis);
+            self.raise_time(meta.time_millis, now);
             self.membership = self.consensus.membership();
             self.memberships = VecDeque::from([(meta.index, self.membership.clone())]);
             self.handed_out = meta.index;
@@ -303,7 +313,7 @@ impl Node {
             must_write = true;
         }
         for entry in &work.entries {
-            self.time_floor_millis = self.time_floor_millis.max(entry.time_millis);
+            self.raise_time(entry.time_millis, now);
             batch.push(record::entry(group, entry.term, entry.index, entry.payload()));
         }
         must_write |= (self.hard.term, self.hard.vote) != (self.written.term, self.written.vote);
@@ -336,6 +346,20 @@ impl Node {
         for (index, context) in work.rounds {
             self.reads.confirmed(&context, index, self.consensus.term());
         }
+    }
+
+    /// An entry of this time is in the log.
+    fn raise_time(&mut self, time_millis: u64, now: Now) {
+        if time_millis > self.time_floor_millis {
+            (self.time_floor_millis, self.time_floor_micros) = (time_millis, now.boot_micros);
+        }
+    }
+
+    /// The time of the log at this moment: a thousandth slower than this node's clock, so that a log that is ahead of all clocks is
+    /// caught up with some time.
+    fn log_millis(&self, now: Now) -> u64 {
+        let since_millis = now.boot_micros.saturating_sub(self.time_floor_micros) / 1_000;
+        self.time_floor_millis.saturating_add(since_millis - since_millis / 1_000)
     }
 
     /// What was collected becomes a batch, unless there is nothing to write and nothing to wait for.
@@ -392,12 +416,25 @@ impl Node {
             }
             if let Some((meta, is_installed)) = batch.snapshot {
                 if is_installed {
-                    self.applied = self.applied.max(meta.index);
+                    // The consensus need not wait for the state machine: what a snapshot stands for is not in the log.
                     self.consensus.applied(meta.index);
+                    self.installed = meta.index;
+                    self.count_installed();
                 }
                 self.settled_snapshot = Some(meta);
             }
         }
+    }
+
+    /// The state machine was replaced by the snapshot of this index, which was handed out.
+    pub fn restored(&mut self, index: u64) {
+        self.restored = index;
+        self.count_installed();
+    }
+
+    /// What is on disk and in the state machine is applied.
+    fn count_installed(&mut self) {
+        self.applied = self.applied.max(self.restored.min(self.installed));
     }
 
     /// The state machine has everything up to this index, which was handed out.

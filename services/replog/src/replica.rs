@@ -9,6 +9,7 @@ use std::io;
 use bytes::Bytes;
 use wal::files::Directory;
 
+use crate::applying::{Applying, LongStep, LongStepDone, Next, Progress};
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
 use crate::entry::EntryKind;
@@ -19,7 +20,9 @@ use crate::node::{Batch, LostLog, Node, Output, Proposed, Rejected, StartError, 
 use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
-use crate::snapshot::{Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, write_snapshot};
+use crate::snapshot::{
+    FilesJob, FilesJobDone, Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, write_snapshot,
+};
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -50,14 +53,13 @@ pub struct Applied<R> {
 }
 
 /// What the caller has to do, or wants to know.
-#[derive(Debug)]
-pub struct Effects<R> {
+pub struct Effects<S: StateMachine, D: Directory> {
     /// Messages to other members, to be sent now.
     pub messages: Vec<Message>,
     /// To be committed to the write-ahead log; then call [`ReplicatedLog::persisted`].
     pub batch: Option<Batch>,
     /// Commands that were applied, with their replies.
-    pub applied: Vec<Applied<R>>,
+    pub applied: Vec<Applied<S::Reply>>,
     /// A snapshot replaced the state: everything up to this index was applied elsewhere.
     pub installed: Option<u64>,
     /// Reads that may look at the state machine: see [`ReplicatedLog::answer`].
@@ -66,9 +68,13 @@ pub struct Effects<R> {
     pub failed_reads: Vec<ReadId>,
     /// A snapshot to be made beside everything else; then call [`ReplicatedLog::snapshot_written`].
     pub snapshot: Option<SnapshotJob>,
+    /// What takes the state machine long, to be taken beside everything else; then call [`ReplicatedLog::long_step_done`].
+    pub long_step: Option<LongStep<S, D>>,
+    /// What takes long with files, to be done beside everything else; then call [`ReplicatedLog::files_job_done`].
+    pub files_job: Option<FilesJob<D>>,
 }
 
-impl<R> Default for Effects<R> {
+impl<S: StateMachine, D: Directory> Default for Effects<S, D> {
     fn default() -> Self {
         Self {
             messages: Vec::new(),
@@ -78,14 +84,16 @@ impl<R> Default for Effects<R> {
             reads: Vec::new(),
             failed_reads: Vec::new(),
             snapshot: None,
+            long_step: None,
+            files_job: None,
         }
     }
 }
 
-impl<R> Effects<R> {
+impl<S: StateMachine, D: Directory> Effects<S, D> {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        let Self { messages, batch, applied, installed, reads, failed_reads, snapshot } = self;
+        let Self { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } = self;
         messages.is_empty()
             && batch.is_none()
             && applied.is_empty()
@@ -93,21 +101,31 @@ impl<R> Effects<R> {
             && reads.is_empty()
             && failed_reads.is_empty()
             && snapshot.is_none()
+            && long_step.is_none()
+            && files_job.is_none()
     }
 }
 
 /// A replicated log in front of a state machine: one member of the group.
 pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     node: Node,
-    machine: S,
+    applying: Applying<S, D>,
+    /// What came of steps and was not handed out yet.
+    applied: Vec<Applied<S::Reply>>,
+    installed: Option<u64>,
     store: Store<D>,
     receiving: Option<Receiving>,
+    /// What is to be done with files, and whether that is under way.
+    files_job: Option<FilesJob<D>>,
+    is_at_files: bool,
     /// What was proposed here and is not applied yet, in the order of indices: somebody waits for the replies.
     proposed: VecDeque<Proposed>,
     /// Newest time of an entry that was applied.
     time_millis: u64,
     messages: Vec<Message>,
     is_making_snapshot: bool,
+    /// Somebody cannot go on without a newer one.
+    wants_snapshot: bool,
     /// The last snapshot in whose place nothing older is on disk any more.
     settled_snapshot: u64,
     /// Of the last snapshot, and of the commands that were applied since it was begun.
@@ -165,13 +183,18 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
         Ok(Self {
             node,
-            machine,
+            applying: Applying::new(machine),
+            applied: Vec::new(),
+            installed: None,
             store,
             receiving: None,
+            files_job: None,
+            is_at_files: false,
             proposed: VecDeque::new(),
             time_millis,
             messages: Vec::new(),
             is_making_snapshot: false,
+            wants_snapshot: false,
             settled_snapshot,
             snapshot_bytes,
             applied_bytes: 0,
@@ -236,7 +259,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                     && self.store.keep(&id, chunk, checksum, &data)?
                 {
                     receiving.outstanding = receiving.outstanding.saturating_sub(1);
-                    self.advance_receiving(now)?;
+                    self.advance_receiving(now);
                 }
             }
             Body::Snapshot(SnapshotMessage::Gone { id }) => {
@@ -269,9 +292,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     }
 
     /// Looks at the state machine for a read, and says whether what was seen may be told; `clock` is asked after the look.
-    /// `None`: read again with level `Linearizable`.
+    /// `None`: read again with level `Linearizable`; also while the state machine takes a long step.
     pub fn answer<T>(&self, permit: &ReadPermit, look: impl FnOnce(&S) -> T, clock: impl FnOnce() -> Now) -> Option<T> {
-        let seen = look(&self.machine);
+        let seen = look(self.applying.machine()?);
         self.node.confirm(permit, clock()).then_some(seen)
     }
 
@@ -291,8 +314,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     }
 
     /// Does what is to be done here, and hands out the rest. Call it after inputs.
-    pub fn take(&mut self, now: Now) -> Result<Effects<S::Reply>, Fatal> {
+    pub fn take(&mut self, now: Now) -> Result<Effects<S, D>, Fatal> {
         let mut effects = Effects::default();
+        self.advance(&mut effects)?;
         loop {
             let output = self.node.take(now);
             if output.is_empty() {
@@ -305,11 +329,58 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                 break;
             }
         }
+        effects.applied = std::mem::take(&mut self.applied);
+        effects.installed = self.installed.take();
+        effects.files_job = self.files_job.take();
         effects.messages.append(&mut self.messages);
         Ok(effects)
     }
 
-    fn absorb(&mut self, output: Output, now: Now, effects: &mut Effects<S::Reply>) -> Result<(), Fatal> {
+    /// Lets the state machine take what waits for it, as far as that is quick.
+    fn advance(&mut self, effects: &mut Effects<S, D>) -> Result<(), Fatal> {
+        loop {
+            match self.applying.advance()? {
+                Next::Taken(progress) => self.count(progress),
+                Next::Long(step) => effects.long_step = Some(step),
+                Next::Nothing => return Ok(()),
+            }
+        }
+    }
+
+    /// The state machine has gone on.
+    fn count(&mut self, progress: Progress<S::Reply>) {
+        let Progress { installed, mut applied, time_millis, bytes, last } = progress;
+        self.applied.append(&mut applied);
+        self.time_millis = self.time_millis.max(time_millis);
+        match installed {
+            Some(meta) => {
+                (self.snapshot_bytes, self.applied_bytes) = (meta.bytes, 0);
+                self.installed = Some(last);
+                self.node.restored(last);
+            }
+            None => {
+                self.applied_bytes += bytes;
+                // Unless a snapshot of more has come meanwhile, and waits for the state machine.
+                if last > self.node.snapshot_index() {
+                    self.node.applied(last);
+                }
+            }
+        }
+    }
+
+    /// A long step was taken.
+    pub fn long_step_done(&mut self, done: LongStepDone<S>) -> Result<(), Fatal> {
+        let progress = self.applying.long_step_done(done)?;
+        self.count(progress);
+        Ok(())
+    }
+
+    /// Bytes of entries that are decided and wait for the state machine.
+    pub fn waiting_bytes(&self) -> usize {
+        self.applying.waiting_bytes()
+    }
+
+    fn absorb(&mut self, output: Output, now: Now, effects: &mut Effects<S, D>) -> Result<(), Fatal> {
         let Output { messages, batch, install, entries, reads, failed_reads, offer, wants_snapshot, settled_snapshot } =
             output;
         effects.messages.extend(messages);
@@ -319,29 +390,18 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         effects.reads.extend(reads);
         effects.failed_reads.extend(failed_reads);
         if let Some(meta) = install {
-            self.machine.restore(&mut self.store.load(&meta)?)?;
-            self.machine.applied(meta.index);
-            self.time_millis = meta.time_millis;
-            (self.snapshot_bytes, self.applied_bytes) = (meta.bytes, 0);
-            effects.installed = Some(meta.index);
+            let reader = self.store.load(&meta)?;
+            self.applying.install(meta, reader);
         }
-        if let Some(last) = entries.last().map(|entry| entry.index) {
-            for entry in &entries {
-                self.time_millis = self.time_millis.max(entry.time_millis);
-                self.applied_bytes += entry.data.len() as u64;
-                let reply = match entry.kind == EntryKind::Command {
-                    true if self.is_awaited(entry.index, entry.term) => Some(self.machine.apply(entry)),
-                    true => {
-                        self.machine.apply_unasked(entry);
-                        None
-                    }
-                    false => None,
-                };
-                effects.applied.push(Applied { index: entry.index, term: entry.term, reply });
-            }
-            self.node.applied(last);
-            self.machine.applied(last);
+        if !entries.is_empty() {
+            let entries = entries.into_iter().map(|entry| {
+                let is_awaited = entry.kind == EntryKind::Command && self.is_awaited(entry.index, entry.term);
+                (entry, is_awaited)
+            });
+            let entries = entries.collect();
+            self.applying.apply(entries);
         }
+        self.advance(effects)?;
         let since = self.node.applied_index().saturating_sub(self.node.snapshot_index());
         let Settings { snapshot_entries, snapshot_log_bytes, .. } = *self.node.settings();
         // Who is fetching the last one would have to begin again; but the log shall not grow for ever.
@@ -349,7 +409,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let is_due = since >= snapshot_entries.saturating_mul(patience)
             || self.applied_bytes >= snapshot_log_bytes.saturating_mul(patience);
         let is_worth_it = self.applied_bytes >= self.snapshot_bytes / SNAPSHOT_LOG_PART;
-        if wants_snapshot || is_due && is_worth_it {
+        self.wants_snapshot |= wants_snapshot;
+        if self.wants_snapshot || is_due && is_worth_it {
             effects.snapshot = effects.snapshot.take().or_else(|| self.begin_snapshot());
         }
         if let Some((from, meta)) = offer {
@@ -370,13 +431,13 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A snapshot of what was applied, to be made, due or not, if that is more than the last one has; one at a time.
     pub fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
         // A machine that kept its state is ahead of what is known to be committed, until the log has caught up.
-        if self.is_making_snapshot || self.machine.kept() > self.node.applied_index() {
-            return None;
-        }
+        let may_begin = |machine: &&S| !self.is_making_snapshot && machine.kept() <= self.node.applied_index();
+        let machine = self.applying.machine().filter(may_begin)?;
         let meta = SnapshotMeta { time_millis: self.time_millis, ..self.node.describe_snapshot()? };
         self.is_making_snapshot = true;
+        self.wants_snapshot = false;
         self.applied_bytes = 0;
-        Some(SnapshotJob::new(meta, self.machine.snapshot(), self.store.directory().clone()))
+        Some(SnapshotJob::new(meta, machine.snapshot(), self.store.directory().clone()))
     }
 
     /// What came of [`Effects::snapshot`]. One that found no room on the disk is made again later: the log has everything.
@@ -403,29 +464,47 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             receiving.from = from;
             return Ok(());
         }
-        self.store.begin(&meta)?;
+        // The leader offers it again.
+        if self.is_at_files {
+            return Ok(());
+        }
+        self.start_files_job(|store| store.begin(&meta));
         self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0 });
-        self.advance_receiving(now)
+        self.advance_receiving(now);
+        Ok(())
+    }
+
+    fn start_files_job(&mut self, job: impl FnOnce(&mut Store<D>) -> Option<FilesJob<D>>) {
+        self.files_job = job(&mut self.store);
+        self.is_at_files = self.files_job.is_some();
+    }
+
+    /// What was to be done with files is done.
+    pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
+        self.is_at_files = false;
+        if let Some(meta) = self.store.job_done(done)? {
+            self.node.snapshot_received(&meta);
+        }
+        self.advance_receiving(now);
+        Ok(())
     }
 
     /// Asks for more, or is done.
-    fn advance_receiving(&mut self, now: Now) -> Result<(), Fatal> {
-        let Some(receiving) = &self.receiving else { return Ok(()) };
+    fn advance_receiving(&mut self, now: Now) {
+        let Some(receiving) = self.receiving.as_ref().filter(|_| !self.is_at_files) else { return };
         let id = receiving.meta.id();
         if !self.store.missing(&id, 1).is_empty() {
             self.ask_for_chunks(now);
-        } else if let Some(receiving) = self.receiving.take()
-            && self.store.finish(&id)?
-        {
-            self.node.snapshot_received(&receiving.meta);
+        } else {
+            self.receiving = None;
+            self.start_files_job(|store| store.finish(&id));
         }
-        Ok(())
     }
 
     fn ask_for_chunks(&mut self, now: Now) {
         let patience = self.node.settings().election_micros() / 4;
         let leader = self.node.leader();
-        let Some(receiving) = &mut self.receiving else { return };
+        let Some(receiving) = self.receiving.as_mut().filter(|_| !self.is_at_files) else { return };
         if Some(receiving.from) == leader && receiving.should_ask(now.boot_micros, patience) {
             let id = receiving.meta.id();
             let window = if self.planted.has(Bug::HalfSnapshot) { 64 } else { WINDOW_CHUNKS };
@@ -446,18 +525,20 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         &self.node
     }
 
-    /// The state machine, to be looked at: what [`ReadLevel::Eventual`] sees.
-    pub fn machine(&self) -> &S {
-        &self.machine
+    /// The state machine, to be looked at: what [`ReadLevel::Eventual`] sees. `None` while it takes a long step.
+    pub fn machine(&self) -> Option<&S> {
+        self.applying.machine()
     }
 
     /// Lets the state machine do what it put off.
     pub(crate) fn idle(&mut self) {
-        self.machine.idle();
+        if let Some(machine) = self.applying.machine_mut() {
+            machine.idle();
+        }
     }
 
     #[cfg(any(test, feature = "simulator"))]
-    pub(crate) fn machine_mut(&mut self) -> &mut S {
-        &mut self.machine
+    pub(crate) fn machine_mut(&mut self) -> Option<&mut S> {
+        self.applying.machine_mut()
     }
 }

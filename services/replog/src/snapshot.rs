@@ -1,6 +1,7 @@
 //! Snapshots: what they are, how they lie in files, how they travel.
 
 mod chunks;
+mod files_job;
 mod job;
 mod store;
 #[cfg(test)]
@@ -10,6 +11,8 @@ mod transfer;
 use crate::codec::{Malformed, Reader, put, put_small};
 use crate::membership::Membership;
 
+pub(crate) use chunks::ChunkReader;
+pub use files_job::{FilesJob, FilesJobDone};
 pub use job::SnapshotJob;
 pub(crate) use store::{Store, load as load_snapshot, write as write_snapshot};
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use http::request;
 use prometheus_client::registry::Registry;
 use prost::Message;
-use service_kit::grpc::{self, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::grpc::{self, Memory, Peer, Requests, Responses, Service, Status, Stream, Unary};
 use service_kit::health::Health;
 use service_kit::http::Incoming;
 
@@ -44,15 +44,21 @@ pub struct Api {
     watches: Watches,
     health: Health,
     metrics: Arc<Registry>,
+    gateway_memory: Memory,
 }
 
 type Answer = Result<Bytes, Status>;
 
 impl Api {
     /// The API of a member.
-    pub fn new(node: Arc<Node>, watches: Watches) -> Self {
+    pub fn new(node: Arc<Node>, watches: Watches, gateway_memory: Memory) -> Self {
         let metrics = Arc::new(metrics::registry(&node));
-        Self { node, watches, health: health::health(), metrics }
+        Self { node, watches, health: health::health(), metrics, gateway_memory }
+    }
+
+    /// What bodies as JSON take theirs from.
+    pub fn gateway_memory(&self) -> &Memory {
+        &self.gateway_memory
     }
 
     /// The member.

@@ -4,6 +4,7 @@
 //! a line for each message, `{"result":...}`. Errors are `{"code":...,"message":...}` with the HTTP status that belongs to the code.
 
 pub mod from_wire;
+mod messages;
 mod paths;
 pub mod schema;
 pub mod to_wire;
@@ -22,6 +23,7 @@ use service_kit::http::{Body, Incoming};
 use tokio::sync::mpsc;
 
 use crate::api::{Api, Method};
+use messages::Messages;
 use schema::Call;
 
 /// Messages of a stream that wait for the other side.
@@ -32,7 +34,7 @@ pub fn is_mine(path: &str) -> bool {
     path.starts_with("/v3/") || path.starts_with("/v3beta/")
 }
 
-/// Answers a request; of its body no more than `body_bytes_max` is kept.
+/// Answers a request; of its body no more than `body_bytes_max` is kept at a time.
 pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes_max: usize) -> Response<Body> {
     let Some(path) = paths::method(head.uri.path()) else {
         return error(&Status::new(Code::NotFound, "Not Found"));
@@ -46,9 +48,9 @@ pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes
         return error(&Status::new(Code::Unimplemented, message));
     };
     // Whoever terminates TLS for others would lend them its name.
-    let peer = Peer { common_name: None };
+    let peer = Peer::default();
     let caller = grpc::Caller { headers: metadata(&head.headers), peer: Rc::new(peer) };
-    let mut messages = Messages { body, unread: Vec::new(), is_over: false, bytes_max: body_bytes_max, call };
+    let mut messages = Messages::new(body, body_bytes_max, call, api.gateway_memory());
     if is_stream {
         return stream(api, method, caller, messages).await;
     }
@@ -87,58 +89,6 @@ fn text(call: &Call, frame: Bytes) -> Result<String, Status> {
     from_wire::decode(call.response, &grpc::content(frame), &mut text)
         .map_err(|error| Status::new(Code::Internal, error.to_string()))?;
     Ok(text)
-}
-
-/// The values of a body, as messages.
-struct Messages {
-    body: Incoming,
-    unread: Vec<u8>,
-    is_over: bool,
-    bytes_max: usize,
-    call: &'static Call,
-}
-
-impl Messages {
-    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
-        loop {
-            let mut values = serde_json::Deserializer::from_slice(&self.unread).into_iter::<Value>();
-            let next = values.next();
-            let read = values.byte_offset();
-            match next {
-                Some(Ok(value)) => {
-                    self.unread.drain(..read);
-                    let mut message = Vec::new();
-                    let encoded = to_wire::encode(self.call.request, &value, &mut message);
-                    return match encoded {
-                        Ok(()) => Ok(Some(message.into())),
-                        Err(wrong) => Err(Status::new(Code::InvalidArgument, format!("proto: {wrong}"))),
-                    };
-                }
-                Some(Err(wrong)) if self.is_over || !wrong.is_eof() => {
-                    return Err(Status::new(Code::InvalidArgument, format!("proto: syntax error: {wrong}")));
-                }
-                None if self.is_over => return Ok(None),
-                Some(Err(_)) | None => self.read().await?,
-            }
-        }
-    }
-
-    async fn read(&mut self) -> Result<(), Status> {
-        match self.body.next().await {
-            Some(Ok(chunk)) if self.unread.len() + chunk.len() > self.bytes_max => {
-                Err(Status::new(Code::InvalidArgument, "etcdserver: request is too large"))
-            }
-            Some(Ok(chunk)) => {
-                self.unread.extend_from_slice(&chunk);
-                Ok(())
-            }
-            Some(Err(_)) => Err(Status::new(Code::Canceled, "context canceled")),
-            None => {
-                self.is_over = true;
-                Ok(())
-            }
-        }
-    }
 }
 
 /// A streaming call under way.

@@ -1,6 +1,8 @@
 //! What is served to people, probes and monitoring: version, health, metrics; and the way to the JSON gateway.
 //! From etcd's `server/etcdserver/api/etcdhttp/{version,health}.go` and `server/embed/serve.go`.
 
+mod door;
+
 use std::rc::Rc;
 
 use http::{Method, Response, StatusCode, request};
@@ -18,6 +20,19 @@ type Reply = Response<Body>;
 
 /// Answers a request.
 pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, peer: Rc<Peer>) -> Reply {
+    let refusal = door::refusal(api.node(), head, &peer);
+    let is_known_host = refusal.as_ref().is_none_or(|refusal| refusal.status() != StatusCode::MISDIRECTED_REQUEST);
+    let mut answer = match refusal {
+        Some(refusal) => refusal,
+        None => let_in(api, head, body, &peer).await,
+    };
+    if is_known_host {
+        door::allow(api.node(), &head.headers, &peer, answer.headers_mut());
+    }
+    answer
+}
+
+async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -> Reply {
     let node = api.node();
     let path = head.uri.path();
     let query = head.uri.query().unwrap_or_default();

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::{Process, gauge, histogram};
+use service_kit::metrics::{Process, counter, gauge, histogram};
 use wal::BOUNDS_MICROS;
 
 use crate::node::{ETCD_VERSION, Node};
@@ -111,6 +111,13 @@ impl Collector for Metrics {
         let help = "Which version is running. 1 for 'server_version' label with current version";
         let mut version = encoder.encode_descriptor("etcd_server_version", help, None, MetricType::Gauge)?;
         ConstGauge::new(1_u64).encode(version.encode_family(&[("server_version", ETCD_VERSION)])?)?;
+        let counts = node.handle.counts();
+        for (name, help, value) in [
+            ("etcd_server_leader_changes_seen", "The number of leader changes seen", counts.leader_changes),
+            ("etcd_server_proposals_failed", "The total number of failed proposals seen", counts.proposals_failed),
+        ] {
+            counter(&mut encoder, name, help, value)?;
+        }
         // A write and a sync, where etcd has the sync alone.
         let times = node.handle.sync_times();
         let name = "etcd_disk_wal_fsync_duration_seconds";

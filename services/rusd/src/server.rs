@@ -35,6 +35,11 @@ use crate::tls;
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
 
+/// What calls under way may take, on a connection and on all of them, and bodies as JSON besides: see [`grpc::Memory`].
+const CONNECTION_BYTES_MAX: usize = 64 << 20;
+const CONNECTIONS_BYTES_MAX: usize = 192 << 20;
+const GATEWAY_BYTES_MAX: usize = 64 << 20;
+
 /// How often the leader looks for leases that have ended, and how many it revokes then: 1,000 a second, as etcd.
 const LEASE_ROUND: Duration = Duration::from_millis(500);
 const LEASES_A_ROUND: usize = 500;
@@ -91,7 +96,8 @@ pub struct Server {
 impl Server {
     /// Opens the data, founds a group where there are none, and listens; nothing is accepted before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, ServerError> {
-        let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+        let open = |files| Tls::open_allowing(files, settings.client_names.clone());
+        let tls = settings.tls.clone().map(open).transpose()?.map(Arc::new);
         let bound = Bound::bind(&[
             Sockets { urls: &settings.listen_client, grpc: true, http: settings.listen_client_http.is_empty() },
             Sockets { urls: &settings.listen_client_http, grpc: false, http: true },
@@ -285,7 +291,8 @@ fn serve(
     let limits = grpc::Limits {
         // As etcd: what a request costs besides its content.
         message_bytes_max: settings.request_bytes_max + (512 << 10),
-        streams_max: settings.streams_max,
+        connection_messages_bytes_max: CONNECTION_BYTES_MAX,
+        streams_max: settings.streams_max.min(grpc::STREAMS_MAX),
         ping_interval: settings.ping_interval,
         ping_timeout: settings.ping_timeout,
         logs_headers: settings.logs_headers,
@@ -293,11 +300,13 @@ fn serve(
     };
     let node = Arc::clone(node);
     let fragment_bytes = limits.message_bytes_max;
-    let options = kit::Options { tls, limits, threads: signals.len(), ..kit::Options::default() };
+    let memory = grpc::Memory::new(CONNECTIONS_BYTES_MAX);
+    let gateway_memory = grpc::Memory::new(GATEWAY_BYTES_MAX);
+    let options = kit::Options { tls, limits, memory, threads: signals.len(), ..kit::Options::default() };
     bound.start(options, move |number| {
         let watch_limits = watch::Limits { fragment_bytes, ..watch::Limits::default() };
         let watches = Watches::new(node.reader.clone(), watch_limits, Arc::clone(&signals[number]));
-        Api::new(Arc::clone(&node), watches)
+        Api::new(Arc::clone(&node), watches, gateway_memory.clone())
     })
 }
 

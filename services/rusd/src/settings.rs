@@ -1,17 +1,20 @@
 //! What a server runs with: the flags, understood and checked against each other.
 
+mod one_of;
 mod tls;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use service_kit::tls::TlsFiles;
+use service_kit::tls::{AllowedNames, TlsFiles};
 
 use crate::compactor::Retention;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
+pub use one_of::OneOf;
 pub use tls::PeerTlsFiles;
 
 /// A member that a group is founded with.
@@ -86,6 +89,12 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Whether the name in a client's certificate is that of a user.
     pub client_cert_auth: bool,
+    /// Whose certificates are taken of clients.
+    pub client_names: AllowedNames,
+    /// Hosts that requests as HTTP without TLS may be for.
+    pub host_whitelist: OneOf,
+    /// Origins whose pages may ask, as HTTP.
+    pub cors: OneOf,
     /// Whether the API is served as JSON, too.
     pub gateway: bool,
     /// Certificates between members, if they use TLS.
@@ -129,6 +138,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How many sockets are for clients: those come first. URLs that differ in nothing but the scheme share one.
+    pub fn client_sockets(&self) -> usize {
+        let urls = self.listen_client.iter().chain(&self.listen_client_http);
+        urls.map(|url| (&url.host, url.port)).collect::<BTreeSet<_>>().len()
+    }
+
     /// Reads them from the flags.
     pub fn of(flags: &Flags) -> Result<Self, Mistake> {
         let name = flags.given("name").unwrap_or("default").to_owned();
@@ -156,6 +171,9 @@ impl Settings {
         let settings = Self {
             tls,
             client_cert_auth,
+            client_names: tls::allowed_names(flags, "client-")?,
+            host_whitelist: OneOf::new(flags.given("host-whitelist")),
+            cors: OneOf::new(flags.given("cors")),
             peer_tls: tls::of_peers(flags, &data_directory, &listen_peer)?,
             data_directory,
             name,

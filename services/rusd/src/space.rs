@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -66,8 +66,23 @@ pub struct Space {
     unseen: AtomicU64,
     /// When it was looked at last, and the room that there was.
     looked: Mutex<Option<(Instant, i64)>>,
+    /// What copies for clients will take that are being written.
+    reserved: Arc<AtomicU64>,
     /// Size of the log for which a snapshot was asked when there was no room.
     asked_at: AtomicU64,
+}
+
+/// Room that is kept for a copy of the state.
+#[derive(Debug)]
+pub struct Reserved {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Space {
@@ -80,6 +95,7 @@ impl Space {
             room: AtomicI64::new(0),
             unseen: AtomicU64::new(0),
             looked: Mutex::new(None),
+            reserved: Arc::default(),
             asked_at: AtomicU64::new(0),
         }
     }
@@ -113,11 +129,25 @@ impl Space {
     /// Looks at the disk. Where that cannot be done, what was known before is all that is known.
     pub fn look(&self, state_bytes: u64) -> Option<Disk> {
         let found = self.measure(state_bytes);
-        let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), Disk::room);
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let room = found
+            .as_ref()
+            .map_or_else(|_| self.room.load(Ordering::Relaxed), |disk| disk.room().saturating_sub_unsigned(reserved));
         self.room.store(room, Ordering::Relaxed);
         self.unseen.store(0, Ordering::Relaxed);
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
         found.inspect_err(|error| tracing::warn!(%error, "the disk of --data-dir cannot be looked at")).ok()
+    }
+
+    /// Room for a copy of the state that is about to be written on the disk, if there is so much beside other copies; the state has
+    /// so many bytes. To be dropped when it is written, or has failed.
+    pub fn reserve(&self, state_bytes: u64) -> Option<Reserved> {
+        // Taken first: of two who come at the same time one sees the other.
+        let before = self.reserved.fetch_add(state_bytes, Ordering::Relaxed);
+        let reserved = Reserved { all: Arc::clone(&self.reserved), bytes: state_bytes };
+        let disk = self.look(state_bytes)?;
+        let needed = i64::try_from(before.saturating_add(state_bytes)).unwrap_or(i64::MAX);
+        (disk.room() >= needed).then_some(reserved)
     }
 
     /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever

@@ -20,12 +20,14 @@ pub mod auth;
 pub mod check;
 mod cluster;
 pub mod command;
+mod effort;
 pub mod error;
 mod hash;
 pub mod import;
 mod keys;
 mod keyspace;
 mod lease;
+mod log_time;
 pub mod quota;
 mod range;
 mod record;
@@ -45,6 +47,7 @@ pub use hash::{KeyValueHash, hash_key_values};
 pub use keys::Keys;
 pub use keyspace::{Keyspace, NEVER};
 pub use lease::{Lease, Leases};
+use log_time::LogTime;
 pub use range::Found;
 pub use record::{Fields, Record, Revision};
 pub use reply::{NewestRevision, OtherReply};
@@ -64,6 +67,7 @@ const SPILL_RECORDS_IDLE: usize = 1000;
 pub struct Store {
     state: State,
     applied_index: u64,
+    log_time: LogTime,
     reader: Reader,
     /// Told of every publication, on the thread that applies.
     on_publish: Option<Box<dyn Fn() + Send>>,
@@ -82,7 +86,8 @@ impl Default for Store {
         let state = State::default();
         let reader = Reader::new(state.clone());
         let (on_publish, on_compaction, scratch) = (None, None, Vec::new());
-        Self { state, applied_index: 0, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
+        let log_time = LogTime::default();
+        Self { state, applied_index: 0, log_time, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
     }
 }
 
@@ -149,7 +154,7 @@ impl Store {
 
     /// Lets readers see what was applied.
     pub fn publish(&self) {
-        self.reader.publish(self.state.clone(), self.applied_index);
+        self.reader.publish(self.state.clone(), self.applied_index, self.log_time);
         if let Some(told) = &self.on_publish {
             told();
         }
@@ -159,6 +164,7 @@ impl Store {
 impl Store {
     fn apply_within(&mut self, entry: &Entry, room: Room) -> Outcome {
         self.applied += 1;
+        self.log_time.saw(entry.time_millis);
         let command = Command::decode(&entry.data)?;
         let revision = match (&command.request, &self.on_compaction) {
             (Request::Compaction(compaction), Some(_)) => compaction.revision,
@@ -183,6 +189,10 @@ impl StateMachine for Store {
     fn apply_unasked(&mut self, entry: &Entry) {
         // What it came to is in the state.
         let _ = self.apply_within(entry, Room::NONE);
+    }
+
+    fn takes_long<'a>(&self, commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
+        effort::is_long(&self.state, commands)
     }
 
     fn applied(&mut self, index: u64) {
@@ -231,6 +241,114 @@ mod tests {
             store.applied(index);
         };
         (Store::default(), apply)
+    }
+
+    fn entry(request: Request) -> Entry {
+        let data = Command { caller: Caller::Server, request }.encode();
+        Entry { index: 1, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data }
+    }
+
+    /// A leader that is busy for longer than an election is no leader any more.
+    #[test]
+    fn what_takes_long_is_known_before() {
+        let (mut store, mut apply) = store();
+        apply(&mut store, Request::LeaseGrant(pb::LeaseGrantRequest { ttl: 10, id: 7 }));
+        for number in 0..6_000 {
+            let lease = if number % 6 < 5 { 0 } else { 7 };
+            let key = format!("{number:04}").into();
+            apply(&mut store, Request::Put(pb::PutRequest { key, value: "v".into(), lease, ..Default::default() }));
+        }
+        let takes_long = |request: Request, is_awaited| store.takes_long([(&entry(request), is_awaited)].into_iter());
+        let range = |key: &str, range_end: &str| (Into::into(key.to_owned()), Into::into(range_end.to_owned()));
+        let delete = |from, to| {
+            let (key, range_end) = range(from, to);
+            pb::DeleteRangeRequest { key, range_end, prev_kv: false }
+        };
+        let read = |revision| {
+            let (key, range_end) = range("\0", "\0");
+            pb::RangeRequest { key, range_end, revision, ..Default::default() }
+        };
+        let txn = |request| {
+            let success = vec![pb::RequestOp { request: Some(request) }];
+            pb::TxnRequest { success, ..Default::default() }
+        };
+        use pb::request_op::Request as Operation;
+        assert!(takes_long(Request::DeleteRange(delete("\0", "\0")), false));
+        assert!(!takes_long(Request::DeleteRange(delete("0000", "2000")), false));
+        assert!(!takes_long(Request::DeleteRange(delete("0000", "")), true));
+        assert!(takes_long(Request::Txn(txn(Operation::RequestDeleteRange(delete("\0", "\0")))), false));
+        assert!(takes_long(Request::Txn(txn(Operation::RequestRange(read(0)))), true));
+        assert!(!takes_long(Request::Txn(txn(Operation::RequestRange(read(0)))), false), "nobody waits for it");
+        assert!(takes_long(Request::Txn(txn(Operation::RequestTxn(txn(Operation::RequestRange(read(0)))))), true));
+        assert!(!takes_long(Request::LeaseRevoke(pb::LeaseRevokeRequest { id: 7 }), true));
+        assert_eq!(store.state.leases.count_keys(7), 1_000);
+        let halves =
+            [entry(Request::DeleteRange(delete("0000", "3000"))), entry(Request::DeleteRange(delete("3000", "\0")))];
+        assert!(store.takes_long(halves.iter().map(|entry| (entry, false))), "together they do");
+    }
+
+    /// How long it takes: `cargo test --release -p rusd --lib how_long -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "it measures"]
+    fn how_long_a_million_keys_take() {
+        let (mut store, mut apply) = store();
+        for number in 0..1_000_000 {
+            let put = pb::PutRequest { key: number.to_string().into(), value: "v".into(), ..Default::default() };
+            apply(&mut store, Request::Put(put));
+        }
+        let took = |what: &str, work: &mut dyn FnMut()| {
+            let start = std::time::Instant::now();
+            work();
+            println!("{what}: {:?}", start.elapsed());
+        };
+        let everything = pb::DeleteRangeRequest { key: "\0".into(), range_end: "\0".into(), ..Default::default() };
+        let request = Request::DeleteRange(everything);
+        took("to see that it takes long", &mut || {
+            assert!(store.takes_long([(&entry(request.clone()), true)].into_iter()))
+        });
+        took("to delete a million keys", &mut || apply(&mut store, request.clone()));
+        let revision = store.reader().view().revision();
+        let request = Request::Compaction(pb::CompactionRequest { revision, physical: false });
+        took("to compact", &mut || apply(&mut store, request.clone()));
+        let mut longest = std::time::Duration::ZERO;
+        while !store.reader().view().keyspace.is_swept() {
+            let start = std::time::Instant::now();
+            store.idle();
+            longest = longest.max(start.elapsed());
+        }
+        println!("the longest step of what compaction leaves: {longest:?}");
+    }
+
+    /// Ten million leases of a minute took no part of the quota.
+    #[test]
+    fn leases_count_for_the_quota() {
+        let (mut store, mut apply) = store();
+        for id in 1..=1_000 {
+            apply(&mut store, Request::LeaseGrant(pb::LeaseGrantRequest { ttl: 10, id }));
+        }
+        let granted = store.reader().view().bytes();
+        assert!(granted >= 100_000, "{granted}");
+        let put = |lease| pb::PutRequest { key: "k".into(), lease, ..Default::default() };
+        apply(&mut store, Request::Put(put(1)));
+        apply(&mut store, Request::Put(put(2)));
+        for id in 1..=1_000 {
+            apply(&mut store, Request::LeaseRevoke(pb::LeaseRevokeRequest { id }));
+        }
+        assert_eq!(store.state.leases.bytes(), 0);
+    }
+
+    #[test]
+    fn time_goes_on_between_entries_and_never_back() {
+        let (mut store, _) = store();
+        let mut entry = entry(Request::Alarm(pb::AlarmRequest::default()));
+        for (time_millis, at_least) in [(5_000_000, 5_000_000), (4_000_000, 5_000_000), (6_000_000, 6_000_000)] {
+            entry.time_millis = time_millis;
+            store.apply_unasked(&entry);
+            store.applied(1);
+            let seen = store.reader().view().log_millis();
+            // A minute is more than this takes on any machine.
+            assert!((at_least..at_least + 60_000).contains(&seen), "{seen}");
+        }
     }
 
     /// All of them have the revision that is compacted.

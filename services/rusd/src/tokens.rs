@@ -81,7 +81,7 @@ pub enum Tokens {
 #[derive(Debug)]
 pub struct SimpleTokens {
     ttl_seconds: u64,
-    /// When the renewal of a token was asked for last, milliseconds since 1970.
+    /// When the renewal of a token was asked for last, by the time of the log.
     renewals: Mutex<HashMap<String, u64>>,
 }
 
@@ -100,6 +100,8 @@ impl Tokens {
     pub fn caller(&self, token: &str, view: &View, now_millis: u64) -> Result<(Caller, Option<IssuedToken>), Error> {
         match self {
             Self::Simple(simple) => {
+                // By the time of the log, which made it: no two clocks are compared.
+                let now_millis = view.log_millis();
                 let known = view.auth.token(token, now_millis).ok_or(Error::InvalidAuthToken)?;
                 let renewal = simple.renewal(token, &known.user, known.expires_millis, now_millis);
                 Ok((Caller::Client { user: known.user.clone(), auth_revision: view.auth.revision() }, renewal))

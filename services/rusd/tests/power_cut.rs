@@ -109,7 +109,7 @@ impl Server {
     }
 
     fn contents(&self) -> Bytes {
-        written(self.log.machine())
+        written(self.log.machine().unwrap())
     }
 }
 

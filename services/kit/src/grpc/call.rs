@@ -60,10 +60,14 @@ pub enum Unary {
 pub type Stream = Pin<Box<dyn Future<Output = Result<(), Status>>>>;
 
 /// The other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The common name of its certificate, if it showed one that was verified.
     pub common_name: Option<String>,
+    /// Whether it came by TLS.
+    pub is_tls: bool,
+    /// On which socket it came, in the order of [`crate::server::Bound::addresses`].
+    pub listener: usize,
 }
 
 /// Who calls.
@@ -171,11 +175,25 @@ impl Requests {
 pub(crate) struct Sender {
     respond: SendResponse<Bytes>,
     stream: Option<SendStream<Bytes>>,
+    memory: Share,
 }
 
 impl Sender {
-    pub(crate) fn new(respond: SendResponse<Bytes>) -> Self {
-        Self { respond, stream: None }
+    pub(crate) fn new(respond: SendResponse<Bytes>, memory: Share) -> Self {
+        Self { respond, stream: None, memory }
+    }
+
+    /// What the connection of this call may take.
+    pub(crate) fn memory(&self) -> &Share {
+        &self.memory
+    }
+
+    /// Whether the client takes so many bytes at once.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        let is_open = self.memory.is_open();
+        let Ok(stream) = self.open() else { return true };
+        stream.reserve_capacity(bytes);
+        is_open && stream.capacity() >= bytes
     }
 
     /// Begins the answer, once.
@@ -204,7 +222,7 @@ impl Sender {
         Poll::Ready(Ok(()))
     }
 
-    /// Answers a unary call whose message is small: what has no room yet waits in the connection.
+    /// Answers a unary call whose message is small, and for which the client [has room](Self::has_room).
     pub(crate) fn answer(&mut self, message: Bytes) -> Result<(), Gone> {
         let stream = self.open()?;
         stream.send_data(message, false).map_err(|_| Gone)?;
@@ -309,7 +327,11 @@ impl Responses {
     /// client has room for the last byte.
     pub async fn send(&self, mut frames: Bytes) -> Result<(), Gone> {
         match &self.0 {
-            Sink::Client(sender) => poll_fn(|context| sender.borrow_mut().poll_send(&mut frames, context)).await,
+            Sink::Client(sender) => {
+                let memory = sender.borrow().memory.clone();
+                memory.unblocked().await;
+                poll_fn(|context| sender.borrow_mut().poll_send(&mut frames, context)).await
+            }
             Sink::Channel(channel) => {
                 while let Some(frame) = split_first(&mut frames) {
                     channel.send(frame).await.map_err(|_| Gone)?;

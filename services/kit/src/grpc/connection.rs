@@ -23,7 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
-use crate::grpc::memory::{Memory, Share};
+use crate::grpc::memory::{Memory, Share, Taken};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout;
 use crate::http::{CutOff, Incoming};
@@ -59,6 +59,9 @@ pub struct Limits {
     pub logs_headers: bool,
 }
 
+/// Calls of a connection at a time, if nothing else is said: what each costs is counted besides, see [`Memory`].
+pub const STREAMS_MAX: u32 = 1 << 16;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -67,7 +70,7 @@ impl Default for Limits {
             stream_window_bytes: 1 << 20,
             connection_window_bytes: 1 << 20,
             frame_bytes_max: 16 << 10,
-            streams_max: u32::MAX,
+            streams_max: STREAMS_MAX,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
             logs_headers: false,
@@ -123,6 +126,7 @@ pub async fn serve<S: Service, T>(
             is_stopping = true;
             connection.graceful_shutdown();
         }
+        calls.memory.set_blocked(cork.is_blocked());
         if pulse.as_mut().is_some_and(|pulse| pulse.poll_dead(context).is_ready()) {
             return Poll::Ready(());
         }
@@ -151,7 +155,10 @@ pub async fn serve<S: Service, T>(
                 if pong.poll_wait(cork.holds_only_pong(), context).is_pending() {
                     return Poll::Pending;
                 }
-                return match cork.poll_release(context) {
+                let released = cork.poll_release(context);
+                // Who waited for that is woken, and with it this task.
+                calls.memory.set_blocked(cork.is_blocked());
+                return match released {
                     Poll::Ready(Err(_)) => Poll::Ready(()),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                 };
@@ -185,11 +192,19 @@ impl<S: Service> Calls<S> {
         if self.limits.logs_headers {
             header_log::write(&request);
         }
-        let mut sender = Sender::new(respond);
+        let mut sender = Sender::new(respond, self.memory.clone());
         if let Err(refusal) = is_grpc(&request) {
             let (head, body) = request.into_parts();
+            let Ok(taken) = self.memory.take_call(&head, 0) else {
+                sender.refuse(StatusCode::TOO_MANY_REQUESTS);
+                return;
+            };
             match self.service.http(head, pieces(body), Rc::clone(&self.peer)) {
-                Some(answer) => self.running.push(Box::pin(async move { sender.answer_http(answer.await).await })),
+                Some(answer) => self.running.push(Box::pin(async move {
+                    let _taken = taken;
+                    sender.memory().clone().turn().await;
+                    sender.answer_http(answer.await).await;
+                })),
                 None => sender.refuse(refusal),
             }
             return;
@@ -202,12 +217,17 @@ impl<S: Service> Calls<S> {
             return;
         };
         let deadline = timeout::of(&head.headers).map(|timeout| Instant::now() + timeout);
+        let taken = self.memory.take_call(&head, 0);
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
         let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone());
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(status) => return sender.finish(Err(status)),
+        };
         if is_stream {
-            self.running.push(Box::pin(self.stream(method, caller, requests, sender, deadline)));
+            self.running.push(Box::pin(self.stream(method, caller, requests, sender, (deadline, taken))));
         } else {
-            self.unary(method, caller, requests, sender, deadline, context);
+            self.unary(method, caller, requests, sender, (deadline, taken), context);
         }
     }
 
@@ -217,13 +237,14 @@ impl<S: Service> Calls<S> {
         caller: Caller,
         requests: Requests,
         sender: Sender,
-        deadline: Option<Instant>,
+        (deadline, taken): (Option<Instant>, Taken),
     ) -> impl Future<Output = ()> + 'static {
         let sender = Rc::new(RefCell::new(sender));
         let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
         let stop = stopped(self.stop.clone());
         let service = Rc::clone(&self.service);
         async move {
+            let _taken = taken;
             let stopped = async {
                 stop.await;
                 Err(service.stopped())
@@ -245,10 +266,12 @@ impl<S: Service> Calls<S> {
         caller: Caller,
         mut requests: Requests,
         mut sender: Sender,
-        deadline: Option<Instant>,
+        (deadline, mut taken): (Option<Instant>, Taken),
         context: &mut Context<'_>,
     ) {
-        let message = match requests.poll_only(context) {
+        // What a client whose turn it is not sends stays in its window.
+        let polled = if self.memory.is_open() { requests.poll_only(context) } else { Poll::Pending };
+        let message = match polled {
             Poll::Ready(Ok(message)) => message,
             Poll::Ready(Err(status)) => {
                 sender.finish(Err(status));
@@ -257,7 +280,10 @@ impl<S: Service> Calls<S> {
             Poll::Pending => {
                 let service = Rc::clone(&self.service);
                 self.running.push(Box::pin(async move {
+                    let _taken = taken;
+                    let memory = sender.memory().clone();
                     let answer = async {
+                        memory.turn().await;
                         let message = poll_fn(|context| requests.poll_only(context)).await?;
                         match service.unary(method, caller, message) {
                             Unary::Now(result) => result,
@@ -269,16 +295,23 @@ impl<S: Service> Calls<S> {
                 return;
             }
         };
+        if let Err(status) = taken.grow(message.len()) {
+            return sender.finish(Err(status));
+        }
         match self.service.unary(method, caller, message) {
-            Unary::Now(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES => {
+            Unary::Now(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.has_room(message.len()) => {
                 // An error says that the client has gone.
                 let _ = sender.answer(message);
             }
             Unary::Now(Err(status)) => sender.finish(Err(status)),
-            Unary::Now(result) => {
-                self.running.push(Box::pin(answer_later(std::future::ready(result), sender, deadline)))
-            }
-            Unary::Later(answer) => self.running.push(Box::pin(answer_later(answer, sender, deadline))),
+            Unary::Now(result) => self.running.push(Box::pin(async move {
+                let _taken = taken;
+                answer_later(std::future::ready(result), sender, deadline).await;
+            })),
+            Unary::Later(answer) => self.running.push(Box::pin(async move {
+                let _taken = taken;
+                answer_later(answer, sender, deadline).await;
+            })),
         }
     }
 }
@@ -286,11 +319,16 @@ impl<S: Service> Calls<S> {
 async fn answer_later(answer: impl Future<Output = Result<Bytes, Status>>, sender: Sender, deadline: Option<Instant>) {
     let sender = RefCell::new(sender);
     let result = match run(answer, &sender, deadline).await {
-        Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES => {
+        Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
             let _ = sender.borrow_mut().answer(message);
             return;
         }
         Some(Ok(mut message)) => {
+            let waiting = sender.borrow().memory().take_answer(message.len());
+            let _waiting = match waiting {
+                Ok(waiting) => waiting,
+                Err(status) => return sender.borrow_mut().finish(Err(status)),
+            };
             let send = poll_fn(|context| sender.borrow_mut().poll_send(&mut message, context).map(|_| Ok(())));
             run(send, &sender, deadline).await
         }

@@ -24,11 +24,13 @@ pub(crate) struct Cork<T>(Rc<RefCell<Held<T>>>);
 struct Held<T> {
     io: T,
     buffer: BytesMut,
+    /// The socket was full when it was written to last.
+    is_blocked: bool,
 }
 
 /// Both halves.
 pub(crate) fn cork<T>(io: T) -> (Corked<T>, Cork<T>) {
-    let held = Rc::new(RefCell::new(Held { io, buffer: BytesMut::new() }));
+    let held = Rc::new(RefCell::new(Held { io, buffer: BytesMut::new(), is_blocked: false }));
     (Corked(Rc::clone(&held)), Cork(held))
 }
 
@@ -36,6 +38,11 @@ impl<T: AsyncWrite + Unpin> Cork<T> {
     /// Whether all that was held back is the answer to one ping.
     pub(crate) fn holds_only_pong(&self) -> bool {
         is_pong(&self.0.borrow().buffer)
+    }
+
+    /// Whether the other side does not read what is written.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.0.borrow().is_blocked
     }
 
     /// Writes what was held back. Pending: the socket is full; the task will be woken.
@@ -52,7 +59,9 @@ fn is_pong(frames: &[u8]) -> bool {
 impl<T: AsyncWrite + Unpin> Held<T> {
     fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.buffer.is_empty() {
-            let written = ready!(Pin::new(&mut self.io).poll_write(context, &self.buffer))?;
+            let written = Pin::new(&mut self.io).poll_write(context, &self.buffer);
+            self.is_blocked = written.is_pending();
+            let written = ready!(written)?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

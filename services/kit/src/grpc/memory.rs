@@ -1,13 +1,18 @@
-//! Memory for messages under way: those whose end has not come yet, and those that were put together of pieces and are being worked on.
+//! Memory for calls under way, before and after anybody has said who he is: their headers, messages whose end has not come yet or that
+//! are being worked on, and answers that the client does not take.
 //!
-//! A message is counted with the length that it claims, before its second piece is taken, and refused when there is no room: one
-//! connection cannot take what all have, and all together cannot take more than the server may use. A message that came in one piece
-//! is not counted: what of those can be there at a time is bounded by the windows.
+//! A message is counted with the length that it claims, before its second piece is taken. One connection cannot take what all have,
+//! and all together cannot take more than the server may use: beyond, calls are refused. The first [`OWN_BYTES`] of each
+//! connection are its own, so that small calls are served whatever others hold. While a client does not take its answers no more
+//! are made for it: see [`Share::turn`].
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{HeaderName, HeaderValue, request};
+use tokio::sync::Notify;
 
 use crate::grpc::status::{Code, Status};
 
@@ -18,23 +23,93 @@ pub struct Memory(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     bytes_max: usize,
+    own_bytes: usize,
     taken: AtomicUsize,
 }
+
+/// What each connection may take whatever the others have: the sum is bounded by the number of connections.
+const OWN_BYTES: usize = 32 << 10;
+
+/// Answers of a connection that may wait for the client while more are made, bytes.
+const ANSWERS_WAITING_BYTES: usize = 4 << 20;
+
+/// What a call costs besides its headers and messages, about: its stream, its future.
+const CALL_BYTES: usize = 1 << 10;
+const HEADER_BYTES: usize = 32;
 
 impl Memory {
     /// So many bytes for all.
     pub fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Shared { bytes_max, taken: AtomicUsize::new(0) }))
+        Self::with_own(bytes_max, OWN_BYTES)
     }
 
-    /// What is taken at the moment, bytes.
+    fn with_own(bytes_max: usize, own_bytes: usize) -> Self {
+        Self(Arc::new(Shared { bytes_max, own_bytes, taken: AtomicUsize::new(0) }))
+    }
+
+    /// Room that grows and shrinks, for who keeps something of a request elsewhere.
+    pub fn room(&self) -> Room {
+        Room { memory: self.clone(), bytes: 0 }
+    }
+
+    /// What is taken at the moment, bytes, besides what connections have of their own.
     pub fn taken(&self) -> usize {
         self.0.taken.load(Ordering::Relaxed)
     }
 
     /// The part of one connection.
     pub(crate) fn of_connection(&self, bytes_max: usize) -> Share {
-        Share(Rc::new(Connection { memory: self.clone(), bytes_max, taken: Cell::new(0) }))
+        let opened = Notify::new();
+        let (taken, answers, is_blocked) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        Share(Rc::new(Connection { memory: self.clone(), bytes_max, taken, answers, is_blocked, opened }))
+    }
+}
+
+impl Shared {
+    /// Takes so much, if there is; also a little more than there is, if `may_exceed`.
+    fn take(&self, bytes: usize, may_exceed: bool) -> bool {
+        let add = |taken: usize| {
+            let after = taken.checked_add(bytes)?;
+            (after <= self.bytes_max || may_exceed && taken < self.bytes_max).then_some(after)
+        };
+        bytes == 0 || self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// What of so much is not a connection's own.
+    fn beyond_own(&self, taken: usize) -> usize {
+        taken.saturating_sub(self.own_bytes)
+    }
+}
+
+/// Room that somebody holds; given back when this is dropped.
+#[derive(Debug)]
+pub struct Room {
+    memory: Memory,
+    bytes: usize,
+}
+
+impl Room {
+    /// Takes more, if there is.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let has_room = self.memory.0.take(bytes, false);
+        if has_room {
+            self.bytes += bytes;
+        }
+        has_room
+    }
+
+    /// Gives some back.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.memory.0.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
     }
 }
 
@@ -46,27 +121,94 @@ struct Connection {
     memory: Memory,
     bytes_max: usize,
     taken: Cell<usize>,
+    /// Of it, answers that wait for the client.
+    answers: Cell<usize>,
+    /// The client does not read what was written.
+    is_blocked: Cell<bool>,
+    opened: Notify,
 }
 
 impl Share {
+    /// Waits until the client has taken enough of what it asked for before.
+    pub(crate) async fn turn(&self) {
+        while !self.is_open() {
+            self.0.opened.notified().await;
+        }
+        // What this call does about it is seen when the next one looks.
+        self.0.opened.notify_one();
+    }
+
+    /// Waits until the client reads what is written.
+    pub(crate) async fn unblocked(&self) {
+        if self.0.is_blocked.get() {
+            while self.0.is_blocked.get() {
+                self.0.opened.notified().await;
+            }
+            self.0.opened.notify_one();
+        }
+    }
+
+    /// Whether a call's turn is now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.answers.get() < ANSWERS_WAITING_BYTES && !self.0.is_blocked.get()
+    }
+
+    /// Whether the client reads what is written.
+    pub(crate) fn set_blocked(&self, is_blocked: bool) {
+        if self.0.is_blocked.replace(is_blocked) && !is_blocked {
+            self.0.opened.notify_one();
+        }
+    }
+
+    /// Takes room for a call that waits for something.
+    pub(crate) fn take_call(&self, head: &request::Parts, message: usize) -> Result<Taken, Status> {
+        let of_header = |(name, value): (&HeaderName, &HeaderValue)| HEADER_BYTES + name.as_str().len() + value.len();
+        let headers: usize = head.headers.iter().map(of_header).sum();
+        self.take(CALL_BYTES + headers + head.uri.path().len() + message)
+    }
+
+    /// Takes room for an answer that waits for the client; the first is only refused when others have taken everything.
+    pub(crate) fn take_answer(&self, bytes: usize) -> Result<Waiting, Status> {
+        let taken = self.take_or_exceed(bytes, self.0.answers.get() == 0)?;
+        self.0.answers.set(self.0.answers.get() + bytes);
+        Ok(Waiting(taken))
+    }
+
     /// Takes room for a message of this length, or says what the call must end with.
     pub(crate) fn take(&self, bytes: usize) -> Result<Taken, Status> {
+        self.take_or_exceed(bytes, false)
+    }
+
+    fn take_or_exceed(&self, bytes: usize, may_exceed: bool) -> Result<Taken, Status> {
         let refused = |whose: &str, bytes_max: usize| {
             let what = format!(
                 "grpc: no room for a message of {bytes} bytes: messages under way {whose} may take {bytes_max}"
             );
             Err(Status::new(Code::ResourceExhausted, what))
         };
-        let Connection { memory: Memory(shared), bytes_max, taken } = &*self.0;
-        if bytes > bytes_max - taken.get() {
+        let Connection { memory: Memory(shared), bytes_max, taken, .. } = &*self.0;
+        let before = taken.get();
+        if bytes > bytes_max.saturating_sub(before) && !may_exceed {
             return refused("on a connection", *bytes_max);
         }
-        let add = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= shared.bytes_max);
-        if shared.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+        if !shared.take(shared.beyond_own(before + bytes) - shared.beyond_own(before), may_exceed) {
             return refused("on all connections", shared.bytes_max);
         }
-        taken.set(taken.get() + bytes);
+        taken.set(before + bytes);
         Ok(Taken { share: self.clone(), bytes })
+    }
+}
+
+/// Room of an answer that waits for the client.
+pub(crate) struct Waiting(Taken);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let share = &self.0.share;
+        share.0.answers.set(share.0.answers.get() - self.0.bytes);
+        if share.is_open() {
+            share.0.opened.notify_one();
+        }
     }
 }
 
@@ -76,11 +218,22 @@ pub(crate) struct Taken {
     bytes: usize,
 }
 
+impl Taken {
+    /// Takes more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
+        let mut more = self.share.take(bytes)?;
+        self.bytes += std::mem::take(&mut more.bytes);
+        Ok(())
+    }
+}
+
 impl Drop for Taken {
     fn drop(&mut self) {
         let Connection { memory: Memory(shared), taken, .. } = &*self.share.0;
-        taken.set(taken.get() - self.bytes);
-        shared.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = taken.get();
+        let after = before - self.bytes;
+        taken.set(after);
+        shared.taken.fetch_sub(shared.beyond_own(before) - shared.beyond_own(after), Ordering::Relaxed);
     }
 }
 
@@ -92,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_connection_cannot_take_what_all_have() {
-        let memory = Memory::new(100);
+        let memory = Memory::with_own(100, 0);
         let (one, other) = (memory.of_connection(60), memory.of_connection(60));
         let first = one.take(50).map_err(|status| status.message).unwrap();
         let said = one.take(11).err().unwrap();
@@ -110,12 +263,36 @@ mod tests {
         assert_eq!(memory.taken(), 0);
     }
 
+    #[test]
+    fn a_small_call_has_room_whatever_others_hold() {
+        let memory = Memory::with_own(100, 10);
+        let (one, other) = (memory.of_connection(1_000), memory.of_connection(1_000));
+        let held = one.take(110).map_err(|status| status.message).unwrap();
+        assert_eq!(memory.taken(), 100);
+        assert!(one.take(1).is_err() && other.take(11).is_err());
+        let small = other.take(10).map_err(|status| status.message).unwrap();
+        assert!(other.take(1).is_err());
+        drop((held, small));
+        assert_eq!((memory.taken(), one.0.taken.get(), other.0.taken.get()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_large_answer_goes_where_nothing_else_waits() {
+        let memory = Memory::with_own(100, 0);
+        let (one, other) = (memory.of_connection(50), memory.of_connection(50));
+        let large = one.take_answer(200).map_err(|status| status.message).unwrap();
+        assert!(one.take_answer(1).is_err() && other.take_answer(1).is_err(), "now there is no room");
+        drop(large);
+        assert!(other.take_answer(1).is_ok());
+        assert_eq!(memory.taken(), 0);
+    }
+
     proptest! {
         #[test]
         fn never_more_than_there_is_and_all_of_it_comes_back(
             steps in proptest::collection::vec((0..3_usize, 0..50_usize, any::<bool>()), 0..60),
         ) {
-            let memory = Memory::new(100);
+            let memory = Memory::with_own(100, 0);
             let connections = [40, 60, 100].map(|bytes_max| memory.of_connection(bytes_max));
             let mut held: Vec<Taken> = Vec::new();
             for (connection, bytes, gives_back) in steps {

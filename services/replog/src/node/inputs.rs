@@ -196,9 +196,9 @@ impl Node {
         if commands.is_empty() {
             return Err(Rejected::NotNow);
         }
-        let time_millis = now.unix_millis.max(self.time_floor_millis);
+        let time_millis = now.unix_millis.max(self.log_millis(now));
         let first = self.consensus.propose(commands, time_millis).ok_or(Rejected::Busy)?;
-        self.time_floor_millis = time_millis;
+        self.raise_time(time_millis, now);
         Ok(Proposed { term: self.consensus.term(), first, last: self.consensus.last() })
     }
 

@@ -424,3 +424,34 @@ fn entries_that_all_have_are_kept_up_to_a_bound_and_for_one_that_is_gone_up_to_a
     let (held, bytes) = group.nodes[&leader].log_in_memory();
     assert!((30..60).contains(&held) && bytes <= 50_000, "but not for ever: {held} of {bytes} bytes");
 }
+
+/// Leases of a minute and tokens of five would live until then.
+#[test]
+fn a_leader_that_was_in_2100_does_not_stop_the_time_of_the_log() {
+    const IN_2100: u64 = 4_102_444_800_000;
+    let mut group = Group::of(1);
+    group.work(1);
+    let mut time_of_next = |now: Now| {
+        let node = group.node(1);
+        node.propose(vec![Bytes::from_static(b"x")], now).unwrap();
+        let mut time = None;
+        loop {
+            let output = node.take(now);
+            if output.is_empty() {
+                return time.unwrap();
+            }
+            if let Some(last) = output.entries.last() {
+                node.applied(last.index);
+                time = Some(last.time_millis);
+            }
+            if let Some(batch) = output.batch {
+                node.persisted(batch.token);
+            }
+        }
+    };
+    let right = Now { boot_micros: 2_000_000, unix_millis: 1_700_000_000_000 };
+    assert_eq!(time_of_next(right), right.unix_millis);
+    assert_eq!(time_of_next(Now { unix_millis: IN_2100, ..right }), IN_2100);
+    let later = Now { boot_micros: right.boot_micros + 60_000_000, unix_millis: right.unix_millis + 60_000 };
+    assert_eq!(time_of_next(later), IN_2100 + 60_000 - 60);
+}

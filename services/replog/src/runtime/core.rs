@@ -3,8 +3,9 @@
 //! comes: a member without others, or a follower, to whom commands come one by one, writes them itself.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wal::Writer;
@@ -12,17 +13,19 @@ use wal::files::Directory;
 
 use super::clock;
 use super::handle::{ChangeDone, Committed, LeaderWatcher, ProposeError, ReadError, RequestError, Shared};
+use super::helpers::Helper;
 use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Request};
 use super::member::MemberError;
 use super::status::Leadership;
 use super::transport::Transport;
+use crate::applying::LongStepDone;
 use crate::clock::Now;
 use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::node::{Batch, Proposed, Rejected, Token};
 use crate::reads::ReadId;
 use crate::replica::{Applied, Effects, ReplicatedLog};
-use crate::snapshot::SnapshotJob;
+use crate::snapshot::{FilesJobDone, SnapshotJob, SnapshotMeta};
 
 /// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.
 const TURN_BYTES_MAX: usize = 1 << 20;
@@ -69,8 +72,12 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     /// Small batches in a row.
     small_batches: u32,
     leadership: Option<Leadership>,
+    /// Who led last.
+    last_leader: Option<u64>,
     watchers: Vec<LeaderWatcher>,
-    snapshot: Option<JoinHandle<()>>,
+    snapshot: Helper<io::Result<SnapshotMeta>>,
+    long_step: Helper<LongStepDone<S>>,
+    files_job: Helper<FilesJobDone<D>>,
     last_tick: u64,
 }
 
@@ -101,8 +108,11 @@ where
             unsafe_bytes: 0,
             small_batches: 0,
             leadership: None,
+            last_leader: None,
             watchers: Vec::new(),
-            snapshot: None,
+            snapshot: Helper::default(),
+            long_step: Helper::default(),
+            files_job: Helper::default(),
             last_tick: 0,
         }
     }
@@ -155,13 +165,18 @@ where
         }
         self.last_tick = now.boot_micros / self.log.node().settings().tick_micros;
         self.log.tick(now);
-        if let Some(written) = inputs.snapshot.take() {
-            self.join_snapshot();
+        if let Some(written) = self.snapshot.result() {
             self.log.snapshot_written(written)?;
         }
-        let is_behind = self.unsafe_bytes > 2 * self.limits.unsafe_bytes_max;
+        if let Some(done) = self.long_step.result() {
+            self.log.long_step_done(done)?;
+        }
+        if let Some(done) = self.files_job.result() {
+            self.log.files_job_done(done, now)?;
+        }
+        let is_behind = self.unsafe_bytes.max(self.log.waiting_bytes()) > 2 * self.limits.unsafe_bytes_max;
         for message in inputs.messages.drain(..) {
-            // Who sent entries sends them again, to a disk that has caught up.
+            // Who sent entries sends them again, to a disk and a state machine that have caught up.
             if !(is_behind && message.payload_bytes() > 0) {
                 self.log.receive(message, now)?;
             }
@@ -251,8 +266,9 @@ where
         Ok(())
     }
 
-    fn carry_out(&mut self, effects: Effects<S::Reply>) -> Result<(), MemberError> {
-        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot } = effects;
+    fn carry_out(&mut self, effects: Effects<S, D>) -> Result<(), MemberError> {
+        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } =
+            effects;
         // These need not wait for the disk.
         if !messages.is_empty() {
             self.transport.send(messages);
@@ -280,6 +296,12 @@ where
         }
         if let Some(job) = snapshot {
             self.begin_snapshot(job)?;
+        }
+        if let Some(step) = long_step {
+            self.long_step.begin("apply", &self.shared, || step.run()).map_err(MemberError::Thread)?;
+        }
+        if let Some(job) = files_job {
+            self.files_job.begin("files", &self.shared, || job.run()).map_err(MemberError::Thread)?;
         }
         Ok(())
     }
@@ -318,7 +340,10 @@ where
             }
             (Done::Change(done), None) if is_same => done(Ok(entry.index)),
             // Another leader's entry took its place.
-            (Done::Command(done), _) => done(Err(ProposeError::NotLeader(self.log.node().leader()))),
+            (Done::Command(done), _) => {
+                self.shared.counters.proposals_failed.fetch_add(1, Ordering::Relaxed);
+                done(Err(ProposeError::NotLeader(self.log.node().leader())));
+            }
             (Done::Change(done), _) => done(Err(Rejected::NotLeader(self.log.node().leader()).into())),
         }
     }
@@ -329,24 +354,14 @@ where
         let term = (node.role() == Role::Leader).then(|| node.term());
         while let Some(lost) = self.in_flight.pop_front_if(|waiting| Some(waiting.term) != term) {
             self.in_flight_bytes -= lost.bytes;
+            self.shared.counters.proposals_failed.fetch_add(1, Ordering::Relaxed);
             lost.done.fail_unknown();
         }
     }
 
     /// Makes a snapshot beside everything else.
     fn begin_snapshot(&mut self, job: SnapshotJob) -> Result<(), MemberError> {
-        let shared = Arc::clone(&self.shared);
-        let work = move || shared.inbox.snapshot_written(job.run());
-        let thread = thread::Builder::new().name("snapshot".into()).spawn(work);
-        self.snapshot = Some(thread.map_err(MemberError::Thread)?);
-        Ok(())
-    }
-
-    fn join_snapshot(&mut self) {
-        if let Some(thread) = self.snapshot.take() {
-            // Its result has come; what it could still say was said by its panic.
-            drop(thread.join());
-        }
+        self.snapshot.begin("snapshot", &self.shared, || job.run()).map_err(MemberError::Thread)
     }
 
     /// Shows what this member is now.
@@ -357,6 +372,10 @@ where
             term: node.term(),
             is_ready_leader: node.role() == Role::Leader && node.has_applied_own_entry(),
         };
+        if let Some(leader) = leadership.leader.filter(|leader| self.last_leader != Some(*leader)) {
+            self.last_leader = Some(leader);
+            self.shared.counters.leader_changes.fetch_add(1, Ordering::Relaxed);
+        }
         let snapshot_settled = self.log.settled_snapshot();
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
@@ -404,7 +423,9 @@ where
                 Request::Watch(_) | Request::Snapshot => {}
             }
         }
-        self.join_snapshot();
+        self.snapshot.end();
+        self.files_job.end();
+        self.long_step.end();
         let leadership = Leadership { leader: None, term: self.log.node().term(), is_ready_leader: false };
         self.watchers.iter_mut().for_each(|watcher| watcher(leadership));
     }

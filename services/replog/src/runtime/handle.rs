@@ -13,7 +13,7 @@ use futures::executor::block_on;
 use super::clock;
 use super::inbox::{Inbox, Proposal, Read, Refused, Request};
 use super::published::Published;
-use super::status::{Board, Leadership, Status};
+use super::status::{Board, Counters, Counts, Leadership, Status};
 use crate::membership::Change;
 use crate::reads::{ReadLevel, ReadPath, ReadPermit};
 
@@ -105,6 +105,7 @@ pub(crate) struct Shared<R> {
     pub(crate) inbox: Inbox<R>,
     pub(crate) published: Published,
     pub(crate) board: Board,
+    pub(crate) counters: Counters,
     pub(crate) sync_times: Arc<wal::SyncRecorder>,
     pub(crate) command_bytes_max: usize,
 }
@@ -220,6 +221,11 @@ impl<R: Send + 'static> Handle<R> {
     /// What the member is at the moment.
     pub fn status(&self) -> Status {
         self.shared.board.status()
+    }
+
+    /// What the member has counted since it started.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.read()
     }
 
     /// How long batches of the member's log took to be written and synced.

@@ -2,7 +2,6 @@
 //! not wait, and is told when there is no room.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use crate::membership::Change;
 use crate::message::Message;
 use crate::node::Token;
 use crate::reads::ReadLevel;
-use crate::snapshot::SnapshotMeta;
 
 /// What a member keeps waiting. Beyond: `Busy`, or a message is lost, which consensus expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +72,8 @@ pub(crate) struct Inputs<R> {
     /// Everything up to this batch is safe.
     pub(crate) persisted: Option<Token>,
     pub(crate) failed: Option<CommitError>,
-    pub(crate) snapshot: Option<io::Result<SnapshotMeta>>,
+    /// Some work beside the core thread ends.
+    pub(crate) helper_ends: bool,
     pub(crate) must_stop: bool,
 }
 
@@ -87,7 +86,7 @@ impl<R> Default for Inputs<R> {
             requests: Vec::new(),
             persisted: None,
             failed: None,
-            snapshot: None,
+            helper_ends: false,
             must_stop: false,
         }
     }
@@ -201,9 +200,9 @@ impl<R> Inbox<R> {
         });
     }
 
-    pub(crate) fn snapshot_written(&self, written: io::Result<SnapshotMeta>) {
+    pub(crate) fn helper_ends(&self) {
         let _closed = self.add((), |waiting, ()| {
-            waiting.inputs.snapshot = Some(written);
+            waiting.inputs.helper_ends = true;
             Ok(())
         });
     }
@@ -230,7 +229,7 @@ impl<R> Inbox<R> {
         waiting.message_bytes = 0;
         inputs.persisted = waiting.inputs.persisted.take();
         inputs.failed = waiting.inputs.failed.take();
-        inputs.snapshot = waiting.inputs.snapshot.take();
+        inputs.helper_ends = std::mem::take(&mut waiting.inputs.helper_ends);
         inputs.must_stop = waiting.inputs.must_stop;
         let mut bytes = 0;
         while let Some(proposal) = waiting.inputs.proposals.pop_front_if(|next| {
@@ -261,7 +260,7 @@ fn push<T>(to: &mut Vec<T>, max: usize, item: T) -> Result<(), T> {
 
 impl<R> Waiting<R> {
     fn has_something(&self, room_bytes: usize, takes_any: bool) -> bool {
-        let Inputs { messages, proposals, reads, requests, persisted, failed, snapshot, must_stop } = &self.inputs;
+        let Inputs { messages, proposals, reads, requests, persisted, failed, helper_ends, must_stop } = &self.inputs;
         let fits = |proposal: &Proposal<R>| proposal.command.len() <= room_bytes || takes_any;
         !messages.is_empty()
             || proposals.front().is_some_and(fits)
@@ -269,7 +268,7 @@ impl<R> Waiting<R> {
             || !requests.is_empty()
             || persisted.is_some()
             || failed.is_some()
-            || snapshot.is_some()
+            || *helper_ends
             || *must_stop
     }
 }

@@ -16,7 +16,7 @@ use super::core::Core;
 use super::handle::{Handle, Shared};
 use super::inbox::{Inbox, Limits};
 use super::published::Published;
-use super::status::Board;
+use super::status::{Board, Counters};
 use super::transport::Transport;
 use crate::alone;
 use crate::consensus::Role;
@@ -130,6 +130,7 @@ impl<R: Send + 'static> Member<R> {
             inbox: Inbox::new(limits, reads_max),
             published: Published::default(),
             board: Board::default(),
+            counters: Counters::default(),
             sync_times: writer.sync_times(),
             command_bytes_max,
         });

@@ -1,5 +1,6 @@
 //! What a member is at the moment, for whoever wants to look: a copy, never more than a turn of the core thread old.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,31 @@ pub struct Leadership {
     pub term: u64,
     /// This member leads, and has applied an entry of its term: its state has everything that was ever acknowledged.
     pub is_ready_leader: bool,
+}
+
+/// What a member has counted since it started.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) leader_changes: AtomicU64,
+    pub(crate) proposals_failed: AtomicU64,
+}
+
+/// What a member has counted since it started, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How often it has seen somebody else begin to lead, itself included.
+    pub leader_changes: u64,
+    /// Commands of its own that failed, or whose outcome nobody knows, because leadership was lost.
+    pub proposals_failed: u64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> Counts {
+        Counts {
+            leader_changes: self.leader_changes.load(Ordering::Relaxed),
+            proposals_failed: self.proposals_failed.load(Ordering::Relaxed),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@ use super::host::{Host, Process, WAL_OPTIONS};
 use super::kv::Kv;
 use super::mirror::{self, Digest, Mirror};
 use super::world::{Event, World};
+use crate::bugs::Bug;
 use crate::membership::Membership;
 use crate::node::{Batch, Standing};
 use crate::random::Random;
@@ -116,6 +117,7 @@ impl World {
     pub(super) fn crash(&mut self, id: u64, is_power_lost: bool) {
         let mut random = Random::new(self.random.next());
         let time = self.now;
+        let loses_disk = self.planted().has(Bug::FoundsAgain) && random.below(4) == 0;
         let host = self.host(id);
         let safe_until = host.replaced_from();
         let Some(mut process) = host.process.take() else { return };
@@ -136,6 +138,11 @@ impl World {
             }
         }
         host.safe_until = safe_until;
+        if loses_disk && host.is_founder {
+            // Whoever keeps the promise is refused by its server, and replaced by an administrator: it does not come back.
+            (host.wal, host.snapshots) = (SimulatedDirectory::default(), SimulatedDirectory::default());
+            (host.mirror, host.disk, host.safe_until) = (Mirror::default(), Mirror::default(), 0);
+        }
         host.epoch += 1;
         host.inbox.clear();
         host.paused_until = 0;

@@ -43,6 +43,7 @@ fn what_can_happen_does() {
         all.disk_faults += stats.disk_faults;
         all.pauses += stats.pauses;
         all.snapshots_installed += stats.snapshots_installed;
+        all.long_steps += stats.long_steps;
         all.membership_changes += stats.membership_changes;
         all.transfers += stats.transfers;
     }
@@ -56,6 +57,7 @@ fn what_can_happen_does() {
         all.disk_faults,
         all.pauses / 2,
         all.snapshots_installed,
+        all.long_steps,
         all.membership_changes,
         all.transfers,
     ];

@@ -5,8 +5,11 @@ use std::collections::BinaryHeap;
 use super::Options;
 use super::checks::{Checked, Checks, broken};
 use super::host::{Asked, Clock, Host, Process};
-use super::kv;
+use super::kv::{self, Kv};
 use super::network::Network;
+use wal::files::SimulatedDirectory;
+
+use crate::applying::LongStep;
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
 use crate::consensus::Role;
@@ -16,7 +19,7 @@ use crate::random::{Random, mix};
 use crate::reads::{ReadLevel, ReadPermit};
 use crate::replica::Effects;
 use crate::settings::Settings;
-use crate::snapshot::SnapshotJob;
+use crate::snapshot::{FilesJob, SnapshotJob};
 
 /// What happened, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,7 @@ pub struct Stats {
     pub partitions: u64,
     pub pauses: u64,
     pub snapshots_installed: u64,
+    pub long_steps: u64,
     pub membership_changes: u64,
     pub transfers: u64,
     /// From the end of all faults until everything worked.
@@ -67,6 +71,16 @@ pub(super) enum Event {
         host: u64,
         epoch: u64,
         job: SnapshotJob,
+    },
+    LongStep {
+        host: u64,
+        epoch: u64,
+        step: LongStep<Kv, SimulatedDirectory>,
+    },
+    Files {
+        host: u64,
+        epoch: u64,
+        job: FilesJob<SimulatedDirectory>,
     },
     Write {
         host: u64,
@@ -275,6 +289,8 @@ impl World {
             | Event::Look { host, .. }
             | Event::Glance { host, .. }
             | Event::Snapshot { host, .. }
+            | Event::LongStep { host, .. }
+            | Event::Files { host, .. }
             | Event::Write { host, .. }
             | Event::Read { host, .. } => *host,
             Event::Deliver(message) => message.to,
@@ -326,8 +342,8 @@ impl World {
         let local_clock = self.planted().has(Bug::LocalClock);
         let epoch = self.hosts[id as usize - 1].epoch;
         let Some(process) = self.process(id) else { return Ok(()) };
-        if local_clock {
-            process.log.machine_mut().local_millis = Some(now.unix_millis);
+        if let Some(machine) = process.log.machine_mut().filter(|_| local_clock) {
+            machine.local_millis = Some(now.unix_millis);
         }
         match event {
             Event::Tick { epoch: of, .. } => {
@@ -363,6 +379,22 @@ impl World {
                     return Ok(());
                 }
                 if let Err(fatal) = process.log.snapshot_written(job.run()) {
+                    return self.fatal(id, fatal);
+                }
+            }
+            Event::LongStep { epoch: of, step, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                if let Err(fatal) = process.log.long_step_done(step.run()) {
+                    return self.fatal(id, fatal);
+                }
+            }
+            Event::Files { epoch: of, job, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                if let Err(fatal) = process.log.files_job_done(job.run(), now) {
                     return self.fatal(id, fatal);
                 }
             }
@@ -436,8 +468,9 @@ impl World {
         self.check(id)
     }
 
-    fn carry_out(&mut self, id: u64, effects: Effects<u64>) -> Checked {
-        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot } = effects;
+    fn carry_out(&mut self, id: u64, effects: Effects<Kv, SimulatedDirectory>) -> Checked {
+        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } =
+            effects;
         if let Some(batch) = batch {
             self.enqueue(id, batch)?;
         }
@@ -451,7 +484,7 @@ impl World {
             self.say(id, || format!("installs a snapshot of {index}"));
         }
         let Some(process) = self.process(id) else { return Ok(()) };
-        let states = std::mem::take(&mut process.log.machine_mut().digests);
+        let states = process.log.machine_mut().map(|machine| std::mem::take(&mut machine.digests)).unwrap_or_default();
         let mut acknowledged = Vec::new();
         for entry in &applied {
             while let Some(proposed) = process.proposals.pop_front_if(|proposed| proposed.last <= entry.index) {
@@ -471,6 +504,17 @@ impl World {
         if let Some(job) = snapshot {
             let delay = mix(self.now) % 10_000;
             self.after(delay, Event::Snapshot { host: id, epoch, job });
+        }
+        // Now and then longer than an election, while things go wrong.
+        let longest = if self.ending.is_some() { 20_000 } else { 3 * self.settings.election_micros() };
+        if let Some(step) = long_step {
+            self.stats.long_steps += 1;
+            let delay = mix(self.now ^ 1) % longest;
+            self.after(delay, Event::LongStep { host: id, epoch, step });
+        }
+        if let Some(job) = files_job {
+            let delay = mix(self.now ^ 2) % longest;
+            self.after(delay, Event::Files { host: id, epoch, job });
         }
         for (index, digest) in states {
             self.checks.state(id, index, digest)?;

@@ -17,22 +17,23 @@ use bytes::Bytes;
 use wal::files::{Directory, File};
 
 use super::chunks::{ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, read_chunk, with_checksum};
+use super::files_job::{Done, FilesJob, FilesJobDone, Work};
 use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
 
-const INCOMING: &str = "incoming";
+pub(super) const INCOMING: &str = "incoming";
 const NEW: &str = "new";
 const MAGIC: &[u8; 16] = b"storebench-snap1";
 /// In front of the description.
 const HEAD_FRONT_BYTES: usize = 24;
 
 /// A snapshot on its way.
-struct Incoming<F> {
-    meta: SnapshotMeta,
-    file: F,
+pub(super) struct Incoming<F> {
+    pub(super) meta: SnapshotMeta,
+    pub(super) file: F,
     /// Where the first chunk begins.
-    start: u64,
-    has: Vec<bool>,
+    pub(super) start: u64,
+    pub(super) has: Vec<bool>,
 }
 
 /// The directory of snapshots.
@@ -114,40 +115,29 @@ impl<D: Directory> Store<D> {
         Ok(is_here)
     }
 
-    /// Begins to receive a snapshot, or goes on with it.
-    pub(crate) fn begin(&mut self, meta: &SnapshotMeta) -> io::Result<()> {
+    /// Begins to receive a snapshot, or goes on with it; `None`: it has begun.
+    pub(crate) fn begin(&mut self, meta: &SnapshotMeta) -> Option<FilesJob<D>> {
         if self.incoming.as_ref().is_some_and(|incoming| incoming.meta == *meta) {
-            return Ok(());
+            return None;
         }
         self.incoming = None;
-        let chunks = meta.chunks();
-        if self.directory.names()?.iter().any(|name| name == INCOMING) {
-            let file = self.directory.open(INCOMING)?;
-            if let Some((written, start)) = read_head(&file)?
-                && written == *meta
-            {
-                // Who wrote it may have been killed, or its sync may have failed: only what is written again is sure to be
-                // written by the next sync.
-                file.write_at(&head(meta), 0)?;
-                let mut has = Vec::with_capacity(chunks as usize);
-                for chunk in 0..chunks {
-                    let data = read_chunk(&file, meta, start, chunk, false);
-                    if let Ok(data) = &data {
-                        file.write_at(&with_checksum(&meta.id(), chunk, data), chunk_offset(meta, start, chunk))?;
-                    }
-                    has.push(data.is_ok());
-                }
-                self.incoming = Some(Incoming { meta: meta.clone(), file, start, has });
-                return Ok(());
+        Some(self.job(Work::Begin(meta.clone())))
+    }
+
+    fn job(&self, work: Work<D::File>) -> FilesJob<D> {
+        FilesJob { directory: self.directory.clone(), work, unchecked: self.planted.has(Bug::HalfSnapshot) }
+    }
+
+    /// What [`Store::begin`] or [`Store::finish`] wanted done is done. The snapshot that is here now, whole and safe, if one is.
+    pub(crate) fn job_done(&mut self, done: FilesJobDone<D>) -> io::Result<Option<SnapshotMeta>> {
+        Ok(match done.0? {
+            Done::Begun(incoming) => {
+                self.incoming = Some(incoming);
+                None
             }
-        }
-        let head = head(meta);
-        let size = head.len() as u64 + meta.bytes + 4 * u64::from(chunks);
-        let file = self.directory.create_zeroed(INCOMING, size)?;
-        file.write_at(&head, 0)?;
-        let has = vec![false; chunks as usize];
-        self.incoming = Some(Incoming { meta: meta.clone(), file, start: head.len() as u64, has });
-        Ok(())
+            Done::Whole(meta) => Some(meta),
+            Done::Refused => None,
+        })
     }
 
     /// The first chunks that are missing.
@@ -179,24 +169,11 @@ impl<D: Directory> Store<D> {
         Ok(true)
     }
 
-    /// When nothing is missing any more: checks all of it, makes it safe and gives it its name. `false`: it was not what was
-    /// offered, and was thrown away.
-    pub(crate) fn finish(&mut self, id: &SnapshotId) -> io::Result<bool> {
-        let Some(incoming) = self.incoming.take_if(|incoming| incoming.meta.id() == *id) else { return Ok(false) };
-        let meta = incoming.meta;
-        incoming.file.sync_data()?;
-        let unchecked = self.planted.has(Bug::HalfSnapshot);
-        let mut reader = ChunkReader::new(incoming.file, meta, incoming.start, unchecked);
-        if let Err(error) = io::copy(&mut reader, &mut io::sink()) {
-            if error.kind() != io::ErrorKind::InvalidData {
-                return Err(error);
-            }
-            self.directory.remove(INCOMING)?;
-            return Ok(false);
-        }
-        self.directory.rename(INCOMING, &name(id))?;
-        self.directory.sync()?;
-        Ok(true)
+    /// When nothing is missing any more: checks all of it, makes it safe and gives it its name. What is not what was offered is
+    /// thrown away.
+    pub(crate) fn finish(&mut self, id: &SnapshotId) -> Option<FilesJob<D>> {
+        let incoming = self.incoming.take_if(|incoming| incoming.meta.id() == *id)?;
+        Some(self.job(Work::Finish(incoming)))
     }
 
     /// Removes every whole snapshot that is older than this one, which the log relies on.
@@ -215,7 +192,7 @@ impl<D: Directory> Store<D> {
 const PREFIX: &str = "snapshot-";
 
 /// The snapshot's file name; names sort as indexes do.
-fn name(id: &SnapshotId) -> String {
+pub(super) fn name(id: &SnapshotId) -> String {
     format!("{PREFIX}{:020}-{:020}-{:08x}", id.index, id.term, id.checksum)
 }
 
@@ -230,7 +207,7 @@ pub(super) fn head(meta: &SnapshotMeta) -> Vec<u8> {
 }
 
 /// The description and where it ends, if it is one.
-fn read_head(file: &impl File) -> io::Result<Option<(SnapshotMeta, u64)>> {
+pub(super) fn read_head(file: &impl File) -> io::Result<Option<(SnapshotMeta, u64)>> {
     let front = file.read_first(HEAD_FRONT_BYTES)?;
     let length = front.strip_prefix(MAGIC).and_then(|rest| rest.first_chunk::<4>());
     let Some(length) = length.map(|length| u32::from_le_bytes(*length) as usize) else { return Ok(None) };

@@ -30,6 +30,17 @@ fn load(directory: &SimulatedDirectory, meta: &SnapshotMeta) -> Vec<u8> {
     bytes
 }
 
+fn begin(store: &mut Store<SimulatedDirectory>, meta: &SnapshotMeta) {
+    let done = store.begin(meta).unwrap().run();
+    assert_eq!(store.job_done(done).unwrap(), None);
+}
+
+/// Whether it is whole.
+fn finish(store: &mut Store<SimulatedDirectory>, id: &SnapshotId) -> io::Result<bool> {
+    let done = store.finish(id).unwrap().run();
+    store.job_done(done).map(|whole| whole.is_some_and(|meta| meta.id() == *id))
+}
+
 /// A store that has the snapshot, and one that wants it.
 fn pair(size: usize) -> (Store<SimulatedDirectory>, SimulatedDirectory, SnapshotMeta, Bytes) {
     let (meta, bytes) = snapshot(size);
@@ -88,7 +99,7 @@ fn a_transfer_goes_on_with_what_is_missing() {
     let (mut from, directory, meta, bytes) = pair(1000);
     let id = meta.id();
     let mut to = open(&directory);
-    to.begin(&meta).unwrap();
+    begin(&mut to, &meta);
     assert_eq!(to.missing(&id, 100).len(), 10);
     for chunk in [0, 3, 9] {
         let (checksum, data) = from.chunk(&meta, chunk).unwrap();
@@ -97,14 +108,14 @@ fn a_transfer_goes_on_with_what_is_missing() {
     }
     // The process is killed; the next one goes on, and what it found is as safe as what it gets.
     let mut to = open(&directory);
-    to.begin(&meta).unwrap();
+    begin(&mut to, &meta);
     assert_eq!(to.missing(&id, 100), [1, 2, 4, 5, 6, 7, 8]);
     for chunk in to.missing(&id, 100) {
         let (checksum, data) = from.chunk(&meta, chunk).unwrap();
         assert!(!to.has(&id).unwrap());
         to.keep(&id, chunk, checksum, &data).unwrap();
     }
-    assert!(to.finish(&id).unwrap() && to.has(&id).unwrap());
+    assert!(finish(&mut to, &id).unwrap() && to.has(&id).unwrap());
     directory.crash(|| 0);
     assert_eq!(load(&directory, &meta), bytes);
 }
@@ -115,17 +126,17 @@ fn what_a_failed_sync_left_is_written_again() {
     let (mut from, directory, meta, bytes) = pair(300);
     let id = meta.id();
     let mut to = open(&directory);
-    to.begin(&meta).unwrap();
+    begin(&mut to, &meta);
     for chunk in 0..3 {
         let (checksum, data) = from.chunk(&meta, chunk).unwrap();
         to.keep(&id, chunk, checksum, &data).unwrap();
     }
     directory.fail(Fault::DataSync, 0);
-    to.finish(&id).unwrap_err();
+    finish(&mut to, &id).unwrap_err();
     let mut to = open(&directory);
-    to.begin(&meta).unwrap();
+    begin(&mut to, &meta);
     assert!(to.missing(&id, 100).is_empty());
-    assert!(to.finish(&id).unwrap());
+    assert!(finish(&mut to, &id).unwrap());
     directory.crash(|| 0);
     assert_eq!(load(&directory, &meta), bytes);
 }
@@ -135,7 +146,7 @@ fn a_chunk_that_is_not_as_it_should_be_is_not_kept() {
     let (mut from, directory, meta, _) = pair(300);
     let id = meta.id();
     let mut to = open(&directory);
-    to.begin(&meta).unwrap();
+    begin(&mut to, &meta);
     let (checksum, data) = from.chunk(&meta, 1).unwrap();
     assert!(!to.keep(&id, 0, checksum, &data).unwrap(), "it is another one");
     assert!(!to.keep(&id, 1, checksum, &data[1..]).unwrap(), "it is short");
@@ -149,14 +160,14 @@ fn a_snapshot_that_is_not_what_was_offered_is_thrown_away() {
     let (mut from, directory, meta, _) = pair(300);
     let lie = SnapshotMeta { checksum: !meta.checksum, ..meta.clone() };
     let mut to = open(&directory);
-    to.begin(&lie).unwrap();
+    begin(&mut to, &lie);
     for chunk in 0..3 {
         let (_, data) = from.chunk(&meta, chunk).unwrap();
         // As a peer would that believes in its description.
         let checksum = super::chunks::chunk_checksum(&lie.id(), chunk, &data);
         assert!(to.keep(&lie.id(), chunk, checksum, &data).unwrap());
     }
-    assert!(!to.finish(&lie.id()).unwrap());
+    assert!(!finish(&mut to, &lie.id()).unwrap());
     assert!(!to.has(&lie.id()).unwrap());
     assert!(directory.names().unwrap().is_empty());
 }

@@ -2,8 +2,14 @@
 
 use std::io::Read;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
+
+/// A command that takes long to apply, and one with which the state takes long to restore: several elections of who uses them.
+pub const SLOW: &str = "slow";
+pub const SLOW_TO_RESTORE: &str = "slow to restore";
+const LONG_STEP: Duration = Duration::from_secs(4);
 
 /// What is seen by readers: published once for each batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +44,14 @@ impl StateMachine for List {
     }
 
     fn apply_unasked(&mut self, entry: &Entry) {
+        if entry.data == SLOW {
+            std::thread::sleep(LONG_STEP);
+        }
         Arc::make_mut(&mut self.commands).push(String::from_utf8(entry.data.to_vec()).unwrap());
+    }
+
+    fn takes_long<'a>(&self, mut commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
+        commands.any(|(entry, _)| entry.data == SLOW)
     }
 
     fn applied(&mut self, index: u64) {
@@ -53,6 +66,9 @@ impl StateMachine for List {
     fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
         let mut text = String::new();
         snapshot.read_to_string(&mut text)?;
+        if text.contains(SLOW_TO_RESTORE) {
+            std::thread::sleep(LONG_STEP);
+        }
         self.commands = Arc::new(text.lines().map(str::to_owned).collect());
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! Keys and values. Order of checks and words of errors are those of etcd's `server/etcdserver/api/v3rpc/{key,quota}.go`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
 use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
+use tokio::time::sleep;
 
 use crate::api::{Answer, Api};
 use crate::node::{Done, Node};
@@ -16,6 +18,8 @@ use crate::store::{Access, Caller, Error, Keys, NewestRevision, View, check, quo
 
 /// Keys of the first message of a stream of ranges, as in etcd.
 const FIRST_CHUNK_KEYS: usize = 10;
+/// How often a physical compaction looks whether it is done.
+const SWEEP_ROUND: Duration = Duration::from_millis(10);
 
 impl Api {
     pub(super) fn range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -96,9 +100,27 @@ impl Api {
     }
 
     pub(super) fn compact(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let request: pb::CompactionRequest = decode(message.clone())?;
+        if request.physical {
+            return self.compact_physically(call, message);
+        }
         Ok(self.propose(call, Access::Administrate, Kind::Compaction, &message, |node, done| {
             Ok(pb::CompactionResponse { header: header_of(node, done)? })
         }))
+    }
+
+    /// Answers when what was compacted is gone, here.
+    fn compact_physically(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+        let caller = self.permit(call, Access::Administrate)?;
+        let node = Arc::clone(&self.node);
+        Ok(Unary::Later(Box::pin(async move {
+            let done = node.propose(&caller, Kind::Compaction, &message).await?;
+            let header = header_of(&node, done)?;
+            while !node.reader.view().keyspace.is_swept() {
+                sleep(SWEEP_ROUND).await;
+            }
+            Ok(grpc::encode(&pb::CompactionResponse { header }))
+        })))
     }
 
     /// A range in many messages, all of one state. The first is small, so that it comes soon; the others are about as large as

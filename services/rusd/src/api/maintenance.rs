@@ -176,13 +176,14 @@ impl Api {
         async move {
             permitted?;
             let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
-            if node.space.look(view.bytes()).is_none_or(|disk| disk.room() < view.bytes() as i64) {
+            let Some(reserved) = node.space.reserve(view.bytes()) else {
                 let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, \
                             or ask another member";
                 return Err(Status::new(Code::ResourceExhausted, full));
-            }
+            };
             let directory = node.settings.data_directory.clone();
             let written = tokio::task::spawn_blocking(move || -> io::Result<File> {
+                let _until_written = reserved;
                 // It has no name, and is gone when it is closed.
                 let mut file = tempfile::tempfile_in(directory)?;
                 backup::write(&mut file, &view, index, term)?;

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use service_kit::tls::{ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
+use rustls::pki_types::ServerName;
+use service_kit::tls::{AllowedNames, ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
 
 use crate::flags::{Flags, Mistake, Url};
 
@@ -14,6 +15,34 @@ pub struct PeerTlsFiles {
     pub server: TlsFiles,
     /// What it shows to those it connects to, and what it checks them with.
     pub client: ClientTlsFiles,
+    /// Whose certificates are taken, on both ends.
+    pub allowed: AllowedNames,
+}
+
+/// Which names in certificates are taken: as in etcd, of one kind.
+pub(super) fn allowed_names(flags: &Flags, prefix: &str) -> Result<AllowedNames, Mistake> {
+    let (cn_flag, host_flag) = (format!("{prefix}cert-allowed-cn"), format!("{prefix}cert-allowed-hostname"));
+    let list = |flag: &str| -> Vec<String> {
+        let names = flags.given(flag).unwrap_or_default().split(',').map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    // etcd has no such flag for clients.
+    let common = if prefix == "peer-" { list(&cn_flag) } else { Vec::new() };
+    let hosts = list(&host_flag);
+    match (common.is_empty(), hosts.is_empty()) {
+        (true, true) => Ok(AllowedNames::Any),
+        (false, true) => Ok(AllowedNames::Common(common)),
+        (true, false) => {
+            let host = |name: String| {
+                let unusable = Mistake::new(&host_flag, format!("{name:?} is no host name and no address"));
+                ServerName::try_from(name).map_err(|_| unusable)
+            };
+            hosts.into_iter().map(host).collect::<Result<_, _>>().map(AllowedNames::Hosts)
+        }
+        (false, false) => {
+            Err(Mistake::new(&host_flag, format!("and --{cn_flag} exclude each other: leave one of them out")))
+        }
+    }
 }
 
 fn protocol(flags: &Flags) -> Result<Protocol, Mistake> {
@@ -62,7 +91,7 @@ pub(super) fn of_peers(flags: &Flags, data_directory: &Path, urls: &[Url]) -> Re
             let server = self_signed(flags, data_directory, "peer", urls.iter())?;
             let certificate = Some((server.certificate.clone(), server.key.clone()));
             let client = ClientTlsFiles { authority: None, certificate, protocol: server.protocol.clone() };
-            return Ok(Some(PeerTlsFiles { server, client }));
+            return Ok(Some(PeerTlsFiles { server, client, allowed: AllowedNames::Any }));
         }
         None => return Ok(None),
     };
@@ -81,7 +110,7 @@ pub(super) fn of_peers(flags: &Flags, data_directory: &Path, urls: &[Url]) -> Re
         )),
         protocol: server.protocol.clone(),
     };
-    Ok(Some(PeerTlsFiles { server, client }))
+    Ok(Some(PeerTlsFiles { server, client, allowed: allowed_names(flags, "peer-")? }))
 }
 
 /// What the flags say that begin with `prefix`: empty for clients, `peer-` for members.

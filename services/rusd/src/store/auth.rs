@@ -5,6 +5,7 @@
 //! `server/auth/{store,simple_token}.go`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,9 +20,12 @@ mod access;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use access::Access;
 use spans::Spans;
+pub use tokens::Token;
+use tokens::Tokens;
 
 const ROOT: &str = "root";
 
@@ -35,20 +39,12 @@ const TOKENS_MAX: usize = 100_000;
 pub struct Auth {
     enabled: bool,
     revision: u64,
-    users: BTreeMap<String, User>,
-    roles: BTreeMap<String, Role>,
-    tokens: BTreeMap<String, Token>,
+    /// Shared with the views before: a login changes none of these.
+    users: Arc<BTreeMap<String, User>>,
+    roles: Arc<BTreeMap<String, Role>>,
+    tokens: Tokens,
     /// Of each user, what follows from its roles.
-    granted: BTreeMap<String, Granted>,
-}
-
-/// A simple token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
-    /// The user who may show it.
-    pub user: String,
-    /// Milliseconds since 1970, by the time of the log's entries.
-    pub expires_millis: u64,
+    granted: Arc<BTreeMap<String, Granted>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,10 +60,10 @@ impl Default for Auth {
             enabled: false,
             // etcd's first, too: 0 is that of a request without credentials.
             revision: 1,
-            users: BTreeMap::new(),
-            roles: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            granted: BTreeMap::new(),
+            users: Arc::default(),
+            roles: Arc::default(),
+            tokens: Tokens::default(),
+            granted: Arc::default(),
         }
     }
 }
@@ -135,7 +131,7 @@ impl Auth {
         self.roles.values()
     }
 
-    pub(super) fn all_tokens(&self) -> impl Iterator<Item = (&String, &Token)> {
+    pub(super) fn all_tokens(&self) -> impl Iterator<Item = (&str, &Token)> {
         self.tokens.iter()
     }
 }
@@ -156,7 +152,7 @@ impl Auth {
     pub(super) fn disable(&mut self) {
         if self.enabled {
             self.enabled = false;
-            self.tokens.clear();
+            self.tokens = Tokens::default();
             self.revision += 1;
         }
     }
@@ -170,25 +166,21 @@ impl Auth {
         if has_no_password(user) {
             return Err(Error::AuthFailed);
         }
-        self.tokens.retain(|_, token| now_millis < token.expires_millis);
-        if self.tokens.len() >= TOKENS_MAX
-            && let Some(oldest) = self.tokens.iter().min_by_key(|(_, token)| token.expires_millis)
-        {
-            let oldest = oldest.0.clone();
-            self.tokens.remove(&oldest);
+        self.tokens.expire(now_millis);
+        if self.tokens.len() >= TOKENS_MAX {
+            self.tokens.remove_first();
         }
         let new = Token { user: issued.user.clone(), expires_millis: expiry(issued, now_millis) };
-        self.tokens.insert(issued.token.clone(), new);
+        self.tokens.insert(issued.token.as_str().into(), new);
         Ok(())
     }
 
     /// Gives a token that lives its full time again. One that has died meanwhile, with its user's password perhaps, stays dead.
     pub(super) fn renew_token(&mut self, issued: &IssuedToken, now_millis: u64) {
-        if let Some(token) = self.tokens.get_mut(&issued.token)
-            && token.user == issued.user
-            && now_millis < token.expires_millis
-        {
-            token.expires_millis = expiry(issued, now_millis);
+        let is_alive = |token: &Token| token.user == issued.user && now_millis < token.expires_millis;
+        if self.tokens.get(&issued.token).is_some_and(is_alive) {
+            let renewed = Token { user: issued.user.clone(), expires_millis: expiry(issued, now_millis) };
+            self.tokens.insert(issued.token.as_str().into(), renewed);
         }
     }
 
@@ -204,7 +196,7 @@ impl Auth {
             if options.no_password { Bytes::new() } else { hash(&request.password, &request.hashed_password)? };
         let name = Bytes::copy_from_slice(request.name.as_bytes());
         let user = User { name, password, roles: Vec::new(), options: Some(options) };
-        self.users.insert(request.name.clone(), user);
+        Arc::make_mut(&mut self.users).insert(request.name.clone(), user);
         self.changed();
         Ok(())
     }
@@ -213,23 +205,23 @@ impl Auth {
         if self.enabled && name == ROOT {
             return Err(Error::InvalidAuthManagement);
         }
-        self.users.remove(name).ok_or(Error::UserNotFound)?;
-        self.tokens.retain(|_, token| token.user != name);
+        Arc::make_mut(&mut self.users).remove(name).ok_or(Error::UserNotFound)?;
+        self.tokens.remove_all_of(name);
         self.changed();
         Ok(())
     }
 
     pub(super) fn change_password(&mut self, request: &pb::AuthUserChangePasswordRequest) -> Result<(), Error> {
-        let user = self.users.get_mut(&request.name).ok_or(Error::UserNotFound)?;
+        let user = Arc::make_mut(&mut self.users).get_mut(&request.name).ok_or(Error::UserNotFound)?;
         user.password =
             if has_no_password(user) { Bytes::new() } else { hash(&request.password, &request.hashed_password)? };
-        self.tokens.retain(|_, token| token.user != request.name);
+        self.tokens.remove_all_of(&request.name);
         self.changed();
         Ok(())
     }
 
     pub(super) fn grant_role(&mut self, user: &str, role: &str) -> Result<(), Error> {
-        let user = self.users.get_mut(user).ok_or(Error::UserNotFound)?;
+        let user = Arc::make_mut(&mut self.users).get_mut(user).ok_or(Error::UserNotFound)?;
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(Error::RoleNotFound);
         }
@@ -244,7 +236,7 @@ impl Auth {
         if self.enabled && user == ROOT && role == ROOT {
             return Err(Error::InvalidAuthManagement);
         }
-        let user = self.users.get_mut(user).ok_or(Error::UserNotFound)?;
+        let user = Arc::make_mut(&mut self.users).get_mut(user).ok_or(Error::UserNotFound)?;
         let at = user.roles.iter().position(|other| other == role).ok_or(Error::RoleNotGranted)?;
         user.roles.remove(at);
         self.changed();
@@ -259,7 +251,7 @@ impl Auth {
             return Err(Error::RoleAlreadyExists);
         }
         let role = Role { name: Bytes::copy_from_slice(name.as_bytes()), key_permission: Vec::new() };
-        self.roles.insert(name.to_owned(), role);
+        Arc::make_mut(&mut self.roles).insert(name.to_owned(), role);
         self.changed();
         Ok(())
     }
@@ -268,8 +260,8 @@ impl Auth {
         if self.enabled && name == ROOT {
             return Err(Error::InvalidAuthManagement);
         }
-        self.roles.remove(name).ok_or(Error::RoleNotFound)?;
-        for user in self.users.values_mut() {
+        Arc::make_mut(&mut self.roles).remove(name).ok_or(Error::RoleNotFound)?;
+        for user in Arc::make_mut(&mut self.users).values_mut() {
             user.roles.retain(|role| role != name);
         }
         self.changed();
@@ -283,7 +275,7 @@ impl Auth {
         if key.is_empty() || !is_range {
             return Err(Error::InvalidAuthManagement);
         }
-        let role = self.roles.get_mut(&request.name).ok_or(Error::RoleNotFound)?;
+        let role = Arc::make_mut(&mut self.roles).get_mut(&request.name).ok_or(Error::RoleNotFound)?;
         let at = role.key_permission.partition_point(|other| other.key < key);
         match role.key_permission.get_mut(at) {
             Some(other) if other.key == key && other.range_end == range_end => other.perm_type = *perm_type,
@@ -303,7 +295,7 @@ impl Auth {
     }
 
     pub(super) fn revoke_permission(&mut self, request: &pb::AuthRoleRevokePermissionRequest) -> Result<(), Error> {
-        let role = self.roles.get_mut(&request.role).ok_or(Error::RoleNotFound)?;
+        let role = Arc::make_mut(&mut self.roles).get_mut(&request.role).ok_or(Error::RoleNotFound)?;
         let before = role.key_permission.len();
         role.key_permission.retain(|other| other.key != request.key || other.range_end != request.range_end);
         if role.key_permission.len() == before {
@@ -322,9 +314,12 @@ impl Auth {
         tokens: BTreeMap<String, Token>,
     ) -> Option<Self> {
         let name = |name: &Bytes| String::from_utf8(name.to_vec()).ok();
-        let users = users.into_iter().map(|user| Some((name(&user.name)?, user))).collect::<Option<_>>()?;
-        let roles = roles.into_iter().map(|role| Some((name(&role.name)?, role))).collect::<Option<_>>()?;
-        let mut auth = Self { enabled, revision, users, roles, tokens, granted: BTreeMap::new() };
+        let users =
+            users.into_iter().map(|user| Some((name(&user.name)?, user))).collect::<Option<BTreeMap<_, _>>>()?;
+        let roles =
+            roles.into_iter().map(|role| Some((name(&role.name)?, role))).collect::<Option<BTreeMap<_, _>>>()?;
+        let (users, roles, tokens) = (Arc::new(users), Arc::new(roles), tokens.into_iter().collect());
+        let mut auth = Self { enabled, revision, users, roles, tokens, granted: Arc::default() };
         auth.derive();
         Some(auth)
     }
@@ -349,7 +344,7 @@ impl Auth {
             let (read, write) = (spans(permission::Type::Read), spans(permission::Type::Write));
             (name.clone(), Granted { is_root, read, write })
         });
-        self.granted = granted.collect();
+        self.granted = Arc::new(granted.collect());
     }
 }
 

@@ -69,6 +69,11 @@ macro_rules! requests {
         }
 
         impl Kind {
+            /// Of a command that is encoded.
+            pub fn of_command(bytes: &[u8]) -> Option<Self> {
+                bytes.get(1).copied().and_then(Self::of)
+            }
+
             fn of(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$name),)*

@@ -206,6 +206,22 @@ impl Keyspace {
         through.saturating_sub(before)
     }
 
+    /// How many records a read of these keys looks at, about: at a revision of the past also those that were superseded since.
+    pub fn len_about(&self, keys: Keys<'_>, revision: i64) -> usize {
+        if matches!(keys, Keys::One(_)) {
+            return 1;
+        }
+        let now = self.count(keys, self.revision);
+        if revision <= 0 || revision >= self.revision {
+            return now;
+        }
+        let before = self.history.rank(|past| keys_before(&keys, &past.0));
+        let through = self
+            .history
+            .rank(|past| if keys.locate(past.0.key()).is_gt() { Ordering::Greater } else { Ordering::Less });
+        now + through.saturating_sub(before)
+    }
+
     /// The changes from a revision on, which must not be compacted, in order.
     pub fn changes(&self, from: i64) -> impl Iterator<Item = &Record> {
         let first = Revision { main: from, sub: 0 };

@@ -69,12 +69,23 @@ pub struct Leases {
     attached: Tree<Attached>,
     /// The number of the next grant.
     next_sequence: u64,
+    /// What names of keys that hang on leases take.
+    key_bytes: u64,
 }
+
+/// What a lease takes, with its places in the trees, and a key that hangs on one, besides its name; about.
+const LEASE_BYTES: u64 = 160;
+const ATTACHED_BYTES: u64 = 64;
 
 impl Leases {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// How much they take, about, in bytes: it counts for the quota.
+    pub fn bytes(&self) -> u64 {
+        self.by_id.len() as u64 * LEASE_BYTES + self.attached.len() as u64 * ATTACHED_BYTES + self.key_bytes
     }
 
     /// Whether there are none.
@@ -106,6 +117,13 @@ impl Leases {
     pub fn keys(&self, id: i64) -> impl Iterator<Item = &Arc<[u8]>> {
         let from = self.attached.iter_from(move |attached| attached.against(id, &[]));
         from.take_while(move |attached| attached.lease == id).map(|attached| &attached.key)
+    }
+
+    /// How many keys hang on a lease.
+    pub fn count_keys(&self, id: i64) -> usize {
+        let before = self.attached.rank(|attached| attached.lease.cmp(&id).then(Ordering::Greater));
+        let through = self.attached.rank(|attached| attached.lease.cmp(&id).then(Ordering::Less));
+        through - before
     }
 
     /// Grants a lease.
@@ -155,10 +173,12 @@ impl Leases {
             return;
         }
         if from != 0 {
-            self.attached.remove(|attached| attached.against(from, key));
+            let gone = self.attached.remove(|attached| attached.against(from, key));
+            self.key_bytes -= gone.map_or(0, |gone| gone.key.len() as u64);
         }
         if to != 0 {
-            self.attached.insert(Attached { lease: to, key: Arc::from(key) });
+            let before = self.attached.insert(Attached { lease: to, key: Arc::from(key) });
+            self.key_bytes += if before.is_none() { key.len() as u64 } else { 0 };
         }
     }
 }

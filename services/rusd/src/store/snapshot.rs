@@ -134,7 +134,7 @@ fn lease_bytes(lease: Lease) -> Vec<u8> {
     [id.to_le_bytes(), ttl_seconds.to_le_bytes(), remaining_seconds.to_le_bytes(), sequence.to_le_bytes()].concat()
 }
 
-fn token_bytes((name, token): (&String, &Token)) -> Vec<u8> {
+fn token_bytes((name, token): (&str, &Token)) -> Vec<u8> {
     let mut out = token.expires_millis.to_le_bytes().to_vec();
     out.extend_from_slice(&(name.len() as u32).to_le_bytes());
     out.extend_from_slice(name.as_bytes());

@@ -10,6 +10,7 @@ use super::auth::Access;
 use super::command::Caller;
 use super::error::Error;
 use super::hash::{self, KeyValueHash};
+use super::log_time::LogTime;
 use super::range::{self, Content, Found};
 use super::record::Record;
 use super::spill::Spilled;
@@ -40,6 +41,7 @@ pub struct View(Arc<Published>);
 struct Published {
     state: State,
     applied_index: u64,
+    log_time: LogTime,
 }
 
 impl Reader {
@@ -48,7 +50,8 @@ impl Reader {
     }
 
     pub(super) fn of(state: State, spilled: Arc<Spilled>) -> Self {
-        let published = Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0 }));
+        let published =
+            Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0, log_time: LogTime::default() }));
         Self { published, hubs: Hubs::default(), spilled }
     }
 
@@ -78,8 +81,8 @@ impl Reader {
         seen.unwrap_or(revision).max(revision - HUB_LAG_MAX_REVISIONS)
     }
 
-    pub(super) fn publish(&self, state: State, applied_index: u64) {
-        self.published.store(Arc::new(Published { state, applied_index }));
+    pub(super) fn publish(&self, state: State, applied_index: u64, log_time: LogTime) {
+        self.published.store(Arc::new(Published { state, applied_index, log_time }));
     }
 }
 
@@ -104,7 +107,12 @@ impl View {
 
     /// How much space is taken, about, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.keyspace.bytes()
+        self.keyspace.bytes() + self.leases.bytes()
+    }
+
+    /// The time of the log at this moment.
+    pub fn log_millis(&self) -> u64 {
+        self.0.log_time.now_millis()
     }
 
     /// Whether a caller may do something; nobody is asked while users are not enabled.

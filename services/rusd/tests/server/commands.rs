@@ -253,3 +253,24 @@ fn a_snapshot_becomes_a_group_of_three() {
     assert!(group[1].etcdctl(&["put", "k", "4", "-w", "json"]).contains("\"revision\":5"));
     assert_eq!(group[2].etcdctl(&["get", "k", "--print-value-only"]), "4\n");
 }
+
+/// As etcd: `--physical` returns when what was compacted is gone, here.
+#[test]
+fn a_physical_compaction_waits_until_it_is_done() {
+    let server = Rusd::start(&[]);
+    // So many changes that one step of the work that compaction leaves is not all of it.
+    let puts: String = (0..100).map(|key| format!("put k{key} {}\n", "v".repeat(500))).collect();
+    for _ in 0..30 {
+        let mut client = server.command(&["txn"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        client.stdin.take().unwrap().write_all(format!("\n{puts}\n\n").as_bytes()).unwrap();
+        assert!(client.wait().unwrap().success());
+    }
+    let size = |server: &Rusd| {
+        let said = server.etcdctl(&["endpoint", "status", "-w", "json"]);
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+        status[0]["Status"]["dbSizeInUse"].as_u64().unwrap()
+    };
+    let before = size(&server);
+    server.etcdctl(&["compact", "31", "--physical"]);
+    assert!(size(&server) < before / 20, "{} of {before} bytes are left", size(&server));
+}

@@ -270,3 +270,47 @@ fn without_the_flag_there_is_no_gateway() {
     let rusd = Rusd::start(&["--enable-grpc-gateway=false"]);
     assert_eq!(send(rusd.address(), "POST", "/v3/kv/range", "", "{}").0, 404);
 }
+
+/// A page of another site that made its name point here, and one that is welcome.
+#[test]
+fn hosts_and_origins_that_are_not_allowed_are_told_what_etcd_tells_them() {
+    let directory = harness::folder();
+    let flags = ["--host-whitelist=example.org,127.0.0.1", "--cors=https://page.example:8443"];
+    let etcd = Etcd::start_with(&directory.path().join("etcd"), &flags);
+    let rusd = Rusd::start(&flags);
+    let ask = |address: &str, verb: &str, path: &str, host: &str, headers: &str| {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length = if verb == "POST" { "Content-Length: 2\r\n" } else { "" };
+        let body = if verb == "POST" { "{}" } else { "" };
+        let request =
+            format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}{headers}\r\n{body}");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut said = String::new();
+        socket.read_to_string(&mut said).unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        let cors = lines.map(str::to_ascii_lowercase).filter(|line| line.starts_with("access-control"));
+        let mut cors: Vec<String> = cors.collect();
+        cors.sort();
+        (status.clone(), cors, if status == "421" { body.to_owned() } else { String::new() })
+    };
+    for (verb, path, host, headers) in [
+        ("GET", "/version", "example.org", ""),
+        ("GET", "/version", "example.org:2379", "Origin: https://page.example:8443\r\n"),
+        ("GET", "/health", "127.0.0.1", "Origin: https://other.example\r\n"),
+        ("GET", "/version", "evil.example:2379", ""),
+        ("POST", "/v3/kv/range", "evil.example", "Origin: https://page.example:8443\r\n"),
+        ("OPTIONS", "/v3/kv/range", "example.org", "Origin: https://page.example:8443\r\n"),
+        ("OPTIONS", "/v3/kv/range", "example.org", ""),
+    ] {
+        let theirs = ask(etcd.address(), verb, path, host, headers);
+        assert_eq!(ask(rusd.address(), verb, path, host, headers), theirs, "{verb} {path} for {host}, {headers}");
+    }
+    drop((etcd, rusd));
+    // Whoever says nothing lets all pages in.
+    let rusd = Rusd::start(&[]);
+    let (_, cors, _) = ask(rusd.address(), "GET", "/version", "anything", "");
+    assert!(cors.contains(&"access-control-allow-origin: *".to_owned()), "{cors:?}");
+}

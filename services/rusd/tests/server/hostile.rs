@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use crate::process::Rusd;
 
-const MEBIBYTE: usize = 1 << 20;
+pub(crate) const MEBIBYTE: usize = 1 << 20;
 
 /// A connection to the server.
-async fn connect(server: &Rusd) -> SendRequest<Bytes> {
+pub(crate) async fn connect(server: &Rusd) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(server.address()).await.unwrap();
     // Small answers may come in any number.
     let (send, connection) = Builder::new().data_frame_budget(64 * MEBIBYTE).handshake(socket).await.unwrap();
@@ -28,14 +28,14 @@ async fn connect(server: &Rusd) -> SendRequest<Bytes> {
     send
 }
 
-async fn call(connection: &SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
+pub(crate) async fn call(connection: &SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
     let request = Request::post(format!("http://server/etcdserverpb.{path}")).header("te", "trailers");
     let request = request.header("content-type", "application/grpc").body(()).unwrap();
     connection.clone().ready().await.unwrap().send_request(request, false).unwrap()
 }
 
 /// Hands bytes over as fast as they are taken. `false` if they are not wanted any more.
-async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
+pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
         match std::future::poll_fn(|context| stream.poll_capacity(context)).await {
@@ -46,7 +46,7 @@ async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
     true
 }
 
-async fn trailers(mut body: RecvStream, head: HeaderMap) -> HeaderMap {
+pub(crate) async fn trailers(mut body: RecvStream, head: HeaderMap) -> HeaderMap {
     while let Some(chunk) = body.data().await {
         let length = chunk.unwrap().len();
         let _ = body.flow_control().release_capacity(length);
@@ -54,12 +54,12 @@ async fn trailers(mut body: RecvStream, head: HeaderMap) -> HeaderMap {
     body.trailers().await.unwrap().unwrap_or(head)
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async { timeout(Duration::from_secs(120), test).await.unwrap() });
 }
 
-fn put(key: String, value: usize) -> Bytes {
+pub(crate) fn put(key: String, value: usize) -> Bytes {
     grpc::encode(&pb::PutRequest { key: key.into(), value: vec![7; value].into(), ..Default::default() })
 }
 

@@ -6,6 +6,7 @@
 mod commands;
 mod concurrency;
 mod differential;
+mod flood;
 mod full_disk;
 mod gateway;
 mod group;

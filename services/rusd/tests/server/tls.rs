@@ -116,6 +116,54 @@ fn members_talk_over_mutual_tls_and_no_stranger_joins() {
     assert!(said.contains("ertificate"), "{said}");
 }
 
+/// Not every name that the authority has signed is that of a member, or of a client.
+#[test]
+fn only_certificates_of_the_names_that_are_allowed_are_taken() {
+    let authority = Authority::new();
+    let path = |name: &str| authority.path(name);
+    authority.sign("peer");
+    authority.sign("somebody");
+    let of_peers = |name: &str, allowed: &str| {
+        vec![
+            format!("--peer-cert-file={}", path(&format!("{name}.pem"))),
+            format!("--peer-key-file={}", path(&format!("{name}.key"))),
+            format!("--peer-trusted-ca-file={}", path("ca.pem")),
+            "--peer-client-cert-auth".to_owned(),
+            allowed.to_owned(),
+        ]
+    };
+    let servers = crate::group::group(3, "https", &of_peers("peer", "--peer-cert-allowed-cn=other,peer"));
+    assert_eq!(servers[0].etcdctl(&["put", "k", "v"]), "OK\n");
+    let mut flags = of_peers("somebody", "--peer-cert-allowed-cn=peer");
+    flags.extend([
+        "--name=stranger".to_owned(),
+        "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+        format!("--initial-cluster=m={},stranger=https://127.0.0.1:1", crate::group::peer_url(&servers[0])),
+        "--initial-cluster-state=existing".to_owned(),
+    ]);
+    let said = Rusd::spawn(harness::folder(), flags).refusal();
+    assert!(!said.contains("knows no member") && said.contains("AccessDenied"), "{said}");
+    drop(servers);
+    let servers = crate::group::group(3, "https", &of_peers("peer", "--peer-cert-allowed-hostname=localhost"));
+    assert_eq!(servers[0].etcdctl(&["put", "k", "v"]), "OK\n");
+
+    let of_clients = |host: &str| {
+        Rusd::start(&[
+            &format!("--cert-file={}", path("peer.pem")),
+            &format!("--key-file={}", path("peer.key")),
+            &format!("--trusted-ca-file={}", path("ca.pem")),
+            "--client-cert-auth",
+            &format!("--client-cert-allowed-hostname={host}"),
+        ])
+    };
+    let (ca, certificate, key) = (path("ca.pem"), path("somebody.pem"), path("somebody.key"));
+    let put = ["--cacert", &ca, "--cert", &certificate, "--key", &key, "put", "k", "v"];
+    assert_eq!(of_clients("elsewhere,localhost").etcdctl(&put), "OK\n");
+    let server = of_clients("elsewhere");
+    let refused = server.command(&put).args(["--command-timeout=2s", "--dial-timeout=2s"]).output().unwrap();
+    assert!(!refused.status.success());
+}
+
 #[test]
 fn clients_are_served_with_tls_and_strangers_are_not() {
     let authority = Authority::new();

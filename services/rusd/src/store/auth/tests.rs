@@ -187,6 +187,32 @@ fn user_of(auth: &Auth, now_millis: u64) -> Option<&str> {
     auth.token("first", now_millis).map(|token| token.user.as_str())
 }
 
+/// With ten thousand sessions, each login copied all users and tokens on the thread that applies.
+#[test]
+fn a_login_copies_nothing_that_others_have() {
+    let mut auth = auth();
+    for number in 0..10_000 {
+        auth.authenticate(&issued("ann", &number.to_string()), 1_000).unwrap();
+    }
+    let published = auth.clone();
+    auth.authenticate(&issued("ann", "one more"), 2_000).unwrap();
+    auth.renew_token(&issued("ann", "7"), 2_000);
+    let shared = |before: &Auth, after: &Auth| {
+        Arc::ptr_eq(&before.users, &after.users)
+            && Arc::ptr_eq(&before.roles, &after.roles)
+            && Arc::ptr_eq(&before.granted, &after.granted)
+    };
+    assert!(shared(&published, &auth));
+    assert_eq!((published.tokens.len(), auth.tokens.len()), (10_000, 10_001));
+    let ttl_millis = issued("ann", "").ttl_seconds * 1_000;
+    assert!(auth.token("7", 1_000 + ttl_millis).is_some() && published.token("7", 1_000 + ttl_millis).is_none());
+    // Those that have ended go with the next login.
+    auth.authenticate(&issued("ann", "last"), 1_000 + ttl_millis).unwrap();
+    assert_eq!(auth.tokens.len(), 3);
+    auth.delete_user("ann").unwrap();
+    assert_eq!(auth.tokens.len(), 0);
+}
+
 #[test]
 fn tokens_live_for_a_while_and_die_with_the_password() {
     let mut auth = auth();

@@ -1,0 +1,135 @@
+//! Before anybody has logged in: what clients open, send by halves or do not take, in any number, takes a bounded part of memory, and
+//! others are served meanwhile.
+
+use bytes::Bytes;
+use h2::client::Builder;
+use http::Request;
+use rusd::proto::etcdserverpb as pb;
+use service_kit::grpc;
+use tokio::net::TcpStream;
+
+use crate::hostile::{MEBIBYTE, call, connect, put, run, send, trailers};
+use crate::process::Rusd;
+
+/// What the server may take above what it takes for itself.
+const BOUND: u64 = 400 * MEBIBYTE as u64;
+
+/// 30 KiB each: nine hundred megabytes of answers.
+const GETS: usize = 30_000;
+
+#[test]
+fn answers_that_nobody_takes_are_not_made() {
+    let server = Rusd::start(&[]);
+    run(async {
+        let honest = connect(&server).await;
+        let (answer, mut stream) = call(&honest, "KV/Put").await;
+        assert!(send(&mut stream, put("k".into(), 30 << 10)).await);
+        stream.send_data(Bytes::new(), true).unwrap();
+        assert_eq!(trailers_of(answer).await, "0");
+        let socket = TcpStream::connect(server.address()).await.unwrap();
+        let mut builder = Builder::new();
+        builder.initial_window_size(0).initial_max_send_streams(GETS).max_concurrent_reset_streams(0);
+        let (hostile, mut connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::task::spawn_local(connection);
+        let get = grpc::encode(&pb::RangeRequest { key: "k".into(), ..Default::default() });
+        let mut waiting = Vec::new();
+        for number in 0..GETS {
+            let (answer, mut stream) = call(&hostile, "KV/Range").await;
+            stream.send_data(get.clone(), true).unwrap();
+            waiting.push(answer);
+            if number % 1_000 == 0 {
+                // The server has taken what was sent before.
+                pings.ping(h2::Ping::opaque()).await.unwrap();
+            }
+        }
+        pings.ping(h2::Ping::opaque()).await.unwrap();
+        let (answer, mut stream) = call(&honest, "KV/Range").await;
+        stream.send_data(get.clone(), true).unwrap();
+        assert_eq!(trailers_of(answer).await, "0", "others are served");
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < BOUND, "{most}");
+}
+
+async fn trailers_of(answer: h2::client::ResponseFuture) -> String {
+    let (head, body) = answer.await.unwrap().into_parts();
+    trailers(body, head.headers).await["grpc-status"].to_str().unwrap().to_owned()
+}
+
+/// Thirty megabytes of answers pass through a window of 64 KiB: all of them come, though none are made ahead.
+#[test]
+fn answers_that_wait_for_the_client_come_when_it_takes_them() {
+    const GETS: usize = 1_000;
+    let server = Rusd::start(&[]);
+    run(async {
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "KV/Put").await;
+        assert!(send(&mut stream, put("k".into(), 30 << 10)).await);
+        stream.send_data(Bytes::new(), true).unwrap();
+        assert_eq!(trailers_of(answer).await, "0");
+        let get = grpc::encode(&pb::RangeRequest { key: "k".into(), ..Default::default() });
+        let mut waiting = Vec::new();
+        for _ in 0..GETS {
+            let (answer, mut stream) = call(&connection, "KV/Range").await;
+            stream.send_data(get.clone(), true).unwrap();
+            waiting.push(answer);
+        }
+        let statuses = futures::future::join_all(waiting.into_iter().map(trailers_of)).await;
+        assert!(statuses.iter().all(|status| status == "0"));
+    });
+}
+
+#[test]
+fn streams_that_only_begin_take_a_bounded_part_of_memory() {
+    const STREAMS: usize = 60_000;
+    let server = Rusd::start(&[]);
+    run(async {
+        let socket = TcpStream::connect(server.address()).await.unwrap();
+        let mut builder = Builder::new();
+        builder.initial_max_send_streams(STREAMS);
+        let (hostile, mut connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::task::spawn_local(connection);
+        let large = "x".repeat(15 << 10);
+        let mut streams = Vec::new();
+        for number in 0..STREAMS {
+            let request = Request::post("http://server/etcdserverpb.KV/Put").header("te", "trailers");
+            let request = request.header("content-type", "application/grpc").header("x", &large).body(()).unwrap();
+            streams.push(hostile.clone().ready().await.unwrap().send_request(request, false).unwrap());
+            if number % 100 == 0 {
+                pings.ping(h2::Ping::opaque()).await.unwrap();
+            }
+        }
+        put_is_answered(&server).await;
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < BOUND, "{most}");
+}
+
+#[test]
+fn requests_as_json_that_do_not_end_take_a_bounded_part_of_memory() {
+    const STREAMS: usize = 400;
+    let server = Rusd::start(&[]);
+    run(async {
+        let hostile = connect(&server).await;
+        let mut streams = Vec::new();
+        let half = Bytes::from(format!("{{\"key\":\"{}", "a".repeat(2 * MEBIBYTE)));
+        for _ in 0..STREAMS {
+            let request = Request::post("http://server/v3/kv/put").header("content-type", "application/json");
+            let (answer, mut stream) =
+                hostile.clone().ready().await.unwrap().send_request(request.body(()).unwrap(), false).unwrap();
+            send(&mut stream, half.clone()).await;
+            streams.push((answer, stream));
+        }
+        put_is_answered(&server).await;
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < BOUND, "{most}");
+}
+
+async fn put_is_answered(server: &Rusd) {
+    let (answer, mut stream) = call(&connect(server).await, "KV/Put").await;
+    stream.send_data(put("k".into(), 10), true).unwrap();
+    assert_eq!(trailers_of(answer).await, "0", "others are served");
+}
