@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
+use rsedis::memory::Allocator;
 use rsedis::persistence::{Aof, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::{Reactor, now_millis};
@@ -57,6 +58,15 @@ fn allocated() -> u64 {
     tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64
 }
 
+/// Bytes that this thread has allocated, less those that it has freed.
+fn allocated_here() -> i64 {
+    use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
+    thread_local! {
+        static COUNTS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> = allocatedp::read().ok().zip(deallocatedp::read().ok());
+    }
+    COUNTS.with(|counts| counts.map_or(0, |(allocated, freed)| allocated.get().wrapping_sub(freed.get()) as i64))
+}
+
 fn random_words() -> std::io::Result<[u64; 5]> {
     let mut bytes = [0; 40];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -94,7 +104,8 @@ fn serve(settings: Settings) -> Result<(), String> {
         let (port, pid) = (server.settings.text("port"), std::process::id());
         log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
     }
-    Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocated).run()
+    let allocator = Allocator { total: allocated, own: allocated_here };
+    Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run()
 }
 
 /// As many files as clients may be, and some for the server itself, as far as the system lets us.

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::command::Command;
+use crate::command::{Command, NO_TOUCH};
 use crate::effects::Effects;
 use crate::events::{self, Classes};
+use crate::eviction::{self, Eviction};
 use crate::failure::{Outcome, WRONG_TYPE};
 use crate::glob;
 use crate::keyspace::{Database, Entry, Key, Place};
+use crate::memory::Memory;
 use crate::number::integer_text;
 use crate::protocol::{Args, Reply};
 use crate::random::Random;
@@ -29,6 +31,8 @@ pub struct Stats {
     pub rejected: u64,
     /// Keys that expired.
     pub expired: u64,
+    /// Keys that went because memory was full.
+    pub evicted: u64,
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.
@@ -171,10 +175,12 @@ pub struct Server {
     pub save: SaveStatus,
     /// Databases that were flushed, and are being written as they were.
     pub flushed: Vec<Database>,
-    /// Bytes of memory allocated, as of the last look.
-    pub used_memory: u64,
-    /// The most that were seen.
-    pub peak_memory: u64,
+    /// How much is allocated.
+    pub memory: Memory,
+    /// More is used than `maxmemory`, and nothing may go: what needs memory is refused.
+    pub is_out_of_memory: bool,
+    /// Keys that go when memory is full.
+    pub eviction: Eviction,
     /// Data are being read at the start: keys do not expire, limits do not hold.
     pub is_loading: bool,
     /// `SLOWLOG`, newest first.
@@ -289,7 +295,7 @@ impl Server {
     pub fn new(settings: Settings, now: i64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let run_id = random.name();
-        Self {
+        let mut server = Self {
             databases: (0..settings.databases()).map(|_| Database::default()).collect(),
             settings,
             now,
@@ -321,8 +327,9 @@ impl Server {
                 saved: 0,
             },
             flushed: Vec::new(),
-            used_memory: 0,
-            peak_memory: 0,
+            memory: Memory::default(),
+            is_out_of_memory: false,
+            eviction: Eviction::default(),
             is_loading: false,
             slow: Default::default(),
             next_slow: 0,
@@ -348,7 +355,9 @@ impl Server {
             pause: None,
             replicas: 0,
             own_messages: Vec::new(),
-        }
+        };
+        eviction::follow_settings(&mut server);
+        server
     }
 
     /// Limits of packed values.
@@ -370,7 +379,12 @@ impl Server {
                 }
                 None
             }
-            _ => Some(place),
+            _ => {
+                if self.eviction.clock().is_some() && !self.running.is_some_and(|command| command.is(NO_TOUCH)) {
+                    eviction::note_use(self, database, place);
+                }
+                Some(place)
+            }
         }
     }
 
@@ -549,7 +563,8 @@ impl Server {
 
     /// Removes all keys of a database; what it held.
     pub fn take_database(&mut self, database: usize) -> usize {
-        let keys = std::mem::take(&mut self.databases[database]);
+        let empty = eviction::empty_database(self);
+        let keys = std::mem::replace(&mut self.databases[database], empty);
         let count = keys.len();
         if keys.walked_number().is_some() {
             self.flushed.push(keys);

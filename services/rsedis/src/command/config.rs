@@ -1,5 +1,6 @@
 //! CONFIG.
 
+use crate::eviction;
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
@@ -57,6 +58,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;
+    eviction::follow_settings(server);
     // In a transaction or a script the reply cannot wait. What fails is logged then, and refuses writes.
     let answers_later = switches_aof && !client.may_not_wait && client.reply_mode == ReplyMode::On;
     if switches_aof {

@@ -9,7 +9,7 @@ use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
-use crate::{digest, log};
+use crate::{digest, eviction, log};
 
 const NOT_ALLOWED: Failure = Failure::new(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, \
@@ -57,9 +57,15 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         }
         ("object", 3 | 4) => {
             let place = server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            let idle_seconds = match server.eviction.clock() {
+                Some(eviction::ClockKind::LastUse) => {
+                    eviction::idle_seconds(server, client.database, place).unwrap_or(0)
+                }
+                _ => 0,
+            };
             let entry = server.databases[client.database].entry(place);
             let text = format!(
-                "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0{}",
+                "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:{idle_seconds}{}",
                 entry.encoding(),
                 crate::rdb::dump_body(entry).len(),
                 object_details(entry)

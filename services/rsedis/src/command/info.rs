@@ -93,7 +93,8 @@ fn about_clients(server: &Server, client: &Session, text: &mut String) {
 
 fn about_memory(server: &Server, _: &Session, text: &mut String) {
     let resident = service_kit::resources::resident_bytes();
-    let (used, peak) = (server.used_memory, server.peak_memory.max(server.used_memory));
+    let used = server.memory.used();
+    let peak = server.memory.peak.max(used);
     line!(text, "used_memory:{used}");
     line!(text, "used_memory_human:{}", human(used));
     line!(text, "used_memory_rss:{resident}");
@@ -102,7 +103,7 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "used_memory_peak_human:{}", human(peak));
     line!(text, "maxmemory:{}", server.settings.memory_max);
     line!(text, "maxmemory_human:{}", human(server.settings.memory_max));
-    line!(text, "maxmemory_policy:noeviction");
+    line!(text, "maxmemory_policy:{}", server.settings.text("maxmemory-policy"));
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");
@@ -144,7 +145,7 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "total_net_output_bytes:{}", stats.output_bytes);
     line!(text, "rejected_connections:{}", stats.rejected);
     line!(text, "expired_keys:{}", stats.expired);
-    line!(text, "evicted_keys:0");
+    line!(text, "evicted_keys:{}", server.stats.evicted);
     line!(text, "evicted_clients:0");
     line!(text, "keyspace_hits:{}", stats.hits);
     line!(text, "keyspace_misses:{}", stats.misses);

@@ -2,12 +2,15 @@
 
 use super::options::{integer, is};
 use crate::events;
+use crate::eviction;
 use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
 use crate::glob;
-use crate::keyspace::{Entry, Key};
+use crate::keyspace::{Entry, Key, Place};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
+use crate::settings::Settings;
+use crate::structure::listpack::Item;
 use crate::structure::table::Element as _;
 use crate::value::{Hash, List, Set, Value, Zset};
 
@@ -54,11 +57,12 @@ pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     loop {
         let Server { databases, random, .. } = server;
-        let Some(entry) = databases[client.database].random(random) else {
+        let keys = &databases[client.database];
+        let Some(place) = keys.random(random) else {
             client.reply.null();
             return Ok(());
         };
-        let name = entry.key().to_vec();
+        let name = keys.entry(place).key().to_vec();
         let key = Key::new(&name);
         if server.find(client.database, &key).is_some() {
             client.reply.bulk(&name);
@@ -235,43 +239,53 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     Ok(())
 }
 
-/// The entry that OBJECT is asked about.
-fn object<'a>(server: &'a mut Server, client: &mut Session, args: Args<'_>) -> Option<&'a Entry> {
+/// The key that OBJECT is asked about.
+fn object(server: &mut Server, client: &mut Session, args: Args<'_>) -> Option<Place> {
     let place = server.find(client.database, &Key::new(args.at(2)));
     if place.is_none() {
         client.reply.null();
     }
-    place.map(|place| server.databases[client.database].entry(place))
+    place
 }
 
 pub(super) fn encoding(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    if let Some(entry) = object(server, client, args) {
-        client.reply.bulk(entry.encoding().as_bytes());
+    if let Some(place) = object(server, client, args) {
+        client.reply.bulk(server.databases[client.database].entry(place).encoding().as_bytes());
     }
     Ok(())
 }
 
+/// Nothing is shared here. Redis shares small integers, and says so with the greatest number, where no policy needs their clocks.
 pub(super) fn refcount(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    if object(server, client, args).is_some() {
-        client.reply.integer(1);
+    const SHARED: std::ops::Range<i64> = 0..10_000;
+    if let Some(place) = object(server, client, args) {
+        let Settings { memory_max, policy, .. } = &server.settings;
+        let shares = *memory_max == 0 || policy.clock().is_none();
+        let is_shared = match server.databases[client.database].entry(place).text() {
+            Some(Item::Integer(number)) => shares && SHARED.contains(&number),
+            _ => false,
+        };
+        client.reply.integer(if is_shared { i64::from(i32::MAX) } else { 1 });
     }
     Ok(())
 }
 
-/// Idle times are not kept yet: nobody is evicted by them. Every key says that it was used just now.
 pub(super) fn idletime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    if object(server, client, args).is_some() {
-        client.reply.integer(0);
-    }
+    let Some(place) = object(server, client, args) else { return Ok(()) };
+    let seconds = eviction::idle_seconds(server, client.database, place).ok_or(Failure::new(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between policies at \
+         runtime LRU and LFU data will take some time to adjust.",
+    ))?;
+    client.reply.integer(seconds);
     Ok(())
 }
 
 pub(super) fn freq(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    match object(server, client, args) {
-        Some(_) => Err(Failure::new(
-            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
-             between policies at runtime LRU and LFU data will take some time to adjust.",
-        )),
-        None => Ok(()),
-    }
+    let Some(place) = object(server, client, args) else { return Ok(()) };
+    let frequency = eviction::frequency(server, client.database, place).ok_or(Failure::new(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between \
+         policies at runtime LRU and LFU data will take some time to adjust.",
+    ))?;
+    client.reply.integer(frequency);
+    Ok(())
 }

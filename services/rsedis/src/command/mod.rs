@@ -38,6 +38,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use crate::eviction;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
 use crate::server::Server;
@@ -90,6 +91,8 @@ pub const NO_MULTI: Flags = 1 << 16;
 pub const MOVABLEKEYS: Flags = 1 << 17;
 /// Also while a script runs for too long.
 pub const ALLOW_BUSY: Flags = 1 << 18;
+/// Looking at a key by it is no use of the key. Not shown by COMMAND.
+pub const NO_TOUCH: Flags = 1 << 31;
 
 /// Flags and their names, in the order in which COMMAND gives them.
 pub const FLAG_NAMES: &[(Flags, &str)] = &[
@@ -401,9 +404,11 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command) -> Outcom
     if !client.is_authenticated && !command.is(NO_AUTH) {
         return Err(NO_AUTHENTICATION);
     }
-    let settings = &server.settings;
-    if command.is(DENYOOM) && settings.memory_max > 0 && server.used_memory > settings.memory_max {
-        return Err(NO_MEMORY);
+    if server.settings.memory_max > 0 || server.is_out_of_memory {
+        server.is_out_of_memory = !eviction::make_room(server);
+        if server.is_out_of_memory && command.is(DENYOOM) {
+            return Err(NO_MEMORY);
+        }
     }
     if command.is(WRITE) {
         may_write_now(server)?;

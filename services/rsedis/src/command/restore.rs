@@ -1,6 +1,7 @@
 //! DUMP and RESTORE: one value as bytes.
 
 use super::options::{integer, is};
+use crate::eviction;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::number::integer_text;
@@ -21,6 +22,7 @@ pub(super) fn dump(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
     let (mut replaces, mut is_absolute) = (false, false);
+    let (mut idle_seconds, mut frequency) = (None, None);
     let mut at = 4;
     while let Some(word) = args.get(at) {
         if is(word, "REPLACE") {
@@ -28,15 +30,15 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
         } else if is(word, "ABSTTL") {
             is_absolute = true;
         } else if is(word, "IDLETIME") && at + 1 < args.len() {
-            // No clocks are kept: the number is looked at, and forgotten.
-            if integer(args.at(at + 1))? < 0 {
+            let seconds = integer(args.at(at + 1))?;
+            if seconds < 0 {
                 return Err(Failure::new("ERR Invalid IDLETIME value, must be >= 0"));
             }
+            idle_seconds = Some(seconds);
             at += 1;
         } else if is(word, "FREQ") && at + 1 < args.len() {
-            if !(0..=255).contains(&integer(args.at(at + 1))?) {
-                return Err(Failure::new("ERR Invalid FREQ value, must be >= 0 and <= 255"));
-            }
+            let count = u8::try_from(integer(args.at(at + 1))?);
+            frequency = Some(count.map_err(|_| Failure::new("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
             at += 1;
         } else {
             return Err(SYNTAX);
@@ -66,7 +68,8 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
         client.reply.ok();
         return Ok(());
     }
-    server.databases[database].insert(&key, restored);
+    let place = server.databases[database].insert(&key, restored);
+    eviction::restore(server, database, place, idle_seconds, frequency);
     let at = integer_text(expiry.unwrap_or(0));
     server.effects.say(database, &[b"RESTORE", key.bytes, &at, payload, b"REPLACE", b"ABSTTL"]);
     server.changed_string(database, key.bytes);

@@ -6,10 +6,10 @@
 use super::*;
 
 static OBJECT_COMMANDS: &[Command] = &[
-    c("object|encoding", keys::encoding, 3, READONLY, CATEGORY_KEYSPACE, (2, 2, 1)),
-    c("object|freq", keys::freq, 3, READONLY, CATEGORY_KEYSPACE, (2, 2, 1)),
-    c("object|idletime", keys::idletime, 3, READONLY, CATEGORY_KEYSPACE, (2, 2, 1)),
-    c("object|refcount", keys::refcount, 3, READONLY, CATEGORY_KEYSPACE, (2, 2, 1)),
+    c("object|encoding", keys::encoding, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
+    c("object|freq", keys::freq, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
+    c("object|idletime", keys::idletime, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
+    c("object|refcount", keys::refcount, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
 ];
 
 static CLIENT_COMMANDS: &[Command] = &[
@@ -89,7 +89,7 @@ static SLOWLOG_COMMANDS: &[Command] = &[
     c("slowlog|reset", slowlog::reset, 2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
-static MEMORY_COMMANDS: &[Command] = &[c("memory|usage", admin::memory_usage, -3, READONLY, 0, (2, 2, 1))];
+static MEMORY_COMMANDS: &[Command] = &[c("memory|usage", admin::memory_usage, -3, READONLY | NO_TOUCH, 0, (2, 2, 1))];
 
 /// All commands that are not subcommands.
 pub static COMMANDS: &[Command] = &[
@@ -144,7 +144,7 @@ pub static COMMANDS: &[Command] = &[
     // keys
     c("copy", keys::copy, -3, WRITE | DENYOOM, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("del", keys::del, -2, WRITE, CATEGORY_KEYSPACE, (1, -1, 1)),
-    c("exists", keys::exists, -2, READONLY | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
+    c("exists", keys::exists, -2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("keys", keys::keys, 2, READONLY, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("move", keys::move_key, 3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("object", container, -2, 0, 0, (0, 0, 0)).with(OBJECT_COMMANDS),
@@ -152,7 +152,7 @@ pub static COMMANDS: &[Command] = &[
     c("rename", keys::rename, 3, WRITE, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("renamenx", keys::renamenx, 3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("touch", keys::touch, -2, READONLY | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
-    c("type", keys::type_of, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("type", keys::type_of, 2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("unlink", keys::unlink, -2, WRITE | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),
     c("dump", restore::dump, 2, READONLY, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("restore", restore::restore, -4, WRITE | DENYOOM, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (1, 1, 1)),
@@ -176,13 +176,13 @@ pub static COMMANDS: &[Command] = &[
     // expiry
     c("expire", expiry::expire, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("expireat", expiry::expireat, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
-    c("expiretime", expiry::expiretime, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("expiretime", expiry::expiretime, 2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("persist", expiry::persist, 2, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("pexpire", expiry::pexpire, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("pexpireat", expiry::pexpireat, -3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
-    c("pexpiretime", expiry::pexpiretime, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
-    c("pttl", expiry::pttl, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
-    c("ttl", expiry::ttl, 2, READONLY | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("pexpiretime", expiry::pexpiretime, 2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("pttl", expiry::pttl, 2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
+    c("ttl", expiry::ttl, 2, READONLY | NO_TOUCH | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     // scan
     c("scan", scan::scan, -2, READONLY, CATEGORY_KEYSPACE, (0, 0, 0)),
     c("sscan", scan::sscan, -3, READONLY, CATEGORY_SET, (1, 1, 1)),
@@ -437,7 +437,7 @@ pub static COMMANDS: &[Command] = &[
     c("save", admin::save, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
     c("sync", admin::sync, 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, 0, (0, 0, 0)),
     c("dbsize", admin::dbsize, 1, READONLY | FAST, CATEGORY_KEYSPACE, (0, 0, 0)),
-    c("debug", debug::debug, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("debug", debug::debug, -2, NO_TOUCH | ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("flushall", admin::flushall, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("flushdb", admin::flushdb, -1, WRITE, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("memory", container, -2, 0, 0, (0, 0, 0)).with(MEMORY_COMMANDS),

@@ -57,8 +57,7 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         super::may_write_now(server).map_err(discarded)?;
     }
     let needs_memory = transaction.queue.iter().any(|(command, _)| command.is(super::DENYOOM));
-    let most = server.settings.memory_max;
-    if needs_memory && most > 0 && server.used_memory > most {
+    if needs_memory && server.is_out_of_memory {
         return Err(Failure::new(
             "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
         ));

@@ -3,11 +3,13 @@
 //!
 //! This module is the seam for the compact table to come: nothing outside knows how entries are laid out.
 
+mod clocks;
 mod entry;
 mod walk;
 
 use std::collections::BTreeSet;
 
+use clocks::Clocks;
 pub use entry::Entry;
 pub use walk::Encode;
 use walk::Walk;
@@ -84,6 +86,10 @@ impl Expiries {
 struct Group {
     table: Table<Entry>,
     expiries: Expiries,
+    /// By the entries' numbers, if they are kept.
+    clocks: Option<Clocks>,
+    /// Where the next draw among the entries that expire goes on, in their order.
+    drawn: (i64, u32),
 }
 
 /// One of the numbered databases.
@@ -92,11 +98,13 @@ pub struct Database {
     groups: Vec<Group>,
     /// All entries are being written somewhere as they were at one moment.
     walk: Option<Box<Walk>>,
+    /// A new key's clock.
+    first_clock: u32,
 }
 
 impl Default for Database {
     fn default() -> Self {
-        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), walk: None }
+        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), walk: None, first_clock: 0 }
     }
 }
 
@@ -147,9 +155,12 @@ impl Database {
     pub fn insert(&mut self, key: &Key<'_>, entry: Entry) -> Place {
         debug_assert_eq!(key.bytes, entry.key());
         let group = key.group();
-        let Group { table, expiries } = &mut self.groups[group];
+        let Group { table, expiries, clocks, .. } = &mut self.groups[group];
         let expiry = entry.expiry();
         let number = table.insert(key.hash, entry);
+        if let Some(clocks) = clocks {
+            clocks.push(self.first_clock);
+        }
         if let Some(expiry) = expiry {
             expiries.insert(expiry, number);
         }
@@ -173,7 +184,7 @@ impl Database {
             }
             Some(place) => {
                 self.before_change(place);
-                let Group { table, expiries } = &mut self.groups[place.group as usize];
+                let Group { table, expiries, .. } = &mut self.groups[place.group as usize];
                 let entry = table.get_mut(place.number);
                 expiries.change(place.number, entry.expiry(), expiry);
                 entry.set_string(text, expiry);
@@ -184,7 +195,7 @@ impl Database {
     /// Puts another value in the place of one. The expiry goes.
     pub fn replace(&mut self, place: Place, value: Value) {
         self.before_change(place);
-        let Group { table, expiries } = &mut self.groups[place.group as usize];
+        let Group { table, expiries, .. } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
         expiries.change(place.number, entry.expiry(), None);
         *entry = Entry::object(entry.key(), value, None);
@@ -193,7 +204,7 @@ impl Database {
     /// Lets a key expire, or not.
     pub fn set_expiry(&mut self, place: Place, expiry: Option<i64>) {
         self.before_change(place);
-        let Group { table, expiries } = &mut self.groups[place.group as usize];
+        let Group { table, expiries, .. } = &mut self.groups[place.group as usize];
         let entry = table.get_mut(place.number);
         expiries.change(place.number, entry.expiry(), expiry);
         entry.set_expiry(expiry);
@@ -204,8 +215,11 @@ impl Database {
         let group = key.group();
         let number = self.groups[group].table.find(key.hash, key.bytes)?;
         self.before_change(Place { group: group as u8, number });
-        let Group { table, expiries } = &mut self.groups[group];
+        let Group { table, expiries, clocks, .. } = &mut self.groups[group];
         let removed = table.remove(key.hash, key.bytes)?;
+        if let Some(clocks) = clocks {
+            clocks.swap_remove(number);
+        }
         if let Some(expiry) = removed.element.expiry() {
             expiries.remove(expiry, number);
         }
@@ -269,15 +283,70 @@ impl Database {
     }
 
     /// A key, each as likely as any other.
-    pub fn random(&self, random: &mut Random) -> Option<&Entry> {
+    pub fn random(&self, random: &mut Random) -> Option<Place> {
         let mut place = random.below(self.len())?;
-        for group in &self.groups {
+        for (number, group) in self.groups.iter().enumerate() {
             match place.checked_sub(group.table.len()) {
                 Some(rest) => place = rest,
-                None => return Some(group.table.get(place as u32)),
+                None => return Some(Place { group: number as u8, number: place as u32 }),
             }
         }
         None
+    }
+
+    /// A key that expires: by chance where they are many, else one after the other.
+    pub fn random_expiring(&mut self, random: &mut Random) -> Option<Place> {
+        const DRAWS: usize = 8;
+        if self.expiring() == 0 {
+            return None;
+        }
+        for _ in 0..DRAWS {
+            let place = self.random(random)?;
+            if self.entry(place).expiry().is_some() {
+                return Some(place);
+            }
+        }
+        let first = random.below(GROUPS)?;
+        let with_some = (first..first + GROUPS).find(|group| !self.groups[group % GROUPS].expiries.order.is_empty())?;
+        let group = &mut self.groups[with_some % GROUPS];
+        let order = &group.expiries.order;
+        let &(expiry, number) = order.range(group.drawn..).next().or_else(|| order.first())?;
+        group.drawn = (expiry, number.saturating_add(1));
+        Some(Place { group: (with_some % GROUPS) as u8, number })
+    }
+
+    /// The key that expires first, and when.
+    pub fn next_to_expire(&self) -> Option<(i64, &[u8])> {
+        let first = |group: &Group| group.expiries.order.first().copied();
+        let ((expiry, number), group) =
+            self.groups.iter().filter_map(|group| Some((first(group)?, group))).min_by_key(|(first, _)| *first)?;
+        Some((expiry, group.table.get(number).key()))
+    }
+
+    /// Keeps a clock for every key from now on, all with this word; or none.
+    pub fn keep_clocks(&mut self, word: Option<u32>) {
+        self.first_clock = word.unwrap_or(0);
+        for group in &mut self.groups {
+            group.clocks = word.map(|word| Clocks::new(group.table.len(), word));
+        }
+    }
+
+    /// Sets what a new key's clock says.
+    pub fn set_first_clock(&mut self, word: u32) {
+        self.first_clock = word;
+    }
+
+    /// A key's clock, if they are kept.
+    #[inline]
+    pub fn clock(&self, place: Place) -> Option<u32> {
+        self.groups[place.group as usize].clocks.as_ref().map(|clocks| clocks.get(place.number))
+    }
+
+    /// Sets it.
+    pub fn set_clock(&mut self, place: Place, word: u32) {
+        if let Some(clocks) = &mut self.groups[place.group as usize].clocks {
+            clocks.set(place.number, word);
+        }
     }
 
     /// All entries.
@@ -354,6 +423,47 @@ mod tests {
             found.sort_by_key(|pair| pair.split('=').next().unwrap().parse::<u32>().unwrap());
             let expected: Vec<String> = (0..names).map(|name| format!("{name}=old")).collect();
             prop_assert_eq!(found, expected);
+        }
+
+        /// Clocks stay with their keys, whatever happens to the keys around them.
+        #[test]
+        fn clocks_follow_their_keys(
+            before in 0u32..1200,
+            actions in prop::collection::vec((0u8..3, 0u32..1300, any::<u32>()), 0..2000),
+        ) {
+            let (mut database, mut model): (Database, BTreeMap<Vec<u8>, u32>) = Default::default();
+            for name in 0..before {
+                let name = name.to_string().into_bytes();
+                database.set_string(&Key::new(&name), None, b"value", None);
+                model.insert(name, 7);
+            }
+            database.keep_clocks(Some(7));
+            for (action, name, word) in actions {
+                let name = name.to_string().into_bytes();
+                let key = Key::new(&name);
+                let place = database.find(&key);
+                prop_assert_eq!(place.and_then(|place| database.clock(place)), model.get(&name).copied());
+                match (action, place) {
+                    (0, None) => {
+                        database.set_first_clock(word);
+                        database.set_string(&key, None, b"value", None);
+                        model.insert(name, word);
+                    }
+                    (1, Some(place)) => {
+                        database.set_clock(place, word);
+                        model.insert(name, word);
+                    }
+                    (2, Some(_)) => {
+                        database.remove(&key).unwrap();
+                        model.remove(&name);
+                    }
+                    _ => {}
+                }
+            }
+            for (name, word) in model {
+                let place = database.find(&Key::new(&name)).unwrap();
+                prop_assert_eq!(database.clock(place), Some(word));
+            }
         }
 
         /// Expiries come in order, whatever happens to the keys around them.

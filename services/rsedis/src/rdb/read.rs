@@ -372,6 +372,7 @@ pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
     let version = version.filter(|version| (1..=i64::from(VERSION_MAX)).contains(version) || *version == 80);
     let version = version.ok_or_else(|| failed(5, "a version that cannot be read"))?;
     let (mut database, mut expiry) = (0, None);
+    let (mut idle_seconds, mut frequency) = (None, None);
     loop {
         let offset = reader.at;
         let cut = || failed(offset, "not what an RDB file has here, or the file ends too early");
@@ -394,10 +395,10 @@ pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
                 reader.string().and_then(|_| reader.string()).ok_or_else(cut)?;
             }
             opcode::IDLE => {
-                reader.length().ok_or_else(cut)?;
+                idle_seconds = Some(reader.length().ok_or_else(cut)? as i64);
             }
             opcode::FREQUENCY => {
-                reader.byte().ok_or_else(cut)?;
+                frequency = Some(reader.byte().ok_or_else(cut)?);
             }
             opcode::FUNCTION => {
                 let code = reader.string().ok_or_else(cut)?;
@@ -412,11 +413,13 @@ pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
                     .value(kind)
                     .ok_or_else(|| failed(offset, &format!("a value of type {kind} that cannot be read")))?;
                 let expiry = expiry.take();
+                let (idle_seconds, frequency) = (idle_seconds.take(), frequency.take());
                 let key_of = Key::new(&key);
                 let keys = &mut server.databases[database];
                 keys.remove(&key_of);
                 if expiry.is_none_or(|expiry| expiry > server.now) {
-                    keys.insert(&key_of, entry(&key, value, expiry));
+                    let place = keys.insert(&key_of, entry(&key, value, expiry));
+                    crate::eviction::restore(server, database, place, idle_seconds, frequency);
                 }
             }
         }

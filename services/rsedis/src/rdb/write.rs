@@ -221,7 +221,7 @@ pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
         ("redis-ver", crate::command::REDIS_VERSION.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (server.now / 1000).to_string()),
-        ("used-mem", server.used_memory.to_string()),
+        ("used-mem", server.memory.used().to_string()),
         ("aof-base", u8::from(is_base).to_string()),
     ] {
         bytes.push(opcode::AUX);

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wal::files::Directory;
 
+use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
 use crate::server::Server;
 use crate::session::Session;
-use crate::{command, log, waiting};
+use crate::{command, eviction, log, waiting};
 use connection::Connection;
 
 /// What has happened.
@@ -104,7 +105,6 @@ pub struct Reactor<S: Sockets, D: Directory> {
     touched: Vec<usize>,
     /// Received by a client that has nothing unfinished.
     shared: Vec<u8>,
-    memory: fn() -> u64,
     last_tick: Instant,
     last_second: Instant,
     /// When a connection could not be taken last.
@@ -118,13 +118,13 @@ pub fn now_millis() -> i64 {
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
-    /// Ready to run. `open` opens a directory for files; `memory` tells the bytes that are allocated.
+    /// Ready to run. `open` opens a directory for files; `allocator` tells the bytes that are allocated.
     pub fn new(
         sockets: S,
         server: Server,
         aof: Option<Aof<D>>,
         open: fn(&Path) -> io::Result<D>,
-        memory: fn() -> u64,
+        allocator: Allocator,
     ) -> Self {
         let now = Instant::now();
         let mut reactor = Self {
@@ -139,14 +139,13 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             runnable: Vec::new(),
             touched: Vec::new(),
             shared: Vec::with_capacity(RECEIVE_BYTES),
-            memory,
             last_tick: now,
             last_second: now,
             last_complaint: None,
             is_stopping: false,
         };
         reactor.server.effects.is_enabled = reactor.aof.is_some();
-        reactor.look_at_memory();
+        reactor.server.memory = Memory::new(allocator);
         reactor
     }
 
@@ -154,7 +153,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub fn run(mut self) -> Result<(), String> {
         let mut events = Vec::new();
         while !self.is_stopping {
-            let has_work = self.has_more || !self.runnable.is_empty();
+            let has_work = self.has_more || !self.runnable.is_empty() || self.server.eviction.is_under_way;
             let most = if has_work { Duration::ZERO } else { self.patience() };
             events.clear();
             self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
@@ -170,10 +169,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn turn(&mut self, events: &[Event]) {
-        self.server.now = now_millis();
-        if self.server.settings.memory_max > 0 {
-            self.look_at_memory();
-        }
+        eviction::set_time(&mut self.server, now_millis());
         for event in events {
             match *event {
                 Event::Accept => self.accept(),
@@ -190,6 +186,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         if self.server.expires_actively {
             self.server.expire_some(EXPIRE_MAX);
+        }
+        if self.server.eviction.is_under_way {
+            eviction::make_room(&mut self.server);
         }
         waiting::time_out(&mut self.server);
         waiting::serve(&mut self.server);
@@ -220,7 +219,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// What is done ten times a second.
     fn tick(&mut self) {
         self.last_tick = Instant::now();
-        self.look_at_memory();
+        self.server.memory.look();
         let began = Instant::now();
         let databases = &mut self.server.databases;
         while databases.iter_mut().fold(false, |any, database| database.step() | any) {
@@ -238,11 +237,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         self.tell_of_aof();
         self.look_at_snapshots();
-    }
-
-    fn look_at_memory(&mut self) {
-        self.server.used_memory = (self.memory)();
-        self.server.peak_memory = self.server.peak_memory.max(self.server.used_memory);
     }
 
     fn tell_of_aof(&mut self) {

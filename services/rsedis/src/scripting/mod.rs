@@ -420,8 +420,7 @@ impl Scripts {
         };
         let limit = server.settings.integer("busy-reply-threshold");
         let limit = u64::try_from(limit).ok().filter(|millis| *millis > 0).map(Duration::from_millis);
-        let settings = &server.settings;
-        let is_out_of_memory = settings.memory_max > 0 && server.used_memory > settings.memory_max;
+        let is_out_of_memory = server.is_out_of_memory;
         if is_out_of_memory && flags.has_shebang && !flags.allow_oom && !flags.no_writes {
             return Err(Failure::new(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",

@@ -7,6 +7,7 @@ pub use parse::{Start, read_command_line};
 pub use table::{Kind, PARAMETERS, Parameter, find};
 
 use crate::events::{self, Classes};
+use crate::eviction::{FrequencySettings, Policy};
 use crate::value::{NodeLimits, Packing};
 
 /// When the append-only file is synced.
@@ -41,8 +42,14 @@ pub struct Settings {
     pub packing: Packing,
     /// When the append-only file is synced.
     pub fsync: Fsync,
-    /// Bytes of memory before writes are refused; 0: no limit.
+    /// Bytes of memory before keys go, or writes are refused; 0: no limit.
     pub memory_max: u64,
+    /// Which keys go.
+    pub policy: Policy,
+    /// Keys that are drawn for each that goes.
+    pub eviction_samples: usize,
+    /// How uses of keys are counted.
+    pub frequency: FrequencySettings,
     /// Bytes of an argument.
     pub bulk_max: i64,
     /// Bytes of a client's unfinished command.
@@ -68,6 +75,9 @@ impl Default for Settings {
             packing: Packing::default(),
             fsync: Fsync::default(),
             memory_max: 0,
+            policy: Policy::default(),
+            eviction_samples: 0,
+            frequency: FrequencySettings::default(),
             bulk_max: 0,
             query_max: 0,
             password: String::new(),
@@ -139,6 +149,12 @@ impl Settings {
             _ => Fsync::EverySecond,
         };
         self.memory_max = self.integer("maxmemory").max(0) as u64;
+        self.policy = Policy::of(self.text("maxmemory-policy"));
+        self.eviction_samples = self.integer("maxmemory-samples").max(1) as usize;
+        self.frequency = FrequencySettings {
+            log_factor: self.integer("lfu-log-factor"),
+            decay_minutes: self.integer("lfu-decay-time"),
+        };
         self.bulk_max = self.integer("proto-max-bulk-len");
         self.password = self.text("requirepass").to_owned();
         self.events = events::parse(self.text("notify-keyspace-events")).unwrap_or_default();

@@ -96,7 +96,11 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("aclfile", EMPTY, ""),
     changeable("requirepass", Kind::Text, ""),
     changeable("maxmemory", Kind::Memory(0, i64::MAX), "0"),
-    changeable("maxmemory-policy", Kind::Fixed(&["noeviction"]), "noeviction"),
+    changeable("maxmemory-policy", Kind::Words(crate::eviction::POLICY_NAMES), "noeviction"),
+    changeable("maxmemory-samples", Kind::Integer(1, 64), "5"),
+    changeable("maxmemory-eviction-tenacity", Kind::Integer(0, 100), "10"),
+    changeable("lfu-log-factor", Kind::Integer(0, i32::MAX as i64), "10"),
+    changeable("lfu-decay-time", Kind::Integer(0, i32::MAX as i64), "1"),
     changeable("maxmemory-clients", Kind::Fixed(&["0"]), "0"),
     changeable(
         "client-output-buffer-limit",
@@ -167,7 +171,6 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tls-protocols", Kind::Fixed(&[""]), ""),
     changeable("tls-cert-file", Kind::Fixed(&[""]), ""),
     changeable("repl-disable-tcp-nodelay", Kind::Boolean, "no"),
-    changeable("maxmemory-eviction-tenacity", Kind::Integer(0, i64::MAX), "10"),
     changeable("cluster-announce-tls-port", Kind::Integer(0, i64::MAX), "0"),
     changeable("tracking-table-max-keys", Kind::Integer(0, i64::MAX), "1000000"),
     Parameter {
@@ -206,7 +209,6 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("masterauth", Kind::Text, ""),
     changeable("repl-diskless-sync", Kind::Boolean, "yes"),
     at_start("enable-module-command", Kind::Boolean, "no"),
-    changeable("lfu-log-factor", Kind::Integer(0, i64::MAX), "10"),
     changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5"),
     at_start("syslog-enabled", Kind::Boolean, "no"),
     changeable("bind-source-addr", Kind::Text, ""),
@@ -218,7 +220,6 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}"),
     changeable("activedefrag", Kind::Boolean, "no"),
     changeable("shutdown-timeout", Kind::Integer(0, i64::MAX), "10"),
-    changeable("lfu-decay-time", Kind::Integer(0, i64::MAX), "1"),
     changeable("tls-session-cache-size", Kind::Fixed(&["20480"]), "20480"),
     Parameter {
         name: "cluster-replica-validity-factor",
@@ -294,7 +295,6 @@ pub static PARAMETERS: &[Parameter] = &[
         can_change: true,
     },
     changeable("acl-pubsub-default", Kind::Words(&["allchannels", "resetchannels"]), "resetchannels"),
-    changeable("maxmemory-samples", Kind::Integer(0, i64::MAX), "5"),
     changeable("ignore-warnings", Kind::Text, ""),
     changeable("replica-announced", Kind::Boolean, "yes"),
     Parameter {

@@ -1,0 +1,49 @@
+//! How much memory is allocated: exactly when it is looked up, and nearly, for next to nothing, in between.
+
+/// What the allocator tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// Bytes that all threads have allocated. Slow.
+    pub total: fn() -> u64,
+    /// Bytes that the calling thread has allocated since it began, less those that it has freed. Quick.
+    pub own: fn() -> i64,
+}
+
+/// Memory as it stands: the last look, and what this thread has done since.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    allocator: Allocator,
+    total: u64,
+    own: i64,
+    /// The most that was seen.
+    pub peak: u64,
+}
+
+impl Default for Memory {
+    /// Nothing is known: nothing is used.
+    fn default() -> Self {
+        Self { allocator: Allocator { total: || 0, own: || 0 }, total: 0, own: 0, peak: 0 }
+    }
+}
+
+impl Memory {
+    /// As an allocator tells it.
+    pub fn new(allocator: Allocator) -> Self {
+        let mut memory = Self { allocator, ..Self::default() };
+        memory.look();
+        memory
+    }
+
+    /// Looks it up.
+    pub fn look(&mut self) {
+        self.total = (self.allocator.total)();
+        self.own = (self.allocator.own)();
+        self.peak = self.peak.max(self.total);
+    }
+
+    /// Bytes that are allocated now. What other threads did since the last look is missing.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.total.saturating_add_signed((self.allocator.own)() - self.own)
+    }
+}

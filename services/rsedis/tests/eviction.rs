@@ -1,0 +1,236 @@
+//! What goes when memory is full: by policy, in whose order, and that it stays gone.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use harness::until;
+use support::{Client, Server, redis_program, rsedis_program, start};
+
+const KEYS: usize = 4_000;
+
+fn info(client: &mut Client, field: &str) -> u64 {
+    let info = client.call("INFO all");
+    let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {field}")).trim().parse().unwrap()
+}
+
+fn number(client: &mut Client, line: &str) -> i64 {
+    let reply = client.call(line);
+    reply.strip_prefix(':').unwrap_or_else(|| panic!("{line}: {reply}")).trim().parse().unwrap()
+}
+
+/// Lets the keys have so many percent of the memory that they take now, beyond what the server took when it was empty.
+fn squeeze(client: &mut Client, empty: u64, percent: u64) {
+    let used = info(client, "used_memory");
+    let most = empty + (used - empty) * percent / 100;
+    assert_eq!(client.call(&format!("CONFIG SET maxmemory {most}")), "+OK\r\n");
+    until("what is left fits", || {
+        assert_eq!(client.call("PING"), "+PONG\r\n");
+        info(client, "used_memory") <= most
+    });
+    assert_eq!(client.call("CONFIG SET maxmemory 0"), "+OK\r\n");
+}
+
+fn there(client: &mut Client, keys: impl Iterator<Item = usize>) -> usize {
+    keys.filter(|key| client.call(&format!("EXISTS key:{key}")) == ":1\r\n").count()
+}
+
+fn fill(client: &mut Client, is_volatile: impl Fn(usize) -> Option<usize>) {
+    let value = "v".repeat(100);
+    for key in 0..KEYS {
+        let expiry = is_volatile(key).map_or(String::new(), |seconds| format!(" EX {seconds}"));
+        assert_eq!(client.call(&format!("SET key:{key} {value}{expiry}")), "+OK\r\n");
+    }
+}
+
+fn serve(directory: &harness::TempDir, policy: &str) -> Server {
+    start(rsedis_program(), directory.path(), &["--maxmemory-policy", policy])
+}
+
+#[test]
+fn only_what_the_policy_may_take_goes() {
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random"] {
+        let directory = harness::folder();
+        let server = serve(&directory, policy);
+        let mut client = server.client();
+        let empty = info(&mut client, "used_memory");
+        fill(&mut client, |key| (key % 2 == 0).then_some(10_000));
+        squeeze(&mut client, empty, 80);
+        let even = there(&mut client, (0..KEYS).step_by(2));
+        let odd = there(&mut client, (1..KEYS).step_by(2));
+        let evicted = info(&mut client, "evicted_keys") as usize;
+        assert_eq!(even + odd + evicted, KEYS, "{policy}");
+        assert!(evicted > KEYS / 10 && evicted < KEYS / 2, "{policy}: {evicted}");
+        assert_eq!(odd == KEYS / 2, policy.starts_with("volatile"), "{policy}: {odd} without an expiry are left");
+    }
+}
+
+#[test]
+fn what_expires_first_goes_first() {
+    let directory = harness::folder();
+    let server = serve(&directory, "volatile-ttl");
+    let mut client = server.client();
+    let empty = info(&mut client, "used_memory");
+    fill(&mut client, |key| Some(10_000 + (key * 7919) % KEYS));
+    squeeze(&mut client, empty, 80);
+    let mut left: Vec<(usize, bool)> =
+        (0..KEYS).map(|key| ((key * 7919) % KEYS, client.call(&format!("EXISTS key:{key}")) == ":1\r\n")).collect();
+    left.sort();
+    let first = left.iter().position(|(_, is_there)| *is_there).unwrap();
+    assert!(first > KEYS / 10, "{first}");
+    assert!(left[first..].iter().all(|(_, is_there)| *is_there), "a later one went before an earlier one");
+}
+
+#[test]
+fn what_was_not_used_for_long_goes_first() {
+    for policy in ["allkeys-lru", "volatile-lru"] {
+        let directory = harness::folder();
+        let server = serve(&directory, policy);
+        let mut client = server.client();
+        let empty = info(&mut client, "used_memory");
+        fill(&mut client, |_| Some(10_000));
+        until("they are idle", || number(&mut client, &format!("OBJECT IDLETIME key:{}", KEYS - 1)) >= 1);
+        for key in (0..KEYS).step_by(2) {
+            client.call(&format!("GET key:{key}"));
+        }
+        assert!(number(&mut client, "OBJECT IDLETIME key:1") >= 1, "asking is no use");
+        assert_eq!(number(&mut client, "OBJECT IDLETIME key:0"), 0);
+        squeeze(&mut client, empty, 70);
+        let used = there(&mut client, (0..KEYS).step_by(2));
+        let idle = there(&mut client, (1..KEYS).step_by(2));
+        assert!(idle < KEYS * 3 / 8, "{policy}: {idle} idle keys are left");
+        assert!(used > KEYS * 49 / 100, "{policy}: {used} used keys are left");
+    }
+}
+
+#[test]
+fn what_is_used_seldom_goes_first() {
+    for policy in ["allkeys-lfu", "volatile-lfu"] {
+        let directory = harness::folder();
+        let server = serve(&directory, policy);
+        let mut client = server.client();
+        let empty = info(&mut client, "used_memory");
+        fill(&mut client, |_| Some(10_000));
+        for _ in 0..10 {
+            for key in (0..KEYS).step_by(2) {
+                client.call(&format!("GET key:{key}"));
+            }
+        }
+        assert!(number(&mut client, "OBJECT FREQ key:0") > number(&mut client, "OBJECT FREQ key:1"));
+        assert_eq!(number(&mut client, "OBJECT FREQ key:1"), 5, "what is new is not the first to go");
+        squeeze(&mut client, empty, 70);
+        let used = there(&mut client, (0..KEYS).step_by(2));
+        let seldom = there(&mut client, (1..KEYS).step_by(2));
+        assert!(seldom < KEYS * 3 / 8 && used > KEYS * 49 / 100, "{policy}: {seldom} and {used} are left");
+    }
+}
+
+#[test]
+fn what_went_does_not_come_back_from_the_file() {
+    let directory = harness::folder();
+    let options = ["--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "always"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    let empty = info(&mut client, "used_memory");
+    fill(&mut client, |_| None);
+    squeeze(&mut client, empty, 70);
+    let left = client.call("DBSIZE");
+    assert_ne!(left, format!(":{KEYS}\r\n"));
+    assert_eq!(server.terminate(), Some(0));
+    let server = start(rsedis_program(), directory.path(), &options);
+    assert_eq!(server.client().call("DBSIZE"), left);
+}
+
+/// Where nothing may go, commands that need memory are refused, as ever; all others run.
+#[test]
+fn where_nothing_may_go_writes_are_refused() {
+    for policy in ["noeviction", "volatile-lru", "volatile-ttl", "volatile-random"] {
+        let directory = harness::folder();
+        let server = serve(&directory, policy);
+        let mut client = server.client();
+        assert_eq!(client.call("SET stays here"), "+OK\r\n");
+        assert_eq!(client.call("CONFIG SET maxmemory 1"), "+OK\r\n");
+        assert_eq!(client.call("SET key value"), "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+        assert_eq!(client.call("GET stays"), "$4\r\nhere\r\n", "{policy}");
+    }
+}
+
+/// One command never waits for all that has to go.
+#[test]
+fn a_command_waits_for_a_bounded_number_of_evictions() {
+    let directory = harness::folder();
+    let options = ["--maxmemory-policy", "allkeys-random", "--maxmemory-eviction-tenacity", "0"];
+    let server =
+        start(rsedis_program(), directory.path(), &[&options[..], &["--enable-debug-command", "yes"]].concat());
+    let mut client = server.client();
+    client.call("DEBUG POPULATE 20000 key 100");
+    // Sent together: they run in one turn, one after the other.
+    client
+        .send(b"CONFIG SET maxmemory 1\r\nDBSIZE\r\nDBSIZE\r\n")
+        .and_then(|()| client.receive())
+        .map(|reply| assert_eq!(reply, b"+OK\r\n"))
+        .unwrap();
+    for _ in 0..2 {
+        let left: usize = String::from_utf8(client.receive().unwrap()).unwrap()[1..].trim().parse().unwrap();
+        assert!(left > 19_000 && left < 20_000, "{left}");
+    }
+    until("all have gone", || client.call("DBSIZE") == ":0\r\n");
+}
+
+#[test]
+fn clocks_are_told_as_redis_tells_them() {
+    let directories = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let (mut ours, mut theirs) = (ours.client(), theirs.client());
+    for line in [
+        "SET key value",
+        "OBJECT IDLETIME key",
+        "OBJECT IDLETIME none",
+        "OBJECT FREQ key",
+        "OBJECT FREQ none",
+        "CONFIG SET maxmemory-policy allkeys-lfu",
+        "CONFIG GET maxmemory-policy",
+        "SET new value",
+        "OBJECT FREQ new",
+        "OBJECT IDLETIME new",
+        "TYPE new",
+        "TTL new",
+        "EXISTS new",
+        "OBJECT FREQ new",
+        "CONFIG SET maxmemory-policy volatile-lru",
+        "SET new value",
+        "OBJECT IDLETIME new",
+        "OBJECT FREQ new",
+        "CONFIG SET maxmemory-policy everything",
+        "SET small 7",
+        "OBJECT REFCOUNT small",
+        "CONFIG SET maxmemory 1gb",
+        "SET small 7",
+        "OBJECT REFCOUNT small",
+        "CONFIG SET maxmemory-policy allkeys-random",
+        "SET small 7",
+        "OBJECT REFCOUNT small",
+        "SET large 10000",
+        "OBJECT REFCOUNT large",
+    ] {
+        assert_eq!(ours.call(line), theirs.call(line), "{line}");
+    }
+    for (policy, option, question, expected) in [
+        ("allkeys-lru", "IDLETIME", "OBJECT IDLETIME back", 1000..1010),
+        ("allkeys-lfu", "FREQ", "OBJECT FREQ back", 99..101),
+    ] {
+        for client in [&mut ours, &mut theirs] {
+            assert_eq!(client.call(&format!("CONFIG SET maxmemory-policy {policy}")), "+OK\r\n");
+            client.call("SET key value");
+            let dump = client.try_call(&[b"DUMP", b"key"]).unwrap();
+            let start = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+            let payload = &dump[start..dump.len() - 2];
+            let value: &[u8] = if option == "FREQ" { b"100" } else { b"1000" };
+            let restore: [&[u8]; 7] = [b"RESTORE", b"back", b"0", payload, b"REPLACE", option.as_bytes(), value];
+            assert_eq!(client.try_call(&restore).unwrap(), b"+OK\r\n");
+            assert!(expected.contains(&number(client, question)), "{policy}");
+        }
+    }
+}
