@@ -11,7 +11,7 @@ use rsedis::settings::Settings;
 
 fn run(server: &mut Server, bytes: &[u8]) {
     let limits = Limits { bulk_max: 1 << 20, is_stranger: false };
-    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, ..Session::default() });
+    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
     let mut at = 0;
     while let Ok(Some(length)) = parser.next(&bytes[at..], limits) {
         command::execute(server, &mut session, parser.args(&bytes[at..]));

@@ -24,7 +24,7 @@ fn run(server: &mut Server, arguments: &[&[u8]]) -> Vec<u8> {
         request.extend_from_slice(b"\r\n");
     }
     let limits = Limits { bulk_max: 1 << 20, is_stranger: false };
-    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, ..Session::default() });
+    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
     assert!(matches!(parser.next(&request, limits), Ok(Some(_))));
     command::execute(server, &mut session, parser.args(&request));
     std::mem::take(&mut session.reply.bytes)

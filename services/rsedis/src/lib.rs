@@ -11,6 +11,7 @@
 //!     └─ replies ┴── persistence ◄── effects
 //! ```
 
+pub mod acl;
 pub mod command;
 pub mod digest;
 pub mod effects;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use rsedis::memory::Allocator;
 use rsedis::persistence::{Aof, recover};
 use rsedis::reactor::epoll::EpollSockets;
-use rsedis::reactor::{Reactor, now_millis};
+use rsedis::reactor::{Reactor, now_millis, users};
 use rsedis::server::Server;
 use rsedis::settings::{Settings, Start, read_command_line};
 use rsedis::{hash, log};
@@ -91,6 +91,7 @@ fn serve(settings: Settings) -> Result<(), String> {
     }
     let mut server = Server::new(settings, now_millis(), random[4]);
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    load_users(&mut server)?;
     let aof = match server.settings.is_yes("appendonly") {
         true => Some(open(&mut server, is_quiet)?),
         false => {
@@ -106,6 +107,21 @@ fn serve(settings: Settings) -> Result<(), String> {
     }
     let allocator = Allocator { total: allocated, own: allocated_here };
     Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run()
+}
+
+/// The users of the settings, or of their file.
+fn load_users(server: &mut Server) -> Result<(), String> {
+    let configured = server.settings.users.clone();
+    if !configured.is_empty() && !server.settings.text("aclfile").is_empty() {
+        return Err("users are defined in the configuration and in aclfile: define them in one of both".to_owned());
+    }
+    for (name, rules) in configured {
+        // What the file says of the default user is all of it.
+        let reset = (name.as_bytes() == rsedis::acl::DEFAULT).then_some(b"reset".as_slice());
+        let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(String::as_bytes)).collect();
+        server.users.set(name.as_bytes(), &rules).map_err(|error| format!("user {name}: {error}"))?;
+    }
+    users::load(server, |path| RealDirectory::open(path))
 }
 
 /// As many files as clients may be, and some for the server itself, as far as the system lets us.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::acl;
 use crate::command::{Command, NO_TOUCH};
 use crate::effects::Effects;
 use crate::events::{self, Classes};
@@ -73,6 +74,10 @@ pub enum Request {
     BackgroundSave,
     /// Write the append-only file's base anew.
     RewriteAof,
+    /// Read the file of users, and answer the client at a slot.
+    LoadUsers(usize),
+    /// Write the file of users, and answer the client at a slot.
+    SaveUsers(usize),
     /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
     SwitchAof(Option<usize>),
 }
@@ -149,6 +154,10 @@ pub struct Server {
     pub started: i64,
     /// Choices.
     pub random: Random,
+    /// Who may do what.
+    pub users: acl::Users,
+    /// What was refused to them.
+    pub acl_log: acl::Log,
     /// Counters.
     pub stats: Stats,
     /// What was changed.
@@ -301,6 +310,8 @@ impl Server {
             now,
             started: now,
             random,
+            users: acl::Users::default(),
+            acl_log: acl::Log::default(),
             stats: Stats::default(),
             effects: Effects::default(),
             dirty: 0,
@@ -357,6 +368,8 @@ impl Server {
             own_messages: Vec::new(),
         };
         eviction::follow_settings(&mut server);
+        server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+        server.users.set_default_password(server.settings.password.as_bytes());
         server
     }
 

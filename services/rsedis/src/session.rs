@@ -52,6 +52,10 @@ pub struct Session {
     pub database: usize,
     /// Whether it may send commands.
     pub is_authenticated: bool,
+    /// The name of its user.
+    pub user: Vec<u8>,
+    /// Its user may do everything: nothing needs to be looked up.
+    pub may_all: bool,
     /// Replies that were not sent.
     pub reply: Reply,
     /// Which replies it wants.
@@ -66,6 +70,8 @@ pub struct Session {
     pub channels: BTreeSet<Vec<u8>>,
     /// PSUBSCRIBE.
     pub patterns: BTreeSet<Vec<u8>>,
+    /// SSUBSCRIBE.
+    pub shard_channels: BTreeSet<Vec<u8>>,
     /// To be closed once its replies are sent.
     pub is_closing: bool,
     /// To be closed now.
@@ -111,6 +117,7 @@ impl Session {
             created: now,
             last_active: now,
             last_command: "NULL",
+            user: crate::acl::DEFAULT.to_vec(),
             ..Self::default()
         }
     }

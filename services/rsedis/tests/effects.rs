@@ -18,7 +18,10 @@ const NOW: i64 = 1_700_000_000_000;
 const COMMANDS: usize = 3_000;
 
 fn server(seed: u64) -> (Server, Session) {
-    (Server::new(Settings::default(), NOW, seed), Session { is_authenticated: true, ..Session::default() })
+    (
+        Server::new(Settings::default(), NOW, seed),
+        Session { is_authenticated: true, may_all: true, ..Session::default() },
+    )
 }
 
 fn call(server: &mut Server, session: &mut Session, words: &[&[u8]]) -> Vec<u8> {
@@ -29,7 +32,7 @@ fn call(server: &mut Server, session: &mut Session, words: &[&[u8]]) -> Vec<u8> 
 
 /// Everything in all databases.
 fn dump(server: &mut Server) -> Vec<String> {
-    let mut session = Session { is_authenticated: true, ..Session::default() };
+    let mut session = Session { is_authenticated: true, may_all: true, ..Session::default() };
     let mut found = Vec::new();
     for database in 0..16 {
         call(server, &mut session, &[b"SELECT", database.to_string().as_bytes()]);

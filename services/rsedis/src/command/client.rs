@@ -65,7 +65,7 @@ fn is_listener(session: &Session) -> bool {
     session.subscriptions() > 0
 }
 
-fn describe(session: &Session, now: i64) -> String {
+pub(super) fn describe(session: &Session, now: i64) -> String {
     let mut flags = String::new();
     for (is_set, letter) in [
         (is_listener(session), 'P'),
@@ -93,7 +93,7 @@ fn describe(session: &Session, now: i64) -> String {
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={queued} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs={} rbp={output} obl={output} oll=0 omem=0 tot-mem={} events=r cmd={} \
-         user=default redir={} resp={}\n",
+         user={} redir={} resp={}\n",
         session.id,
         session.address,
         session.local_address,
@@ -109,6 +109,7 @@ fn describe(session: &Session, now: i64) -> String {
         session.reply.bytes.capacity(),
         session.reply.bytes.capacity() + session.query_bytes + session.transaction_memory(),
         session.last_command,
+        String::from_utf8_lossy(&session.user),
         session.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64),
         if session.reply.is_resp3 { 3 } else { 2 },
     )
@@ -221,9 +222,11 @@ pub(super) fn kill(server: &mut Server, client: &mut Session, args: Args<'_>) ->
                 word if is(word, "LADDR") => filters.push(Box::new(move |session| session.local_address == text)),
                 word if is(word, "TYPE") => filters.push(Box::new(type_filter(value)?)),
                 word if is(word, "USER") => {
-                    if text != "default" {
+                    if server.users.get(value).is_none() {
                         return Err(Failure::text(format!("ERR No such user '{text}'")));
                     }
+                    let user = value.to_vec();
+                    filters.push(Box::new(move |session| session.user == user));
                 }
                 word if is(word, "SKIPME") => match value {
                     value if is(value, "yes") => skips_me = true,

@@ -59,6 +59,11 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;
     eviction::follow_settings(server);
+    server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+    if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
+        server.users.set_default_password(server.settings.password.as_bytes());
+        super::acl::follow(server, Some(client));
+    }
     // In a transaction or a script the reply cannot wait. What fails is logged then, and refuses writes.
     let answers_later = switches_aof && !client.may_not_wait && client.reply_mode == ReplyMode::On;
     if switches_aof {

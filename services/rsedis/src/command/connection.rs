@@ -1,6 +1,8 @@
 //! The connection itself: login, protocol, database.
 
+use super::acl::{become_user, log_in};
 use super::options::is;
+use crate::acl;
 use crate::failure::{Failure, NOT_INTEGER, Outcome};
 use crate::number::parse_integer;
 use crate::protocol::Args;
@@ -10,32 +12,15 @@ use crate::session::Session;
 /// The version of Redis whose behaviour this is.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-const WRONG_PASSWORD: Failure = Failure::new("WRONGPASS invalid username-password pair or user is disabled.");
-
-/// Takes as long for a wrong password as for the right one.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |sum, (one, other)| sum | (one ^ other));
-    one.len() == other.len() && differences == 0
-}
-
-fn log_in(server: &Server, client: &mut Session, user: &[u8], password: &[u8]) -> Outcome {
-    let expected = &server.settings.password;
-    if user == b"default" && (expected.is_empty() || is_same(password, expected.as_bytes())) {
-        client.is_authenticated = true;
-        return Ok(());
-    }
-    Err(WRONG_PASSWORD)
-}
-
 pub(super) fn auth(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if server.settings.password.is_empty() => {
+        2 if server.users.get(acl::DEFAULT).is_some_and(acl::User::needs_no_password) => {
             return Err(Failure::new(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
             ));
         }
-        2 => log_in(server, client, b"default", args.at(1))?,
+        2 => log_in(server, client, acl::DEFAULT, args.at(1))?,
         3 => log_in(server, client, args.at(1), args.at(2))?,
         _ => return Err(crate::failure::SYNTAX),
     }
@@ -69,7 +54,7 @@ pub(super) fn hello(server: &mut Server, client: &mut Session, args: Args<'_>) -
             return Err(Failure::text(format!("ERR Syntax error in HELLO option '{word}'")));
         }
     }
-    if !client.is_authenticated {
+    if !client.is_authenticated && !server.users.is_open() {
         return Err(Failure::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
              <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
@@ -144,7 +129,8 @@ pub(super) fn reset(server: &mut Server, client: &mut Session, _: Args<'_>) -> O
     client.reply.is_resp3 = false;
     client.reply_mode = Default::default();
     client.no_evict = false;
-    client.is_authenticated = server.settings.password.is_empty();
+    client.is_authenticated = server.users.is_open();
+    become_user(server, client, acl::DEFAULT);
     client.reply.simple("RESET");
     Ok(())
 }

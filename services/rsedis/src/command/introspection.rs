@@ -1,10 +1,10 @@
 //! COMMAND: the table of commands tells of itself.
 
+use super::key_specs::{self, ACCESS_NAMES, Access, Begin, Find, KeyPlace, KeySpec, NOT_KEY, keys_of};
 use super::options::is;
-use super::{CATEGORY_NAMES, COMMANDS, Command, FLAG_NAMES, MOVABLEKEYS, find};
+use super::{CATEGORY_NAMES, COMMANDS, Command, FLAG_NAMES, NO_MANDATORY_KEYS, named};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::glob;
-use crate::number::parse_integer;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
@@ -13,7 +13,7 @@ fn names(all: &[(u32, &'static str)], wanted: u32) -> Vec<&'static str> {
     all.iter().filter(|(bit, _)| wanted & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// One command as COMMAND INFO shows it. Hints and key specifications are empty: the first seven fields are what clients use.
+/// One command as COMMAND INFO shows it. Hints are missing.
 fn describe(reply: &mut Reply, command: &Command) {
     let (first, last, step) = command.keys;
     reply.array(10);
@@ -25,22 +25,13 @@ fn describe(reply: &mut Reply, command: &Command) {
     reply.count(step);
     reply.set_of_simple(&names(CATEGORY_NAMES, command.categories()));
     reply.set(0);
-    reply.set(0);
+    let specs = key_specs::specs_of(command);
+    reply.array(specs.len());
+    for (number, spec) in specs.iter().enumerate() {
+        describe_spec(reply, spec, key_specs::note(command.name, number));
+    }
     reply.array(command.subcommands.len());
     command.subcommands.iter().for_each(|sub| describe(reply, sub));
-}
-
-/// By name; subcommands as `config|get`.
-fn lookup(name: &[u8]) -> Option<&'static Command> {
-    let (command, sub) = match memchr::memchr(b'|', name) {
-        Some(at) => (&name[..at], Some(name)),
-        None => (name, None),
-    };
-    let command = find(command)?;
-    match sub {
-        None => Some(command),
-        Some(sub) => command.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(sub)),
-    }
 }
 
 pub(super) fn all(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
@@ -60,7 +51,7 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
     }
     client.reply.array(args.len() - 2);
     for name in args.from(2).iter() {
-        match lookup(name) {
+        match named(name) {
             Some(command) => describe(&mut client.reply, command),
             None => client.reply.null_array(),
         }
@@ -72,7 +63,7 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
 pub(super) fn docs(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let wanted: Vec<&Command> = match args.len() {
         2 => COMMANDS.iter().collect(),
-        _ => args.from(2).iter().filter_map(lookup).collect(),
+        _ => args.from(2).iter().filter_map(named).collect(),
     };
     client.reply.map(wanted.len());
     for command in wanted {
@@ -122,42 +113,8 @@ pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
     Ok(())
 }
 
-/// The places of a command's keys among its arguments.
-pub fn key_places(command: &Command, args: Args<'_>) -> Vec<usize> {
-    let (first, last, step) = command.keys;
-    let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
-    let mut places: Vec<usize> = match first {
-        0 => Vec::new(),
-        first => (first as i64..=last).step_by(step.max(1)).map(|place| place as usize).collect(),
-    };
-    let find = |word: &str| (2..args.len()).rfind(|place| is(args.at(*place), word));
-    match command.name {
-        "xread" | "xreadgroup" => {
-            let begin = (1..args.len()).find(|place| is(args.at(*place), "STREAMS")).map_or(args.len(), |at| at + 1);
-            places.extend(begin..begin + (args.len() - begin) / 2);
-        }
-        "sort" | "georadius" | "georadiusbymember" => {
-            let store = find("STORE").max(if command.name == "sort" { None } else { find("STOREDIST") });
-            places.extend(store.map(|place| place + 1));
-        }
-        "sort_ro" => {}
-        _ if command.is(MOVABLEKEYS) => {
-            let number_at = match command.name {
-                "zunionstore" | "zinterstore" | "zdiffstore" | "blmpop" | "bzmpop" | "eval" | "evalsha" | "eval_ro"
-                | "evalsha_ro" | "fcall" | "fcall_ro" => 2,
-                _ => 1,
-            };
-            let number = args.get(number_at).and_then(parse_integer).unwrap_or(0).max(0) as usize;
-            places.extend((number_at + 1..).take(number.min(args.len())));
-        }
-        _ => {}
-    }
-    places.retain(|place| *place < args.len());
-    places
-}
-
-pub(super) fn getkeys(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let wanted = args.from(2);
+/// The command that COMMAND GETKEYS is asked about, and its keys.
+fn asked_keys(wanted: Args<'_>) -> Outcome<Vec<KeyPlace>> {
     let command = match super::resolve(wanted) {
         Ok(command) => command,
         Err(failure) if failure.0.starts_with("ERR wrong number") => {
@@ -165,11 +122,86 @@ pub(super) fn getkeys(_: &mut Server, client: &mut Session, args: Args<'_>) -> O
         }
         Err(_) => return Err(Failure::new("ERR Invalid command specified")),
     };
-    let places = key_places(command, wanted);
-    if places.is_empty() {
+    if key_specs::specs_of(command).iter().all(|spec| spec.access & NOT_KEY != 0) {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
-    client.reply.array(places.len());
-    places.into_iter().for_each(|place| client.reply.bulk(wanted.at(place)));
+    let keys = keys_of(command, wanted);
+    if keys.is_empty() && !command.is(NO_MANDATORY_KEYS) {
+        return Err(Failure::new("ERR Invalid arguments specified for command"));
+    }
+    Ok(keys)
+}
+
+pub(super) fn getkeys(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let wanted = args.from(2);
+    let keys = asked_keys(wanted)?;
+    client.reply.array(keys.len());
+    keys.iter().for_each(|key| client.reply.bulk(wanted.at(key.place)));
     Ok(())
+}
+
+pub(super) fn getkeysandflags(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let wanted = args.from(2);
+    let keys = asked_keys(wanted)?;
+    client.reply.array(keys.len());
+    for key in keys {
+        client.reply.array(2);
+        client.reply.bulk(wanted.at(key.place));
+        client.reply.set_of_simple(&access_names(key.access));
+    }
+    Ok(())
+}
+
+fn access_names(access: Access) -> Vec<&'static str> {
+    ACCESS_NAMES.iter().filter(|(bit, _)| access & bit != 0).map(|(_, name)| *name).collect()
+}
+
+/// A specification as COMMAND INFO shows it.
+fn describe_spec(reply: &mut Reply, spec: &KeySpec, note: Option<&str>) {
+    let kind = |reply: &mut Reply, name: &str, fields: &[(&str, i64)]| {
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(name.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(fields.len());
+        for (field, value) in fields {
+            reply.bulk(field.as_bytes());
+            reply.integer(*value);
+        }
+    };
+    reply.map(3 + usize::from(note.is_some()));
+    if let Some(note) = note {
+        reply.bulk(b"notes");
+        reply.bulk(note.as_bytes());
+    }
+    reply.bulk(b"flags");
+    reply.set_of_simple(&access_names(spec.access));
+    reply.bulk(b"begin_search");
+    match spec.begin {
+        Begin::Index(place) => kind(reply, "index", &[("index", place as i64)]),
+        Begin::Keyword(word, from) => {
+            reply.map(2);
+            reply.bulk(b"type");
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            reply.bulk(b"startfrom");
+            reply.integer(from as i64);
+        }
+        Begin::Unknown => kind(reply, "unknown", &[]),
+    }
+    reply.bulk(b"find_keys");
+    match spec.find {
+        Find::Range(last, step, limit) => {
+            let fields = [("lastkey", i64::from(last)), ("keystep", step as i64), ("limit", limit as i64)];
+            kind(reply, "range", &fields);
+        }
+        Find::Count(number, first, step) => {
+            let fields = [("keynumidx", number as i64), ("firstkey", first as i64), ("keystep", step as i64)];
+            kind(reply, "keynum", &fields);
+        }
+        Find::Unknown => kind(reply, "unknown", &[]),
+    }
 }

@@ -1,5 +1,6 @@
 //! Commands: which there are, how they are found, and what is checked before one runs.
 
+pub mod acl;
 mod admin;
 mod bits;
 mod client;
@@ -13,6 +14,7 @@ mod hashes;
 mod hyperloglogs;
 mod info;
 mod introspection;
+pub mod key_specs;
 mod keys;
 mod lcs;
 mod lists;
@@ -38,6 +40,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use crate::acl::Context;
 use crate::eviction;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
@@ -225,6 +228,32 @@ static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, ahash::RandomS
     by_name
 });
 
+/// Every command: subcommands behind their commands. Their numbers are their places here.
+static ALL: LazyLock<Vec<&'static Command>> =
+    LazyLock::new(|| COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands)).collect());
+
+static NUMBERS: LazyLock<HashMap<&'static str, usize, ahash::RandomState>> = LazyLock::new(|| {
+    let mut numbers = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
+    numbers.extend(ALL.iter().enumerate().map(|(number, command)| (command.name, number)));
+    numbers
+});
+
+/// Every command: subcommands behind their commands.
+pub fn all() -> &'static [&'static Command] {
+    &ALL
+}
+
+/// The place of a command in [`all`].
+pub fn number_of(command: &Command) -> usize {
+    NUMBERS[command.name]
+}
+
+/// A command by its name, a subcommand as `config|get`, whatever its case.
+pub fn named(name: &[u8]) -> Option<&'static Command> {
+    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+    NUMBERS.get(name.as_str()).map(|number| ALL[*number])
+}
+
 /// The longest name of a command is shorter than this.
 const NAME_BYTES_MAX: usize = 32;
 
@@ -288,7 +317,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     }
     client.last_active = server.now;
     let replied = client.reply.bytes.len();
-    let command = match resolve(args).and_then(|command| admit(server, client, command).map(|()| command)) {
+    let command = match resolve(args).and_then(|command| admit(server, client, command, args).map(|()| command)) {
         Ok(command) => command,
         Err(failure) => {
             client.abort_transaction();
@@ -400,9 +429,13 @@ pub fn may_write_now(server: &Server) -> Outcome {
 
 /// Whether the client may run the command now.
 #[inline]
-fn admit(server: &mut Server, client: &mut Session, command: &Command) -> Outcome {
-    if !client.is_authenticated && !command.is(NO_AUTH) {
+fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Args<'_>) -> Outcome {
+    if !client.is_authenticated && !command.is(NO_AUTH) && !server.users.is_open() {
         return Err(NO_AUTHENTICATION);
+    }
+    if !client.may_all {
+        let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
+        acl::check(server, client, command, args, context).map_err(|denied| denied.failure(command))?;
     }
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);

@@ -120,9 +120,28 @@ fn order(
     Ok(keyed.into_iter().map(|(_, element)| element).collect())
 }
 
+/// Patterns name keys that nobody can tell beforehand: who may not read all keys may not use them.
+fn check_patterns(server: &Server, client: &Session, args: Args<'_>, options: &Options<'_>) -> Outcome {
+    let user = server.users.get(&client.user);
+    if server.running.is_some_and(|command| user.is_some_and(|user| user.may_read_all_keys(command, args))) {
+        return Ok(());
+    }
+    let denied = |option: &str| {
+        Err(Failure::text(format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")))
+    };
+    match options.by {
+        Some(pattern) if pattern.contains(&b'*') => denied("BY"),
+        _ if !options.get.is_empty() => denied("GET"),
+        _ => Ok(()),
+    }
+}
+
 fn sort_elements(server: &mut Server, client: &mut Session, args: Args<'_>, may_store: bool) -> Outcome {
     let database = client.database;
     let mut options = options(args, may_store)?;
+    if !client.may_all {
+        check_patterns(server, client, args, &options)?;
+    }
     let (mut sorted, has_order) = elements(server, database, &Key::new(args.at(1)))?;
     let mut is_sorted_by = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
     let mut by = options.by;

@@ -5,6 +5,21 @@
 
 use super::*;
 
+static ACL_COMMANDS: &[Command] = &[
+    c("acl|cat", acl::cat, -2, NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|deluser", acl::deluser, -3, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|dryrun", acl::dryrun, -4, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|genpass", acl::genpass, -2, NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|getuser", acl::getuser, 3, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|list", acl::list, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|load", acl::load, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|log", acl::log, -2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|save", acl::save, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|setuser", acl::setuser, -3, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|users", acl::users, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("acl|whoami", acl::whoami, 2, NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+];
+
 static OBJECT_COMMANDS: &[Command] = &[
     c("object|encoding", keys::encoding, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
     c("object|freq", keys::freq, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
@@ -45,6 +60,7 @@ static CONFIG_COMMANDS: &[Command] = &[
 static COMMAND_COMMANDS: &[Command] = &[
     c("command|count", introspection::count, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|docs", introspection::docs, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("command|getkeysandflags", introspection::getkeysandflags, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|getkeys", introspection::getkeys, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|info", introspection::command_info, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|list", introspection::list, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
@@ -361,6 +377,7 @@ pub static COMMANDS: &[Command] = &[
         (0, 0, 0),
     ),
     c("select", connection::select, 2, LOADING | STALE | FAST, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("acl", container, -2, 0, 0, (0, 0, 0)).with(ACL_COMMANDS),
     // client
     c("client", container, -2, 0, 0, (0, 0, 0)).with(CLIENT_COMMANDS),
     // pubsub

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::introspection::key_places;
+use super::key_specs::keys_of;
 use super::options::{integer, is};
 use super::{Command, READONLY};
 use crate::failure::{Failure, Outcome, SYNTAX};
@@ -76,8 +76,8 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
         return;
     }
     let reader = (client.slot, client.id);
-    for place in key_places(command, args) {
-        let readers = server.tracked.entry(args.at(place).to_vec()).or_default();
+    for key in keys_of(command, args) {
+        let readers = server.tracked.entry(args.at(key.place).to_vec()).or_default();
         if !readers.contains(&reader) {
             readers.push(reader);
         }

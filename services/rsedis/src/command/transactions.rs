@@ -1,6 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use super::{Command, run};
+use super::{Command, acl, refuse, run};
+use crate::acl::{Context, Denied};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
 use crate::server::Server;
@@ -66,6 +67,21 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     server.effects.begin_transaction();
     client.may_not_wait = true;
     for (command, args) in &transaction.queue {
+        if !client.may_all
+            && let Err(denied) = acl::check(server, client, command, args.as_args(), Context::Multi)
+        {
+            let why = match denied {
+                Denied::Command => "no permission to execute the command or subcommand",
+                Denied::Key(_) => "no permission to touch the specified keys",
+                Denied::Channel(_) => "no permission to access one of the channels used as arguments",
+            };
+            let failure = Failure::text(format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no \
+                 longer allowed for the following reason: {why}"
+            ));
+            refuse(server, client, &failure);
+            continue;
+        }
         run(server, client, command, args.as_args());
     }
     client.may_not_wait = false;

@@ -15,7 +15,8 @@ pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>
     let cuts = server.settings.is_yes("aof-load-truncated");
     let was_enabled = std::mem::take(&mut server.effects.is_enabled);
     server.is_loading = true;
-    let mut loader = Session { is_authenticated: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
+    let mut loader =
+        Session { is_authenticated: true, may_all: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
     let opened = Aof::open(directory, &name, cuts, |piece| match piece {
         Piece::Rdb(bytes) => rdb::read(server, bytes).map_err(|error| error.to_string()),
         Piece::Command(args) => {

@@ -226,7 +226,7 @@ impl Written {
 
     /// Whether it is safe.
     fn run(&mut self, words: &[&[u8]]) -> bool {
-        let mut client = crate::session::Session { is_authenticated: true, ..Default::default() };
+        let mut client = crate::session::Session { is_authenticated: true, may_all: true, ..Default::default() };
         let args = crate::protocol::request::OwnedArgs::new(words.iter().copied());
         crate::command::execute(&mut self.server, &mut client, args.as_args());
         let bytes = std::mem::take(&mut self.server.effects.bytes);

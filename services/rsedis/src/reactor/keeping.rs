@@ -47,6 +47,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     }
                     self.reply(slot, outcome.map_err(|_| "ERR Errors trying to save. Check logs.".to_owned()));
                 }
+                Request::LoadUsers(slot) => {
+                    let outcome = self.load_users();
+                    self.reply(slot, outcome);
+                }
+                Request::SaveUsers(slot) => {
+                    let outcome = self.save_users();
+                    self.reply(slot, outcome);
+                }
                 Request::BackgroundSave => self.begin_save(),
                 Request::RewriteAof => self.begin_rewrite(),
                 Request::ReloadAof(slot) => {

@@ -6,6 +6,7 @@
 mod connection;
 pub mod epoll;
 mod keeping;
+pub mod users;
 
 use std::io;
 use std::path::Path;
@@ -291,7 +292,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let Accepted { slot, address, local_address, is_local } = accepted;
         let settings = &self.server.settings;
         let most = settings.integer("maxclients").max(0) as usize;
-        let is_open = settings.password.is_empty();
+        let is_open = self.server.users.is_open();
         let refusal = if self.clients >= most {
             Some("-ERR max number of clients reached\r\n")
         } else if settings.is_yes("protected-mode") && is_open && !is_local {
@@ -314,6 +315,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.server.next_session += 1;
         let mut session = Box::new(Session::new(id, slot, address, local_address, self.server.now));
         session.is_authenticated = is_open;
+        session.may_all = self.server.users.may_all(&session.user);
         if self.connections.len() <= slot {
             self.connections.resize_with(slot + 1, || None);
             self.server.sessions.resize_with(slot + 1, || None);

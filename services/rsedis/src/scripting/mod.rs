@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
 use sha1::{Digest as _, Sha1};
 
+use crate::acl::{Context, Denied};
 use crate::command::{self, DENYOOM, NOSCRIPT, WRITE};
 use crate::failure::{Failure, Outcome};
 use crate::log;
@@ -165,6 +166,17 @@ impl Running<'_> {
         })?;
         if command.is(NOSCRIPT) && !self.server.allows_all_in_scripts {
             return Err(Failure::new("ERR This Redis command is not allowed from script"));
+        }
+        if !self.session.may_all {
+            command::acl::check(self.server, self.session, command, args, Context::Script).map_err(|denied| match denied {
+                Denied::Command => Failure::new("ERR The user executing the script can't run this command or subcommand"),
+                Denied::Key(_) => Failure::new(
+                    "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                ),
+                Denied::Channel(_) => Failure::new(
+                    "ERR The user executing the script can't publish to the channel mentioned in the command",
+                ),
+            })?;
         }
         let writes = command::may_write(command);
         if writes && (self.is_readonly || self.flags.no_writes) {
@@ -432,6 +444,8 @@ impl Scripts {
             address: client.address.clone(),
             database: client.database,
             is_authenticated: true,
+            user: client.user.clone(),
+            may_all: client.may_all,
             is_script: true,
             may_not_wait: true,
             tracking: client.tracking.take(),
@@ -636,7 +650,7 @@ mod tests {
     use super::*;
 
     fn eval(server: &mut Server, words: &[&[u8]]) -> String {
-        let mut client = Session { is_authenticated: true, ..Session::default() };
+        let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
         let args = OwnedArgs::new(words.iter().copied());
         command::execute(server, &mut client, args.as_args());
         String::from_utf8_lossy(&client.reply.bytes).into_owned()

@@ -54,8 +54,10 @@ pub struct Settings {
     pub bulk_max: i64,
     /// Bytes of a client's unfinished command.
     pub query_max: usize,
-    /// Passwords.
+    /// The default user's password.
     pub password: String,
+    /// Users, by name, with their rules: lines of the file.
+    pub users: Vec<(String, Vec<String>)>,
     /// For clients that listen to nothing.
     pub normal_limit: OutputLimit,
     /// For clients that listen to channels.
@@ -81,6 +83,7 @@ impl Default for Settings {
             bulk_max: 0,
             query_max: 0,
             password: String::new(),
+            users: Vec::new(),
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
             slow_micros: 0,

@@ -86,8 +86,27 @@ fn read_file(settings: &mut Settings, text: &[u8], file: &str) -> Result<(), Str
 }
 
 fn set(settings: &mut Settings, name: &str, values: &[String]) -> Result<(), String> {
+    if name.eq_ignore_ascii_case("user") {
+        return add_user(settings, values);
+    }
     let index = find(name.as_bytes()).ok_or("Bad directive or wrong number of arguments")?;
     settings.set(index, values)
+}
+
+/// `user NAME RULES`: looked at for mistakes now, and given to the server when it starts.
+fn add_user(settings: &mut Settings, values: &[String]) -> Result<(), String> {
+    let (name, rules) = values.split_first().ok_or("wrong number of arguments")?;
+    if !crate::acl::is_name(name.as_bytes()) {
+        return Err("Spaces not allowed in ACL usernames".to_owned());
+    }
+    if settings.users.iter().any(|(known, _)| known == name) {
+        return Err("Duplicate user found. A user can only be defined once in config files".to_owned());
+    }
+    let words: Vec<String> = rules.iter().flat_map(|rule| rule.split_whitespace()).map(str::to_owned).collect();
+    let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+    crate::acl::Users::default().set(b"someone", &bytes)?;
+    settings.users.push((name.clone(), words));
+    Ok(())
 }
 
 /// A parameter's value in the form in which CONFIG GET shows it.
