@@ -11,15 +11,13 @@ use crate::protocol::request::OwnedArgs;
 use crate::server::Server;
 use crate::session::Session;
 
-/// What a client hears that waited in vain.
+/// What a client hears when its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InVain {
+pub enum TimeoutReply {
     /// No array.
     NullArray,
     /// No value.
     Null,
-    /// A number.
-    Count(i64),
     /// Nothing: its command runs now.
     Runs,
 }
@@ -33,7 +31,7 @@ pub struct Waiting {
     pub keys: Vec<Vec<u8>>,
     /// Milliseconds since 1970.
     pub deadline: Option<i64>,
-    in_vain: InVain,
+    timeout_reply: TimeoutReply,
     command: &'static Command,
     args: OwnedArgs,
 }
@@ -45,14 +43,14 @@ pub fn wait(
     args: Args<'_>,
     keys: Vec<Vec<u8>>,
     deadline: Option<i64>,
-    in_vain: InVain,
+    timeout_reply: TimeoutReply,
 ) {
     if client.is_retrying {
         client.still_waits = true;
         return;
     }
     if client.may_not_wait {
-        return tell_in_vain(client, in_vain);
+        return answer_timeout(client, timeout_reply);
     }
     let Some(command) = server.running else { return };
     for key in &keys {
@@ -66,15 +64,15 @@ pub fn wait(
         server.deadlines.insert((deadline, client.slot));
     }
     let args = args.to_owned();
-    client.waiting = Some(Box::new(Waiting { database: client.database, keys, deadline, in_vain, command, args }));
+    client.waiting =
+        Some(Box::new(Waiting { database: client.database, keys, deadline, timeout_reply, command, args }));
 }
 
-fn tell_in_vain(client: &mut Session, in_vain: InVain) {
-    match in_vain {
-        InVain::NullArray => client.reply.null_array(),
-        InVain::Null => client.reply.null(),
-        InVain::Count(count) => client.reply.integer(count),
-        InVain::Runs => {}
+fn answer_timeout(client: &mut Session, timeout_reply: TimeoutReply) {
+    match timeout_reply {
+        TimeoutReply::NullArray => client.reply.null_array(),
+        TimeoutReply::Null => client.reply.null(),
+        TimeoutReply::Runs => {}
     }
 }
 
@@ -133,7 +131,7 @@ fn resume(server: &mut Server, client: &mut Session) {
     server.resumed.push(client.slot);
 }
 
-/// Tells those whose time has come that they waited in vain.
+/// Answers those whose time is up.
 pub fn time_out(server: &mut Server) {
     while let Some(&(deadline, slot)) = server.deadlines.first()
         && deadline <= server.now
@@ -141,9 +139,9 @@ pub fn time_out(server: &mut Server) {
         server.deadlines.pop_first();
         let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { continue };
         if let Some(waiting) = forget(server, &mut session) {
-            tell_in_vain(&mut session, waiting.in_vain);
+            answer_timeout(&mut session, waiting.timeout_reply);
             resume(server, &mut session);
-            if waiting.in_vain == InVain::Runs {
+            if waiting.timeout_reply == TimeoutReply::Runs {
                 crate::command::execute(server, &mut session, waiting.args.as_args());
             }
         }
@@ -151,17 +149,17 @@ pub fn time_out(server: &mut Server) {
     }
 }
 
-/// Ends the waiting of the client at a slot (`CLIENT UNBLOCK`): in vain, or with an error. Whether it waited for keys.
+/// Ends the waiting of the client at a slot (`CLIENT UNBLOCK`): as if its time were up, or with an error. Whether it waited for keys.
 pub fn end(server: &mut Server, slot: usize, is_error: bool) -> bool {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return false };
-    let is_waiting = session.waiting.as_ref().is_some_and(|waiting| waiting.in_vain != InVain::Runs);
+    let is_waiting = session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply != TimeoutReply::Runs);
     if is_waiting && let Some(waiting) = forget(server, &mut session) {
         match is_error {
             true => {
                 let failure = Failure::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
                 crate::command::refuse(server, &mut session, &failure);
             }
-            false => tell_in_vain(&mut session, waiting.in_vain),
+            false => answer_timeout(&mut session, waiting.timeout_reply),
         }
         resume(server, &mut session);
     }
@@ -176,7 +174,7 @@ pub fn postpone(server: &mut Server, client: &mut Session, args: Args<'_>, comma
         database: client.database,
         keys: Vec::new(),
         deadline: Some(until),
-        in_vain: InVain::Runs,
+        timeout_reply: TimeoutReply::Runs,
         command,
         args: args.to_owned(),
     }));
@@ -184,8 +182,9 @@ pub fn postpone(server: &mut Server, client: &mut Session, args: Args<'_>, comma
 
 /// Runs all commands that were postponed.
 pub fn end_pause(server: &mut Server) {
-    let is_postponed =
-        |session: &&mut Box<Session>| session.waiting.as_ref().is_some_and(|waiting| waiting.in_vain == InVain::Runs);
+    let is_postponed = |session: &&mut Box<Session>| {
+        session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply == TimeoutReply::Runs)
+    };
     let now = server.now;
     let mut changed = Vec::new();
     for session in server.sessions.iter_mut().flatten().filter(is_postponed) {

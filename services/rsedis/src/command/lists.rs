@@ -8,7 +8,7 @@ use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
 use crate::value::{End, List, clamp_range};
-use crate::waiting::{InVain, wait};
+use crate::waiting::{TimeoutReply, wait};
 
 fn push(server: &mut Server, client: &mut Session, args: Args<'_>, end: End, only_existing: bool) -> Outcome {
     let (key, database, size) = (Key::new(args.at(1)), client.database, server.packing().list_size);
@@ -273,7 +273,7 @@ fn move_or_wait(
 ) -> Outcome {
     let deadline = deadline(timeout, server.now)?;
     if !move_element(server, client, args, ends.0, ends.1)? {
-        wait(server, client, args, vec![args.at(1).to_vec()], deadline, InVain::Null);
+        wait(server, client, args, vec![args.at(1).to_vec()], deadline, TimeoutReply::Null);
     }
     Ok(())
 }
@@ -308,7 +308,7 @@ fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, end: E
         server.effects.say(database, &[word, name]);
         return Ok(());
     }
-    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, TimeoutReply::NullArray);
     Ok(())
 }
 
@@ -379,7 +379,14 @@ pub(super) fn blmpop(server: &mut Server, client: &mut Session, args: Args<'_>) 
     let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
         let (keys, _, number) = numbered_keys(args, 2)?;
-        wait(server, client, args, keys.to(number).iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+        wait(
+            server,
+            client,
+            args,
+            keys.to(number).iter().map(<[u8]>::to_vec).collect(),
+            deadline,
+            TimeoutReply::NullArray,
+        );
     }
     Ok(())
 }

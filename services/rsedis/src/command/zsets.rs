@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::structure::listpack::Item;
 use crate::value::Zset;
-use crate::waiting::{InVain, wait};
+use crate::waiting::{TimeoutReply, wait};
 
 #[derive(Default)]
 struct AddOptions {
@@ -266,7 +266,7 @@ fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, is_max
         server.effects.say(database, &[if is_max { b"ZPOPMAX" } else { b"ZPOPMIN" }, name]);
         return Ok(());
     }
-    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+    wait(server, client, args, names.iter().map(<[u8]>::to_vec).collect(), deadline, TimeoutReply::NullArray);
     Ok(())
 }
 
@@ -331,7 +331,14 @@ pub(super) fn bzmpop(server: &mut Server, client: &mut Session, args: Args<'_>) 
     let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
         let (keys, _, number) = numbered_keys(args, 2)?;
-        wait(server, client, args, keys.to(number).iter().map(<[u8]>::to_vec).collect(), deadline, InVain::NullArray);
+        wait(
+            server,
+            client,
+            args,
+            keys.to(number).iter().map(<[u8]>::to_vec).collect(),
+            deadline,
+            TimeoutReply::NullArray,
+        );
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
 use crate::value::{Id, Pending, Stream, parse_id};
-use crate::waiting::{InVain, wait};
+use crate::waiting::{TimeoutReply, wait};
 
 /// What XREAD and XREADGROUP are asked for.
 struct Reading<'a> {
@@ -96,7 +96,7 @@ impl Reading<'_> {
                 });
                 let args = OwnedArgs::new(words);
                 let keys = self.keys.iter().map(<[u8]>::to_vec).collect();
-                wait(server, client, args.as_args(), keys, deadline, InVain::NullArray);
+                wait(server, client, args.as_args(), keys, deadline, TimeoutReply::NullArray);
             }
             None => client.reply.null_array(),
         }
