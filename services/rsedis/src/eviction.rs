@@ -111,6 +111,8 @@ pub struct Eviction {
     pub is_under_way: bool,
     /// Where the next random draw begins.
     turn: usize,
+    /// What telling of evicted keys took since the command began: it does not count either.
+    told_bytes: u64,
 }
 
 impl Eviction {
@@ -237,7 +239,7 @@ fn excess(server: &Server) -> u64 {
         0 => 0,
         _ => server.sessions.iter().flatten().filter(is_replica).map(|one| one.reply.bytes.capacity()).sum(),
     };
-    let used = server.memory.used().saturating_sub((effects + replicas) as u64);
+    let used = server.memory.used().saturating_sub((effects + replicas) as u64 + server.eviction.told_bytes);
     if most == 0 { 0 } else { used.saturating_sub(most) }
 }
 
@@ -254,6 +256,7 @@ fn time_limit(tenacity: i64) -> Option<Duration> {
 /// is returned.
 pub fn make_room(server: &mut Server) -> bool {
     server.eviction.is_under_way = false;
+    server.eviction.told_bytes = 0;
     if excess(server) == 0 || server.is_loading || server.is_paused() {
         return true;
     }
@@ -276,8 +279,10 @@ pub fn make_room(server: &mut Server) -> bool {
 fn evict(server: &mut Server, database: usize, key: &Key<'_>) {
     server.databases[database].remove(key);
     server.stats.evicted += 1;
+    let before = server.memory.used();
     server.touch(database, key.bytes);
     server.notify(events::EVICTED, "evicted", database, key.bytes);
+    server.eviction.told_bytes += server.memory.used().saturating_sub(before);
     server.effects.add(database, &[b"DEL", key.bytes]);
 }
 

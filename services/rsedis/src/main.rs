@@ -13,6 +13,7 @@ use rsedis::reactor::{Reactor, now_millis, users};
 use rsedis::server::Server;
 use rsedis::settings::{Settings, Start, read_command_line};
 use rsedis::{hash, log};
+use tikv_jemalloc_ctl::{Access as _, AsName as _};
 use wal::files::RealDirectory;
 
 #[global_allocator]
@@ -55,7 +56,9 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
 fn allocated() -> u64 {
     // Both fail only if jemalloc was built without counts; it is not.
     let _ = tikv_jemalloc_ctl::epoch::advance();
-    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64
+    // What threads keep for their next allocation counts as allocated there, and is not used. 4096 stands for all arenas.
+    let kept: usize = b"stats.arenas.4096.tcache_bytes\0".name().read().unwrap_or(0);
+    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0).saturating_sub(kept) as u64
 }
 
 /// Bytes that this thread has allocated, less those that it has freed.
@@ -121,7 +124,7 @@ fn load_users(server: &mut Server) -> Result<(), String> {
         let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(String::as_bytes)).collect();
         server.users.set(name.as_bytes(), &rules).map_err(|error| format!("user {name}: {error}"))?;
     }
-    users::load(server, |path| RealDirectory::open(path))
+    users::load(server, |path| RealDirectory::open(path), None)
 }
 
 /// As many files as clients may be, and some for the server itself, as far as the system lets us.

@@ -17,12 +17,14 @@ pub struct Memory {
     own: i64,
     /// The most that was seen.
     pub peak: u64,
+    /// When the server began to serve.
+    pub at_start: u64,
 }
 
 impl Default for Memory {
     /// Nothing is known: nothing is used.
     fn default() -> Self {
-        Self { allocator: Allocator { total: || 0, own: || 0 }, total: 0, own: 0, peak: 0 }
+        Self { allocator: Allocator { total: || 0, own: || 0 }, total: 0, own: 0, peak: 0, at_start: 0 }
     }
 }
 
@@ -31,6 +33,7 @@ impl Memory {
     pub fn new(allocator: Allocator) -> Self {
         let mut memory = Self { allocator, ..Self::default() };
         memory.look();
+        memory.at_start = memory.total;
         memory
     }
 

@@ -96,6 +96,8 @@ pub struct Session {
     pub answers_wrong_type: bool,
     /// It is told when keys change that it has read.
     pub tracking: Option<Box<Tracking>>,
+    /// MONITOR.
+    pub is_monitor: bool,
     /// It gets all effects, as a replica does.
     pub is_replica: bool,
     /// Its script has run a command that reads.
@@ -124,7 +126,7 @@ impl Session {
 
     /// Channels and patterns that it listens to.
     pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.patterns.len() + self.shard_channels.len()
     }
 
     /// A command in MULTI was refused.

@@ -184,6 +184,21 @@ fn a_refusal_is_logged_once_a_minute_and_counted() {
     );
 }
 
+/// Who asks for the file to be read again hears of it, and has to log in again.
+#[test]
+fn whoever_reloads_the_users_hears_of_it() {
+    let directory = harness::folder();
+    std::fs::write(directory.path().join("users.acl"), "user one on nopass +@all ~* &*\n").unwrap();
+    let server = start(rsedis_program(), directory.path(), &["--aclfile", "users.acl"]);
+    let (mut asker, mut other, mut default) = (server.client(), server.client(), server.client());
+    for client in [&mut asker, &mut other] {
+        assert_eq!(client.call("AUTH one x"), "+OK\r\n");
+    }
+    assert_eq!(asker.call("ACL LOAD"), "+OK\r\n");
+    assert!(asker.is_closed() && other.is_closed());
+    assert_eq!(default.call("PING"), "+PONG\r\n");
+}
+
 /// Who is removed, or loses a channel that it listens to, is cut off.
 #[test]
 fn clients_follow_their_users() {

@@ -8,6 +8,8 @@ use harness::until;
 use support::{Client, Server, redis_program, rsedis_program, start};
 
 const KEYS: usize = 4_000;
+/// What INFO itself takes while it is told, and more.
+const REPLY_BYTES: u64 = 16 << 10;
 
 fn info(client: &mut Client, field: &str) -> u64 {
     let info = client.call("INFO all");
@@ -27,7 +29,7 @@ fn squeeze(client: &mut Client, empty: u64, percent: u64) {
     assert_eq!(client.call(&format!("CONFIG SET maxmemory {most}")), "+OK\r\n");
     until("what is left fits", || {
         assert_eq!(client.call("PING"), "+PONG\r\n");
-        info(client, "used_memory") <= most
+        info(client, "used_memory") <= most + REPLY_BYTES
     });
     assert_eq!(client.call("CONFIG SET maxmemory 0"), "+OK\r\n");
 }
@@ -176,6 +178,31 @@ fn a_command_waits_for_a_bounded_number_of_evictions() {
         assert!(left > 19_000 && left < 20_000, "{left}");
     }
     until("all have gone", || client.call("DBSIZE") == ":0\r\n");
+}
+
+/// What those who track keys are told of evicted ones takes memory, which must not make more keys go.
+#[test]
+fn telling_trackers_does_not_evict_the_rest() {
+    const TRACKED: usize = 300;
+    let directory = harness::folder();
+    let options = ["--maxmemory-policy", "allkeys-lru", "--maxmemory-eviction-tenacity", "100"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    let mut trackers: Vec<Client> = (0..10).map(|_| server.client()).collect();
+    for tracker in &mut trackers {
+        tracker.call("HELLO 3");
+        assert_eq!(tracker.call("CLIENT TRACKING ON"), "+OK\r\n");
+    }
+    for key in 0..TRACKED {
+        let name = format!("{key}{}", "x".repeat(1000));
+        client.call(&format!("SET {name} x"));
+        trackers.iter_mut().for_each(|tracker| drop(tracker.call(&format!("GET {name}"))));
+    }
+    let most = info(&mut client, "used_memory") - 40_000;
+    assert_eq!(client.call(&format!("CONFIG SET maxmemory {most}")), "+OK\r\n");
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+    let left = number(&mut client, "DBSIZE") as usize;
+    assert!(left < TRACKED && left > TRACKED * 2 / 3, "{left}");
 }
 
 #[test]

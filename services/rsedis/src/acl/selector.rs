@@ -190,6 +190,10 @@ impl Selector {
             self.set_command(lookup(whole)?, true);
             return Ok(());
         }
+        if self.commands.has(command) {
+            // All first arguments are allowed already.
+            return Ok(());
+        }
         let known = self.first_arguments.entry(command::number_of(command)).or_default();
         if !known.iter().any(|known| known.eq_ignore_ascii_case(part)) {
             known.push(part.to_vec());

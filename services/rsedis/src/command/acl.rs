@@ -43,12 +43,11 @@ pub fn note(
     server.acl_log.add(entry, most);
 }
 
-/// Logs a client in.
-pub fn log_in(server: &mut Server, client: &mut Session, user: &[u8], password: &[u8]) -> Outcome {
+/// Logs a client in, which sent this command to be.
+pub fn log_in(server: &mut Server, client: &mut Session, by: &[u8], user: &[u8], password: &[u8]) -> Outcome {
     if !server.users.is_login(user, password) {
         let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
-        let command = server.running.map_or("auth", |command| command.name);
-        note(server, client, "auth", context, command.as_bytes().to_vec(), user);
+        note(server, client, "auth", context, by.to_vec(), user);
         return Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
     client.is_authenticated = true;
@@ -91,14 +90,17 @@ fn follow_one(users: &acl::Users, session: &mut Session) {
     session.is_killed |= !may_listen;
 }
 
-/// Users come from a file: clients of users that are not the default one have to log in again, as in Redis.
-pub fn replace_users(server: &mut Server, users: acl::Users) {
+/// Users come from a file: clients of users that are not the default one have to log in again, as in Redis. The one at a slot, who
+/// asked for it, hears what came of it first.
+pub fn replace_users(server: &mut Server, users: acl::Users, asker: Option<usize>) {
     server.users = users;
+    follow(server, None);
     for session in server.sessions.iter_mut().flatten().filter(|session| session.user != DEFAULT) {
-        session.is_killed = true;
+        let is_asker = asker == Some(session.slot);
+        session.is_killed = !is_asker;
+        session.is_closing |= is_asker;
         server.woken.push(session.slot);
     }
-    follow(server, None);
 }
 
 pub(super) fn setuser(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

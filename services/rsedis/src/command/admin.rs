@@ -87,21 +87,6 @@ pub(super) fn wait(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
     Ok(())
 }
 
-pub(super) fn memory_usage(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let is_understood = match args.get(3) {
-        None => true,
-        Some(word) => is(word, "SAMPLES") && args.len() == 5 && integer(args.at(4))? >= 0,
-    };
-    if !is_understood {
-        return Err(SYNTAX);
-    }
-    match server.entry(client.database, &Key::new(args.at(2))) {
-        Some(entry) => client.reply.count(entry.memory()),
-        None => client.reply.null(),
-    }
-    Ok(())
-}
-
 pub(super) fn bgrewriteaof(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     if server.save.rewrites {
         return Err(Failure::new("ERR Background append only file rewriting already in progress"));

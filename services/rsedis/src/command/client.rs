@@ -69,6 +69,7 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
     let mut flags = String::new();
     for (is_set, letter) in [
         (is_listener(session), 'P'),
+        (session.is_monitor, 'O'),
         (session.transaction.is_some(), 'x'),
         (session.waiting.is_some(), 'b'),
         (session.is_closing, 'c'),
@@ -91,7 +92,7 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
     let queued = session.transaction.as_ref().map_or(-1, |transaction| transaction.queue.len() as i64);
     let output = session.reply.bytes.len();
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={queued} qbuf={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs={} rbp={output} obl={output} oll=0 omem=0 tot-mem={} events=r cmd={} \
          user={} redir={} resp={}\n",
         session.id,
@@ -104,6 +105,7 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
         session.database,
         session.channels.len(),
         session.patterns.len(),
+        session.shard_channels.len(),
         session.query_bytes,
         session.transaction_memory(),
         session.reply.bytes.capacity(),

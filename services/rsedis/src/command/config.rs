@@ -75,6 +75,14 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     Ok(())
 }
 
+pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    if server.settings.file.is_empty() {
+        return Err(Failure::new("ERR The server is running without a config file"));
+    }
+    server.requests.push(Request::RewriteConfig(client.slot));
+    Ok(())
+}
+
 pub(super) fn resetstat(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     server.stats = Stats::default();
     client.reply.ok();

@@ -20,8 +20,8 @@ pub(super) fn auth(server: &mut Server, client: &mut Session, args: Args<'_>) ->
                  configuration is correct?",
             ));
         }
-        2 => log_in(server, client, acl::DEFAULT, args.at(1))?,
-        3 => log_in(server, client, args.at(1), args.at(2))?,
+        2 => log_in(server, client, args.at(0), acl::DEFAULT, args.at(1))?,
+        3 => log_in(server, client, args.at(0), args.at(1), args.at(2))?,
         _ => return Err(crate::failure::SYNTAX),
     }
     client.reply.ok();
@@ -43,7 +43,7 @@ pub(super) fn hello(server: &mut Server, client: &mut Session, args: Args<'_>) -
     while let Some(word) = args.get(at) {
         let more = args.len() - 1 - at;
         if is(word, "AUTH") && more >= 2 {
-            log_in(server, client, args.at(at + 1), args.at(at + 2))?;
+            log_in(server, client, args.at(0), args.at(at + 1), args.at(at + 2))?;
             at += 3;
         } else if is(word, "SETNAME") && more >= 1 {
             super::client::check_name(args.at(at + 1))?;

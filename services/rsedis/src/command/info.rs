@@ -74,7 +74,7 @@ fn about_server(server: &Server, _: &Session, text: &mut String) {
     line!(text, "hz:{}", server.settings.text("hz"));
     line!(text, "configured_hz:{}", server.settings.text("hz"));
     line!(text, "executable:{}", server.executable);
-    line!(text, "config_file:");
+    line!(text, "config_file:{}", server.settings.file);
     line!(text, "io_threads_active:0");
 }
 

@@ -1,5 +1,6 @@
 //! Commands: which there are, how they are found, and what is checked before one runs.
 
+mod absent;
 pub mod acl;
 mod admin;
 mod bits;
@@ -11,6 +12,7 @@ mod expiry;
 mod functions;
 mod geo;
 mod hashes;
+mod help;
 mod hyperloglogs;
 mod info;
 mod introspection;
@@ -18,6 +20,8 @@ pub mod key_specs;
 mod keys;
 mod lcs;
 mod lists;
+mod memory;
+pub mod monitor;
 mod options;
 pub mod pubsub;
 mod restore;
@@ -474,7 +478,15 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
     let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
     server.stats.commands += 1;
+    // What a script does comes behind it.
+    let shows_first = !server.monitors.is_empty() && command.is(SKIP_MONITOR);
+    if shows_first {
+        monitor::show(server, client, command, args);
+    }
     let outcome = handle(server, client, command, args);
+    if !server.monitors.is_empty() && !shows_first {
+        monitor::show(server, client, command, args);
+    }
     if !server.broken_watches.is_empty() {
         client.is_watch_broken |= server.broken_watches.contains(&client.id);
         server.broken_watches.clear();

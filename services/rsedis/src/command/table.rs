@@ -6,6 +6,7 @@
 use super::*;
 
 static ACL_COMMANDS: &[Command] = &[
+    c("acl|help", help::help, 2, LOADING | STALE, 0, (0, 0, 0)),
     c("acl|cat", acl::cat, -2, NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("acl|deluser", acl::deluser, -3, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("acl|dryrun", acl::dryrun, -4, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
@@ -20,7 +21,16 @@ static ACL_COMMANDS: &[Command] = &[
     c("acl|whoami", acl::whoami, 2, NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
+static MODULE_COMMANDS: &[Command] = &[
+    c("module|help", help::help, 2, LOADING | STALE, 0, (0, 0, 0)),
+    c("module|list", absent::module_list, 2, ADMIN | NOSCRIPT, 0, (0, 0, 0)),
+    c("module|load", absent::module_load, -3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("module|loadex", absent::module_load, -3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+    c("module|unload", absent::module_load, 3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, 0, (0, 0, 0)),
+];
+
 static OBJECT_COMMANDS: &[Command] = &[
+    c("object|help", help::help, 2, LOADING | STALE, CATEGORY_KEYSPACE, (0, 0, 0)),
     c("object|encoding", keys::encoding, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
     c("object|freq", keys::freq, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
     c("object|idletime", keys::idletime, 3, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (2, 2, 1)),
@@ -28,6 +38,7 @@ static OBJECT_COMMANDS: &[Command] = &[
 ];
 
 static CLIENT_COMMANDS: &[Command] = &[
+    c("client|help", help::help, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|getname", client::getname, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|id", client::id, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("client|info", client::info, 2, NOSCRIPT | LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
@@ -46,18 +57,24 @@ static CLIENT_COMMANDS: &[Command] = &[
 ];
 
 static PUBSUB_COMMANDS: &[Command] = &[
+    c("pubsub|help", help::help, 2, LOADING | STALE, 0, (0, 0, 0)),
     c("pubsub|channels", pubsub::channels, -2, PUBSUB | LOADING | STALE, 0, (0, 0, 0)),
     c("pubsub|numpat", pubsub::numpat, 2, PUBSUB | LOADING | STALE, 0, (0, 0, 0)),
+    c("pubsub|shardchannels", pubsub::shardchannels, -2, PUBSUB | LOADING | STALE, 0, (0, 0, 0)),
+    c("pubsub|shardnumsub", pubsub::shardnumsub, -2, PUBSUB | LOADING | STALE, 0, (0, 0, 0)),
     c("pubsub|numsub", pubsub::numsub, -2, PUBSUB | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
 static CONFIG_COMMANDS: &[Command] = &[
+    c("config|help", help::help, 2, LOADING | STALE, 0, (0, 0, 0)),
     c("config|get", config::get, -3, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("config|rewrite", config::rewrite, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("config|resetstat", config::resetstat, 2, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("config|set", config::set, -4, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
 static COMMAND_COMMANDS: &[Command] = &[
+    c("command|help", help::help, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|count", introspection::count, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|docs", introspection::docs, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|getkeysandflags", introspection::getkeysandflags, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
@@ -67,6 +84,7 @@ static COMMAND_COMMANDS: &[Command] = &[
 ];
 
 static XGROUP_COMMANDS: &[Command] = &[
+    c("xgroup|help", help::help, 2, LOADING | STALE, CATEGORY_STREAM, (0, 0, 0)),
     c("xgroup|create", stream_groups::create, -5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
     c("xgroup|createconsumer", stream_groups::createconsumer, 5, WRITE | DENYOOM, CATEGORY_STREAM, (2, 2, 1)),
     c("xgroup|delconsumer", stream_groups::delconsumer, 5, WRITE, CATEGORY_STREAM, (2, 2, 1)),
@@ -75,12 +93,14 @@ static XGROUP_COMMANDS: &[Command] = &[
 ];
 
 static XINFO_COMMANDS: &[Command] = &[
+    c("xinfo|help", help::help, 2, LOADING | STALE, CATEGORY_STREAM, (0, 0, 0)),
     c("xinfo|consumers", stream_groups::info_consumers, 4, READONLY, CATEGORY_STREAM, (2, 2, 1)),
     c("xinfo|groups", stream_groups::info_groups, 3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
     c("xinfo|stream", stream_groups::info_stream, -3, READONLY, CATEGORY_STREAM, (2, 2, 1)),
 ];
 
 static FUNCTION_COMMANDS: &[Command] = &[
+    c("function|help", help::help, 2, LOADING | STALE, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("function|delete", functions::delete, 3, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("function|dump", functions::dump, 2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("function|flush", functions::flush, -2, WRITE | NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
@@ -92,6 +112,7 @@ static FUNCTION_COMMANDS: &[Command] = &[
 ];
 
 static SCRIPT_COMMANDS: &[Command] = &[
+    c("script|help", help::help, 2, LOADING | STALE, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("script|debug", scripts::debug, 3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("script|exists", scripts::exists, -3, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
     c("script|flush", scripts::flush, -2, NOSCRIPT, CATEGORY_SCRIPTING, (0, 0, 0)),
@@ -100,12 +121,17 @@ static SCRIPT_COMMANDS: &[Command] = &[
 ];
 
 static SLOWLOG_COMMANDS: &[Command] = &[
+    c("slowlog|help", help::help, 2, LOADING | STALE, 0, (0, 0, 0)),
     c("slowlog|get", slowlog::get, -2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
     c("slowlog|len", slowlog::len, 2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
     c("slowlog|reset", slowlog::reset, 2, ADMIN | LOADING | STALE, 0, (0, 0, 0)),
 ];
 
-static MEMORY_COMMANDS: &[Command] = &[c("memory|usage", admin::memory_usage, -3, READONLY | NO_TOUCH, 0, (2, 2, 1))];
+static MEMORY_COMMANDS: &[Command] = &[
+    c("memory|doctor", memory::doctor, 2, 0, 0, (0, 0, 0)),
+    c("memory|stats", memory::stats, 2, 0, 0, (0, 0, 0)),
+    c("memory|usage", memory::usage, -3, READONLY | NO_TOUCH, 0, (2, 2, 1)),
+];
 
 /// All commands that are not subcommands.
 pub static COMMANDS: &[Command] = &[
@@ -387,6 +413,9 @@ pub static COMMANDS: &[Command] = &[
     c("punsubscribe", pubsub::punsubscribe, -1, PUBSUB | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("subscribe", pubsub::subscribe, -2, PUBSUB | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     c("unsubscribe", pubsub::unsubscribe, -1, PUBSUB | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
+    c("spublish", pubsub::spublish, 3, PUBSUB | LOADING | STALE | FAST, 0, (1, 1, 1)),
+    c("ssubscribe", pubsub::ssubscribe, -2, PUBSUB | NOSCRIPT | LOADING | STALE, 0, (1, -1, 1)),
+    c("sunsubscribe", pubsub::sunsubscribe, -1, PUBSUB | NOSCRIPT | LOADING | STALE, 0, (1, -1, 1)),
     // config
     c("config", container, -2, 0, 0, (0, 0, 0)).with(CONFIG_COMMANDS),
     // info
@@ -445,6 +474,12 @@ pub static COMMANDS: &[Command] = &[
         (0, 0, 0),
     ),
     c("script", container, -2, 0, 0, (0, 0, 0)).with(SCRIPT_COMMANDS),
+    c("asking", absent::cluster_only, 1, FAST, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("readonly", absent::cluster_only, 1, LOADING | STALE | FAST, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("readwrite", absent::cluster_only, 1, LOADING | STALE | FAST, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("lolwut", absent::lolwut, -1, READONLY | FAST, 0, (0, 0, 0)),
+    c("module", container, -2, 0, 0, (0, 0, 0)).with(MODULE_COMMANDS),
+    c("monitor", monitor::monitor, 1, ADMIN | NOSCRIPT | LOADING | STALE, 0, (0, 0, 0)),
     // slowlog
     c("slowlog", container, -2, 0, 0, (0, 0, 0)).with(SLOWLOG_COMMANDS),
     // admin

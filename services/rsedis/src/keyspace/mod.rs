@@ -331,6 +331,16 @@ impl Database {
         }
     }
 
+    /// Bytes of the tables, without what is in them.
+    pub fn table_bytes(&self) -> usize {
+        self.groups.iter().map(|group| group.table.bytes()).sum()
+    }
+
+    /// Bytes of the order of expiries, nearly.
+    pub fn expiry_bytes(&self) -> usize {
+        self.expiring() * size_of::<(i64, u32)>()
+    }
+
     /// Sets what a new key's clock says.
     pub fn set_first_clock(&mut self, word: u32) {
         self.first_clock = word;

@@ -47,8 +47,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     }
                     self.reply(slot, outcome.map_err(|_| "ERR Errors trying to save. Check logs.".to_owned()));
                 }
+                Request::RewriteConfig(slot) => {
+                    let outcome = self.rewrite_config();
+                    self.reply(slot, outcome);
+                }
                 Request::LoadUsers(slot) => {
-                    let outcome = self.load_users();
+                    let outcome = self.load_users(slot);
                     self.reply(slot, outcome);
                 }
                 Request::SaveUsers(slot) => {

@@ -1,4 +1,4 @@
-//! The file of users (`aclfile`): read when it is asked for, and replaced as a whole.
+//! The files that people write as well: users (`aclfile`) and redis.conf. They are replaced as a whole.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use crate::acl::Users;
 use crate::command;
 use crate::log;
 use crate::server::Server;
+use crate::settings;
 
 /// The file's folder and its name.
 fn place(server: &Server) -> (PathBuf, String) {
@@ -18,8 +19,12 @@ fn place(server: &Server) -> (PathBuf, String) {
     (path.parent().map(Path::to_path_buf).unwrap_or_default(), name)
 }
 
-/// Reads the file of users, if the settings name one.
-pub fn load<D: Directory>(server: &mut Server, open: fn(&Path) -> io::Result<D>) -> Result<(), String> {
+/// Reads the file of users, if the settings name one. Whoever asked is at a slot.
+pub fn load<D: Directory>(
+    server: &mut Server,
+    open: fn(&Path) -> io::Result<D>,
+    asker: Option<usize>,
+) -> Result<(), String> {
     let file = server.settings.text("aclfile").to_owned();
     if file.is_empty() {
         return Ok(());
@@ -28,13 +33,13 @@ pub fn load<D: Directory>(server: &mut Server, open: fn(&Path) -> io::Result<D>)
     let text = open(&folder).and_then(|directory| directory.open(&name)?.read());
     let text = text.map_err(|error| format!("Error loading ACLs, opening file '{file}': {error}"))?;
     let users = Users::read(&text, &file, server.users.allows_channels)?;
-    command::acl::replace_users(server, users);
+    command::acl::replace_users(server, users, asker);
     Ok(())
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
-    pub(super) fn load_users(&mut self) -> Result<(), String> {
-        load(&mut self.server, self.open).map_err(|error| format!("ERR {error}"))
+    pub(super) fn load_users(&mut self, asker: usize) -> Result<(), String> {
+        load(&mut self.server, self.open, Some(asker)).map_err(|error| format!("ERR {error}"))
     }
 
     pub(super) fn save_users(&mut self) -> Result<(), String> {
@@ -47,13 +52,39 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn try_save_users(&self) -> io::Result<()> {
         let (folder, name) = place(&self.server);
-        let directory = (self.open)(&folder)?;
-        let temporary = format!("temp-{name}");
-        let text = self.server.users.text();
-        let file = directory.create_zeroed(&temporary, text.len() as u64)?;
-        file.write_at(&text, 0)?;
-        file.sync_data()?;
-        directory.rename(&temporary, &name)?;
-        directory.sync()
+        replace_file(&(self.open)(&folder)?, &name, &self.server.users.text())
     }
+
+    /// CONFIG REWRITE.
+    pub(super) fn rewrite_config(&self) -> Result<(), String> {
+        self.try_rewrite_config().map_err(|error| {
+            log::warning(format_args!("CONFIG REWRITE failed: {error}"));
+            format!("ERR Rewriting config file: {error}")
+        })
+    }
+
+    fn try_rewrite_config(&self) -> io::Result<()> {
+        let path = Path::new(&self.server.settings.file);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = (self.open)(folder)?;
+        let before = directory.open(&name)?.read()?;
+        // Users of a file of their own stay there.
+        let users: Vec<String> = match self.server.settings.text("aclfile") {
+            "" => String::from_utf8_lossy(&self.server.users.text()).lines().map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        let text = settings::rewrite(&self.server.settings, &users, &String::from_utf8_lossy(&before));
+        replace_file(&directory, &name, text.as_bytes())
+    }
+}
+
+/// Puts a text in the place of a file: either the old one or the new one is there, whatever happens.
+fn replace_file<D: Directory>(directory: &D, name: &str, text: &[u8]) -> io::Result<()> {
+    let temporary = format!("temp-{name}");
+    let file = directory.create_zeroed(&temporary, text.len() as u64)?;
+    file.write_at(text, 0)?;
+    file.sync_data()?;
+    directory.rename(&temporary, name)?;
+    directory.sync()
 }

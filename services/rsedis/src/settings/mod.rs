@@ -1,9 +1,11 @@
 //! The server's parameters: from the command line, from redis.conf, and by CONFIG SET. Unknown words are refused.
 
 mod parse;
+mod rewrite;
 mod table;
 
 pub use parse::{Start, read_command_line};
+pub use rewrite::rewrite;
 pub use table::{Kind, PARAMETERS, Parameter, find};
 
 use crate::events::{self, Classes};
@@ -58,6 +60,8 @@ pub struct Settings {
     pub password: String,
     /// Users, by name, with their rules: lines of the file.
     pub users: Vec<(String, Vec<String>)>,
+    /// The file that they come from; empty: none.
+    pub file: String,
     /// For clients that listen to nothing.
     pub normal_limit: OutputLimit,
     /// For clients that listen to channels.
@@ -84,6 +88,7 @@ impl Default for Settings {
             query_max: 0,
             password: String::new(),
             users: Vec::new(),
+            file: String::new(),
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
             slow_micros: 0,

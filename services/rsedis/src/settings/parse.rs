@@ -42,6 +42,9 @@ pub fn read_command_line(
     {
         let text = read(Path::new(file)).map_err(|error| format!("can't open config file '{file}': {error}"))?;
         read_file(&mut settings, &text, file)?;
+        if file != "-" {
+            settings.file = file.clone();
+        }
         rest = tail;
     }
     while let [option, tail @ ..] = rest {
@@ -70,6 +73,7 @@ fn shown(option: &str, values: &[String]) -> String {
 }
 
 fn read_file(settings: &mut Settings, text: &[u8], file: &str) -> Result<(), String> {
+    let mut has_save = false;
     for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
@@ -80,7 +84,12 @@ fn read_file(settings: &mut Settings, text: &[u8], file: &str) -> Result<(), Str
         split_words(line, |word| words.push(String::from_utf8_lossy(word).into_owned()))
             .ok_or_else(|| failed("Unbalanced quotes in configuration line"))?;
         let Some((name, values)) = words.split_first() else { continue };
-        set(settings, name, values).map_err(|error| failed(&error))?;
+        let mut values = values.to_vec();
+        // Lines `save` add up, until one says that there are none.
+        if name.eq_ignore_ascii_case("save") && std::mem::replace(&mut has_save, true) && values != [""] {
+            values.splice(0..0, settings.text("save").split_whitespace().map(str::to_owned));
+        }
+        set(settings, name, &values).map_err(|error| failed(&error))?;
     }
     Ok(())
 }
@@ -220,6 +229,7 @@ mod tests {
             Some("good.conf") => {
                 Ok(b"# a comment\nport 7001\n\nmaxmemory 1gb\nbind 127.0.0.1 ::1\nrequirepass \"a b\"\n".to_vec())
             }
+            Some("save.conf") => Ok(b"save 900 1\nsave ''\nsave 300 10\nsave 60 10000\n".to_vec()),
             Some("bad.conf") => Ok(b"port 7001\nfoo bar\n".to_vec()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         })
@@ -230,6 +240,11 @@ mod tests {
             Ok(Start::Serve(settings)) => *settings,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn lines_of_save_points_add_up() {
+        assert_eq!(settings("save.conf").text("save"), "300 10 60 10000");
     }
 
     #[test]

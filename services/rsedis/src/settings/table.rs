@@ -40,18 +40,26 @@ pub struct Parameter {
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub can_change: bool,
+    /// Whether it changes anything: else it is read, kept and shown only, since what it is about is not there, or needs no setting.
+    pub has_effect: bool,
+}
+
+impl Parameter {
+    const fn without_effect(self) -> Self {
+        Self { has_effect: false, ..self }
+    }
 }
 
 const fn changeable(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
-    Parameter { name, alias: "", kind, default, can_change: true }
+    Parameter { name, alias: "", kind, default, can_change: true, has_effect: true }
 }
 
 const fn at_start(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
-    Parameter { name, alias: "", kind, default, can_change: false }
+    Parameter { name, alias: "", kind, default, can_change: false, has_effect: true }
 }
 
 const fn packing(name: &'static str, alias: &'static str, default: &'static str) -> Parameter {
-    Parameter { name, alias, kind: Kind::Integer(0, i64::MAX), default, can_change: true }
+    Parameter { name, alias, kind: Kind::Integer(0, i64::MAX), default, can_change: true, has_effect: true }
 }
 
 const NO: Kind = Kind::Fixed(&["no"]);
@@ -90,7 +98,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("tls-port", Kind::Fixed(&["0"]), "0"),
     at_start("io-threads", Kind::Fixed(&["1"]), "1"),
     at_start("io-threads-do-reads", NO, "no"),
-    at_start("always-show-logo", Kind::Boolean, "no"),
+    at_start("always-show-logo", Kind::Boolean, "no").without_effect(),
     at_start("set-proc-title", NO, "no"),
     changeable("replicaof", EMPTY, ""),
     at_start("aclfile", Kind::Text, ""),
@@ -124,55 +132,56 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(-5, i32::MAX as i64),
         default: "-2",
         can_change: true,
+        has_effect: true,
     },
     at_start("enable-debug-command", Kind::Words(&["no", "yes", "local"]), "no"),
-    at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no"),
-    changeable("list-compress-depth", Kind::Integer(0, i32::MAX as i64), "0"),
-    changeable("hz", Kind::Integer(1, 500), "10"),
-    changeable("dynamic-hz", Kind::Boolean, "yes"),
+    at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no").without_effect(),
+    changeable("list-compress-depth", Kind::Integer(0, i32::MAX as i64), "0").without_effect(),
+    changeable("hz", Kind::Integer(1, 500), "10").without_effect(),
+    changeable("dynamic-hz", Kind::Boolean, "yes").without_effect(),
     changeable("activerehashing", Kind::Fixed(&["yes"]), "yes"),
-    changeable("active-expire-effort", Kind::Integer(1, 10), "1"),
-    changeable("lazyfree-lazy-eviction", Kind::Boolean, "no"),
-    changeable("lazyfree-lazy-expire", Kind::Boolean, "no"),
-    changeable("lazyfree-lazy-server-del", Kind::Boolean, "no"),
-    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no"),
-    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no"),
+    changeable("active-expire-effort", Kind::Integer(1, 10), "1").without_effect(),
+    changeable("lazyfree-lazy-eviction", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-expire", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-server-del", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no").without_effect(),
     changeable("notify-keyspace-events", Kind::Events, ""),
     changeable("slowlog-log-slower-than", Kind::Integer(-1, i64::MAX), "10000"),
     changeable("slowlog-max-len", Kind::Integer(0, i64::MAX), "128"),
     changeable("latency-monitor-threshold", Kind::Fixed(&["0"]), "0"),
-    changeable("latency-tracking", Kind::Boolean, "yes"),
+    changeable("latency-tracking", Kind::Boolean, "yes").without_effect(),
     changeable("stop-writes-on-bgsave-error", Kind::Boolean, "yes"),
     changeable("rdbcompression", Kind::Boolean, "yes"),
-    at_start("rdbchecksum", Kind::Boolean, "yes"),
-    // What follows is read, kept and shown, and has no effect: what it is about is not there, or needs no setting here.
-    changeable("rdb-del-sync-files", Kind::Boolean, "no"),
-    changeable("cluster-announce-bus-port", Kind::Integer(0, i64::MAX), "0"),
+    at_start("rdbchecksum", Kind::Boolean, "yes").without_effect(),
+    changeable("rdb-del-sync-files", Kind::Boolean, "no").without_effect(),
+    changeable("cluster-announce-bus-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("tls-client-key-file", Kind::Fixed(&[""]), ""),
-    changeable("active-defrag-ignore-bytes", Kind::Memory(0, i64::MAX), "104857600"),
-    changeable("crash-memcheck-enabled", Kind::Boolean, "yes"),
+    changeable("active-defrag-ignore-bytes", Kind::Memory(0, i64::MAX), "104857600").without_effect(),
+    changeable("crash-memcheck-enabled", Kind::Boolean, "yes").without_effect(),
     changeable("hll-sparse-max-bytes", Kind::Memory(0, i64::MAX), "3000"),
     changeable("tls-key-file", Kind::Fixed(&[""]), ""),
-    changeable("cluster-link-sendbuf-limit", Kind::Memory(0, i64::MAX), "0"),
-    changeable("cluster-allow-replica-migration", Kind::Boolean, "yes"),
-    at_start("aof_rewrite_cpulist", Kind::Text, ""),
+    changeable("cluster-link-sendbuf-limit", Kind::Memory(0, i64::MAX), "0").without_effect(),
+    changeable("cluster-allow-replica-migration", Kind::Boolean, "yes").without_effect(),
+    at_start("aof_rewrite_cpulist", Kind::Text, "").without_effect(),
     changeable("tls-client-cert-file", Kind::Fixed(&[""]), ""),
-    changeable("repl-timeout", Kind::Integer(0, i64::MAX), "60"),
+    changeable("repl-timeout", Kind::Integer(0, i64::MAX), "60").without_effect(),
     changeable("tls-replication", Kind::Fixed(&["no"]), "no"),
-    at_start("syslog-ident", Kind::Text, "redis"),
+    at_start("syslog-ident", Kind::Text, "redis").without_effect(),
     changeable("tls-ciphers", Kind::Fixed(&[""]), ""),
     changeable("tls-ciphersuites", Kind::Fixed(&[""]), ""),
-    changeable("jemalloc-bg-thread", Kind::Boolean, "yes"),
-    changeable("oom-score-adj", Kind::Words(&["no", "yes", "relative", "absolute"]), "no"),
+    changeable("jemalloc-bg-thread", Kind::Boolean, "yes").without_effect(),
+    changeable("oom-score-adj", Kind::Words(&["no", "yes", "relative", "absolute"]), "no").without_effect(),
     at_start(
         "syslog-facility",
         Kind::Words(&["local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]),
         "local0",
-    ),
+    )
+    .without_effect(),
     changeable("tls-protocols", Kind::Fixed(&[""]), ""),
     changeable("tls-cert-file", Kind::Fixed(&[""]), ""),
-    changeable("repl-disable-tcp-nodelay", Kind::Boolean, "no"),
-    changeable("cluster-announce-tls-port", Kind::Integer(0, i64::MAX), "0"),
+    changeable("repl-disable-tcp-nodelay", Kind::Boolean, "no").without_effect(),
+    changeable("cluster-announce-tls-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("tracking-table-max-keys", Kind::Integer(0, i64::MAX), "1000000"),
     Parameter {
         name: "replica-read-only",
@@ -180,17 +189,19 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Boolean,
         default: "yes",
         can_change: true,
-    },
-    changeable("cluster-require-full-coverage", Kind::Boolean, "yes"),
-    changeable("repl-diskless-load", Kind::Words(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
-    changeable("crash-log-enabled", Kind::Boolean, "yes"),
-    changeable("active-defrag-threshold-upper", Kind::Integer(0, i64::MAX), "100"),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("cluster-require-full-coverage", Kind::Boolean, "yes").without_effect(),
+    changeable("repl-diskless-load", Kind::Words(&["disabled", "on-empty-db", "swapdb"]), "disabled").without_effect(),
+    changeable("crash-log-enabled", Kind::Boolean, "yes").without_effect(),
+    changeable("active-defrag-threshold-upper", Kind::Integer(0, i64::MAX), "100").without_effect(),
     changeable("tls-session-cache-timeout", Kind::Fixed(&["300"]), "300"),
-    at_start("disable-thp", Kind::Boolean, "yes"),
-    at_start("bio_cpulist", Kind::Text, ""),
-    changeable("repl-backlog-ttl", Kind::Integer(0, i64::MAX), "3600"),
-    changeable("active-defrag-max-scan-fields", Kind::Integer(0, i64::MAX), "1000"),
-    changeable("cluster-migration-barrier", Kind::Integer(0, i64::MAX), "1"),
+    at_start("disable-thp", Kind::Boolean, "yes").without_effect(),
+    at_start("bio_cpulist", Kind::Text, "").without_effect(),
+    changeable("repl-backlog-ttl", Kind::Integer(0, i64::MAX), "3600").without_effect(),
+    changeable("active-defrag-max-scan-fields", Kind::Integer(0, i64::MAX), "1000").without_effect(),
+    changeable("cluster-migration-barrier", Kind::Integer(0, i64::MAX), "1").without_effect(),
     changeable("tls-session-caching", Kind::Fixed(&["yes"]), "yes"),
     Parameter {
         name: "replica-announce-ip",
@@ -198,7 +209,9 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Text,
         default: "",
         can_change: true,
-    },
+        has_effect: true,
+    }
+    .without_effect(),
     changeable("tls-dh-params-file", Kind::Fixed(&[""]), ""),
     Parameter {
         name: "min-replicas-max-lag",
@@ -206,21 +219,23 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(0, i64::MAX),
         default: "10",
         can_change: true,
-    },
-    changeable("masterauth", Kind::Text, ""),
-    changeable("repl-diskless-sync", Kind::Boolean, "yes"),
-    at_start("enable-module-command", Kind::Boolean, "no"),
-    changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5"),
-    at_start("syslog-enabled", Kind::Boolean, "no"),
-    changeable("bind-source-addr", Kind::Text, ""),
-    changeable("cluster-allow-pubsubshard-when-down", Kind::Boolean, "yes"),
-    at_start("bgsave_cpulist", Kind::Text, ""),
-    changeable("latency-tracking-info-percentiles", Kind::List, "50 99 99.9"),
-    changeable("cluster-announce-ip", Kind::Text, ""),
-    changeable("cluster-allow-reads-when-down", Kind::Boolean, "no"),
-    changeable("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}"),
-    changeable("activedefrag", Kind::Boolean, "no"),
-    changeable("shutdown-timeout", Kind::Integer(0, i64::MAX), "10"),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("masterauth", Kind::Text, "").without_effect(),
+    changeable("repl-diskless-sync", Kind::Boolean, "yes").without_effect(),
+    at_start("enable-module-command", Kind::Boolean, "no").without_effect(),
+    changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5").without_effect(),
+    at_start("syslog-enabled", Kind::Boolean, "no").without_effect(),
+    changeable("bind-source-addr", Kind::Text, "").without_effect(),
+    changeable("cluster-allow-pubsubshard-when-down", Kind::Boolean, "yes").without_effect(),
+    at_start("bgsave_cpulist", Kind::Text, "").without_effect(),
+    changeable("latency-tracking-info-percentiles", Kind::List, "50 99 99.9").without_effect(),
+    changeable("cluster-announce-ip", Kind::Text, "").without_effect(),
+    changeable("cluster-allow-reads-when-down", Kind::Boolean, "no").without_effect(),
+    changeable("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}").without_effect(),
+    changeable("activedefrag", Kind::Boolean, "no").without_effect(),
+    changeable("shutdown-timeout", Kind::Integer(0, i64::MAX), "10").without_effect(),
     changeable("tls-session-cache-size", Kind::Fixed(&["20480"]), "20480"),
     Parameter {
         name: "cluster-replica-validity-factor",
@@ -228,65 +243,77 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(0, i64::MAX),
         default: "10",
         can_change: true,
-    },
-    at_start("cluster-config-file", Kind::Text, "nodes.conf"),
-    changeable("cluster-preferred-endpoint-type", Kind::Words(&["ip", "hostname", "unknown-endpoint"]), "ip"),
-    changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0"),
-    changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10"),
-    changeable("shutdown-on-sigterm", Kind::List, "default"),
+        has_effect: true,
+    }
+    .without_effect(),
+    at_start("cluster-config-file", Kind::Text, "nodes.conf").without_effect(),
+    changeable("cluster-preferred-endpoint-type", Kind::Words(&["ip", "hostname", "unknown-endpoint"]), "ip")
+        .without_effect(),
+    changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0").without_effect(),
+    changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10").without_effect(),
+    changeable("shutdown-on-sigterm", Kind::List, "default").without_effect(),
     changeable("tls-client-key-file-pass", Kind::Fixed(&[""]), ""),
-    changeable("shutdown-on-sigint", Kind::List, "default"),
+    changeable("shutdown-on-sigint", Kind::List, "default").without_effect(),
     Parameter {
         name: "replica-announce-port",
         alias: "slave-announce-port",
         kind: Kind::Integer(0, i64::MAX),
         default: "0",
         can_change: true,
-    },
+        has_effect: true,
+    }
+    .without_effect(),
     changeable("tls-ca-cert-dir", Kind::Fixed(&[""]), ""),
-    at_start("cluster-port", Kind::Integer(0, i64::MAX), "0"),
-    changeable("sanitize-dump-payload", Kind::Words(&["no", "yes", "clients"]), "no"),
-    changeable("aof-rewrite-incremental-fsync", Kind::Boolean, "yes"),
-    changeable("cluster-node-timeout", Kind::Integer(0, i64::MAX), "15000"),
+    at_start("cluster-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
+    changeable("sanitize-dump-payload", Kind::Words(&["no", "yes", "clients"]), "no").without_effect(),
+    changeable("aof-rewrite-incremental-fsync", Kind::Boolean, "yes").without_effect(),
+    changeable("cluster-node-timeout", Kind::Integer(0, i64::MAX), "15000").without_effect(),
     changeable("tls-cluster", Kind::Fixed(&["no"]), "no"),
     changeable("tls-key-file-pass", Kind::Fixed(&[""]), ""),
-    changeable("rdb-save-incremental-fsync", Kind::Boolean, "yes"),
-    changeable("repl-backlog-size", Kind::Memory(0, i64::MAX), "1048576"),
+    changeable("rdb-save-incremental-fsync", Kind::Boolean, "yes").without_effect(),
+    changeable("repl-backlog-size", Kind::Memory(0, i64::MAX), "1048576").without_effect(),
     Parameter {
         name: "cluster-replica-no-failover",
         alias: "cluster-slave-no-failover",
         kind: Kind::Boolean,
         default: "no",
         can_change: true,
-    },
+        has_effect: true,
+    }
+    .without_effect(),
     Parameter {
         name: "repl-ping-replica-period",
         alias: "repl-ping-slave-period",
         kind: Kind::Integer(0, i64::MAX),
         default: "10",
         can_change: true,
-    },
+        has_effect: true,
+    }
+    .without_effect(),
     Parameter {
         name: "replica-serve-stale-data",
         alias: "slave-serve-stale-data",
         kind: Kind::Boolean,
         default: "yes",
         can_change: true,
-    },
-    changeable("replica-ignore-disk-write-errors", Kind::Boolean, "no"),
-    changeable("oom-score-adj-values", Kind::List, "0 200 800"),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("replica-ignore-disk-write-errors", Kind::Boolean, "no").without_effect(),
+    changeable("oom-score-adj-values", Kind::List, "0 200 800").without_effect(),
     changeable("tls-auth-clients", Kind::Fixed(&["yes"]), "yes"),
-    changeable("socket-mark-id", Kind::Integer(0, i64::MAX), "0"),
+    changeable("socket-mark-id", Kind::Integer(0, i64::MAX), "0").without_effect(),
     Parameter {
         name: "min-replicas-to-write",
         alias: "min-slaves-to-write",
         kind: Kind::Integer(0, i64::MAX),
         default: "0",
         can_change: true,
+        has_effect: true,
     },
     changeable("tls-ca-cert-file", Kind::Fixed(&[""]), ""),
-    changeable("cluster-announce-port", Kind::Integer(0, i64::MAX), "0"),
-    at_start("unixsocketperm", Kind::Integer(0, i64::MAX), "0"),
+    changeable("cluster-announce-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
+    at_start("unixsocketperm", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("tls-prefer-server-ciphers", Kind::Fixed(&["no"]), "no"),
     Parameter {
         name: "replica-priority",
@@ -294,41 +321,89 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(0, i64::MAX),
         default: "100",
         can_change: true,
-    },
-    changeable("ignore-warnings", Kind::Text, ""),
-    changeable("replica-announced", Kind::Boolean, "yes"),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("ignore-warnings", Kind::Text, "").without_effect(),
+    changeable("replica-announced", Kind::Boolean, "yes").without_effect(),
     Parameter {
         name: "replica-ignore-maxmemory",
         alias: "slave-ignore-maxmemory",
         kind: Kind::Boolean,
         default: "yes",
         can_change: true,
-    },
-    changeable("cluster-announce-hostname", Kind::Text, ""),
-    changeable("propagation-error-behavior", Kind::Words(&["ignore", "panic", "panic-on-replicas"]), "ignore"),
-    at_start("server_cpulist", Kind::Text, ""),
-    changeable("active-defrag-cycle-min", Kind::Integer(0, i64::MAX), "1"),
-    changeable("masteruser", Kind::Text, ""),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("cluster-announce-hostname", Kind::Text, "").without_effect(),
+    changeable("propagation-error-behavior", Kind::Words(&["ignore", "panic", "panic-on-replicas"]), "ignore")
+        .without_effect(),
+    at_start("server_cpulist", Kind::Text, "").without_effect(),
+    changeable("active-defrag-cycle-min", Kind::Integer(0, i64::MAX), "1").without_effect(),
+    changeable("masteruser", Kind::Text, "").without_effect(),
     Parameter {
         name: "busy-reply-threshold",
         alias: "lua-time-limit",
         kind: Kind::Integer(0, i64::MAX),
         default: "5000",
         can_change: true,
+        has_effect: true,
     },
-    changeable("aof-disable-auto-gc", Kind::Boolean, "no"),
+    changeable("aof-disable-auto-gc", Kind::Boolean, "no").without_effect(),
     Parameter {
         name: "replica-lazy-flush",
         alias: "slave-lazy-flush",
         kind: Kind::Boolean,
         default: "no",
         can_change: true,
-    },
-    changeable("active-defrag-cycle-max", Kind::Integer(0, i64::MAX), "25"),
+        has_effect: true,
+    }
+    .without_effect(),
+    changeable("active-defrag-cycle-max", Kind::Integer(0, i64::MAX), "25").without_effect(),
 ];
 
 /// Where a parameter of this name stands.
 pub fn find(name: &[u8]) -> Option<usize> {
     let is_it = |candidate: &str| !candidate.is_empty() && candidate.as_bytes().eq_ignore_ascii_case(name);
     PARAMETERS.iter().position(|parameter| is_it(parameter.name) || is_it(parameter.alias))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The text of all sources but this one and INFO, which only shows.
+    fn sources(folder: &Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, text);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.ends_with("settings/table.rs")
+                && !path.ends_with("command/info.rs")
+            {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    /// Whoever honours a parameter says so here, and nobody says so without.
+    #[test]
+    fn a_parameter_has_an_effect_if_and_only_if_it_is_looked_at() {
+        let mut text = String::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+        for parameter in PARAMETERS.iter().filter(|parameter| !matches!(parameter.kind, Kind::Fixed(_))) {
+            let is_looked_at = text.contains(&format!("\"{}\"", parameter.name));
+            assert_eq!(parameter.has_effect, is_looked_at, "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn the_readme_counts_parameters_without_effect() {
+        let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+        let count = PARAMETERS.iter().filter(|parameter| !parameter.has_effect).count();
+        let sentence = format!("{count} parameters of redis.conf are read, kept and shown without effect");
+        assert!(readme.contains(&sentence), "README.md: {sentence}");
+    }
 }

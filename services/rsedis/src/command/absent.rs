@@ -1,0 +1,33 @@
+//! What this server does not have, said as a Redis without it says it: modules and the cluster. And LOLWUT.
+
+use super::connection::REDIS_VERSION;
+use crate::failure::{Failure, Outcome};
+use crate::protocol::Args;
+use crate::server::Server;
+use crate::session::Session;
+
+const NO_CLUSTER: Failure = Failure::new("ERR This instance has cluster support disabled");
+
+/// READONLY, READWRITE, ASKING.
+pub(super) fn cluster_only(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
+    Err(NO_CLUSTER)
+}
+
+pub(super) fn module_list(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.reply.array(0);
+    Ok(())
+}
+
+/// As where `enable-module-command` says no; there is no other way to set it.
+pub(super) fn module_load(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
+    Err(Failure::new(
+        "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local \
+         connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+    ))
+}
+
+/// Every version but two has the version for a picture.
+pub(super) fn lolwut(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.reply.verbatim(&format!("Redis ver. {REDIS_VERSION}\n"));
+    Ok(())
+}

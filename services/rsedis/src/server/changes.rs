@@ -1,0 +1,131 @@
+//! What follows from a change of a key: watches break, who waits may go on, events and effects; and keys that go.
+
+use super::Server;
+use crate::events;
+use crate::eviction;
+use crate::keyspace::{Key, Place};
+use crate::number::integer_text;
+use crate::value::Value;
+
+impl Server {
+    /// A key was changed so many times: watchers learn of it, the command has an effect. A value with nothing left goes.
+    pub fn changed(&mut self, database: usize, key: &Key<'_>, times: usize) {
+        if times > 0 {
+            self.changed_string(database, key.bytes);
+            self.dirty += times as u64 - 1;
+        }
+        self.drop_empty(database, key);
+    }
+
+    /// A value with nothing left goes.
+    pub fn drop_empty(&mut self, database: usize, key: &Key<'_>) {
+        let keys = &mut self.databases[database];
+        if let Some(place) = keys.find(key)
+            && keys.entry(place).value().is_some_and(Value::is_empty)
+        {
+            keys.remove(key);
+            self.notify(events::GENERIC, "del", database, key.bytes);
+        }
+    }
+
+    /// A string was changed; the same without a look whether anything is left.
+    #[inline]
+    pub fn changed_string(&mut self, database: usize, key: &[u8]) {
+        self.dirty += 1;
+        self.touch(database, key);
+        if self.settings.events != 0
+            && let Some((class, event)) = self.running.and_then(|command| events::of(command.name))
+        {
+            self.notify(class, event, database, key);
+        }
+    }
+
+    /// A key was changed: watches of it break, and who waits for it may go on.
+    #[inline]
+    pub fn touch(&mut self, database: usize, key: &[u8]) {
+        if !self.watchers.is_empty() {
+            self.break_watches(database, key);
+        }
+        if !self.waiters.is_empty() {
+            self.make_ready(database, key);
+        }
+        if self.trackers > 0 {
+            self.invalidated.push((key.to_vec(), self.current));
+        }
+    }
+
+    fn make_ready(&mut self, database: usize, key: &[u8]) {
+        let place = (database, key.to_vec());
+        if self.waiters.contains_key(&place) && !self.ready.contains(&place) {
+            self.ready.push(place);
+        }
+    }
+
+    fn break_watches(&mut self, database: usize, key: &[u8]) {
+        if let Some(ids) = self.watchers.get(&(database, key.to_vec())) {
+            self.broken_watches.extend_from_slice(ids);
+            for session in self.sessions.iter_mut().flatten().filter(|session| ids.contains(&session.id)) {
+                session.is_watch_broken = true;
+            }
+        }
+    }
+
+    /// Removes all keys of a database; what it held.
+    pub fn take_database(&mut self, database: usize) -> usize {
+        let empty = eviction::empty_database(self);
+        let keys = std::mem::replace(&mut self.databases[database], empty);
+        let count = keys.len();
+        if keys.walked_number().is_some() {
+            self.flushed.push(keys);
+        }
+        count
+    }
+
+    /// Removes a key for good; whether it was there.
+    pub fn delete(&mut self, database: usize, key: &Key<'_>) -> bool {
+        self.find(database, key).is_some() && {
+            self.databases[database].remove(key);
+            self.changed_string(database, key.bytes);
+            true
+        }
+    }
+
+    /// Removes a key whose time has come, and says so.
+    pub fn expire(&mut self, database: usize, key: &Key<'_>) {
+        if self.databases[database].remove(key).is_some() {
+            self.stats.expired += 1;
+            self.touch(database, key.bytes);
+            self.notify(events::EXPIRED, "expired", database, key.bytes);
+            self.effects.add(database, &[b"DEL", key.bytes]);
+        }
+    }
+
+    /// Whether commands are postponed.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(until, _)| until > self.now)
+    }
+
+    /// Removes keys whose time has come: at most so many.
+    pub fn expire_some(&mut self, most: usize) {
+        if self.is_paused() {
+            return;
+        }
+        let mut left = most;
+        for database in 0..self.databases.len() {
+            while left > 0
+                && let Some(name) = self.databases[database].expired(self.now)
+            {
+                let name = name.to_vec();
+                self.expire(database, &Key::new(&name));
+                left -= 1;
+            }
+        }
+    }
+
+    /// Sets a key's expiry and makes that the command's effect.
+    pub fn expire_at(&mut self, database: usize, key: &Key<'_>, place: Place, at: i64) {
+        self.databases[database].set_expiry(place, Some(at));
+        self.effects.say(database, &[b"PEXPIREAT", key.bytes, &integer_text(at)]);
+        self.changed_string(database, key.bytes);
+    }
+}

@@ -1,0 +1,232 @@
+//! The state that commands work on: databases, sessions, subscriptions, counters. No sockets, no files, no clock: the reactor
+//! sets the time, takes effects to the file and replies to the sockets.
+
+mod access;
+mod changes;
+mod messages;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub use access::Typed;
+pub use messages::Message;
+pub use status::{AofStatus, CommandStats, Request, SaveStatus, SlowCommand, Stats};
+
+use crate::acl;
+use crate::command::Command;
+use crate::effects::Effects;
+use crate::eviction::{self, Eviction};
+use crate::keyspace::Database;
+use crate::memory::Memory;
+use crate::random::Random;
+use crate::scripting::Scripts;
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Server {
+    /// Parameters.
+    pub settings: Settings,
+    /// Keys.
+    pub databases: Vec<Database>,
+    /// Milliseconds since 1970; the same for all commands of a turn of the loop.
+    pub now: i64,
+    /// The same for the start.
+    pub started: i64,
+    /// Choices.
+    pub random: Random,
+    /// Who may do what.
+    pub users: acl::Users,
+    /// What was refused to them.
+    pub acl_log: acl::Log,
+    /// Counters.
+    pub stats: Stats,
+    /// What was changed.
+    pub effects: Effects,
+    /// Changes since the start.
+    pub dirty: u64,
+    /// Clients by their slot. The one whose command runs is not there.
+    pub sessions: Vec<Option<Box<Session>>>,
+    /// Who watches what: by database and key, the clients' identifiers.
+    pub watchers: HashMap<(usize, Vec<u8>), Vec<u64>>,
+    /// A watched key was changed by the client whose command runs.
+    pub broken_watches: Vec<u64>,
+    /// Who listens to a channel: slots.
+    pub channels: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Who listens to a pattern.
+    pub patterns: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Who listens to a channel of SSUBSCRIBE.
+    pub shard_channels: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Slots of clients that MONITOR.
+    pub monitors: Vec<usize>,
+    /// Slots of clients that got something without asking, or are to be closed.
+    pub woken: Vec<usize>,
+    /// Asked of the reactor.
+    pub requests: Vec<Request>,
+    /// The append-only file.
+    pub aof: AofStatus,
+    /// Snapshots.
+    pub save: SaveStatus,
+    /// Databases that were flushed, and are being written as they were.
+    pub flushed: Vec<Database>,
+    /// How much is allocated.
+    pub memory: Memory,
+    /// More is used than `maxmemory`, and nothing may go: what needs memory is refused.
+    pub is_out_of_memory: bool,
+    /// Keys that go when memory is full.
+    pub eviction: Eviction,
+    /// Data are being read at the start: keys do not expire, limits do not hold.
+    pub is_loading: bool,
+    /// `SLOWLOG`, newest first.
+    pub slow: std::collections::VecDeque<SlowCommand>,
+    /// The next slow command's number.
+    pub next_slow: u64,
+    /// The name of this run.
+    pub run_id: String,
+    /// Where the executable is, for INFO.
+    pub executable: String,
+    /// The next client's identifier.
+    pub next_session: u64,
+    /// `DEBUG SET-ACTIVE-EXPIRE`.
+    pub expires_actively: bool,
+    /// `DEBUG SET-SKIP-CHECKSUM-VALIDATION`.
+    pub skips_checksums: bool,
+    /// `DEBUG PAUSE-CRON`.
+    pub is_tick_paused: bool,
+    /// The command that runs.
+    pub running: Option<&'static Command>,
+    /// Who waits for what: by database and key, the clients' slots, the longest waiting first.
+    pub waiters: HashMap<(usize, Vec<u8>), Vec<usize>>,
+    /// Keys that were changed and that somebody waits for.
+    pub ready: Vec<(usize, Vec<u8>)>,
+    /// Until when clients wait: milliseconds since 1970, and their slots.
+    pub deadlines: BTreeSet<(i64, usize)>,
+    /// Slots of clients that have waited and may go on.
+    pub resumed: Vec<usize>,
+    /// Scripts and functions, once there are any.
+    pub scripts: Option<Box<Scripts>>,
+    /// `DEBUG SET-DISABLE-DENY-SCRIPTS`.
+    pub allows_all_in_scripts: bool,
+    /// Clients that are told when keys change.
+    pub trackers: usize,
+    /// Who has read which key: slots and identifiers.
+    pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
+    /// Keys that have changed, and the identifier of who changed them, before those who track were told.
+    pub invalidated: Vec<(Vec<u8>, u64)>,
+    /// The same for broadcasts.
+    pub broadcast: Vec<(Vec<u8>, u64)>,
+    /// All keys have changed.
+    pub is_flushed: bool,
+    /// The identifier of the client whose command runs.
+    pub current: u64,
+    /// Until when commands are postponed, milliseconds since 1970, and whether all are or only those that may write.
+    pub pause: Option<(i64, bool)>,
+    /// Clients that get all effects.
+    pub replicas: usize,
+    /// Messages for the client whose command runs, which is not among the sessions.
+    pub own_messages: Vec<(usize, Message)>,
+}
+
+impl Server {
+    /// Empty, at a time (milliseconds since 1970).
+    pub fn new(settings: Settings, now: i64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let run_id = random.name();
+        let mut server = Self {
+            databases: (0..settings.databases()).map(|_| Database::default()).collect(),
+            settings,
+            now,
+            started: now,
+            random,
+            users: acl::Users::default(),
+            acl_log: acl::Log::default(),
+            stats: Stats::default(),
+            effects: Effects::default(),
+            dirty: 0,
+            sessions: Vec::new(),
+            watchers: HashMap::new(),
+            broken_watches: Vec::new(),
+            channels: BTreeMap::new(),
+            patterns: BTreeMap::new(),
+            shard_channels: BTreeMap::new(),
+            monitors: Vec::new(),
+            woken: Vec::new(),
+            requests: Vec::new(),
+            aof: AofStatus::default(),
+            save: SaveStatus {
+                saves: false,
+                rewrites: false,
+                is_rewrite_due: false,
+                is_save_due: false,
+                last: now,
+                dirty: 0,
+                last_begun: now,
+                dirty_begun: 0,
+                is_saved_well: true,
+                is_rewritten_well: true,
+                rewritten: 0,
+                saved: 0,
+            },
+            flushed: Vec::new(),
+            memory: Memory::default(),
+            is_out_of_memory: false,
+            eviction: Eviction::default(),
+            is_loading: false,
+            slow: Default::default(),
+            next_slow: 0,
+            run_id,
+            executable: String::new(),
+            next_session: 1,
+            expires_actively: true,
+            skips_checksums: false,
+            is_tick_paused: false,
+            running: None,
+            waiters: HashMap::new(),
+            ready: Vec::new(),
+            deadlines: BTreeSet::new(),
+            resumed: Vec::new(),
+            scripts: None,
+            allows_all_in_scripts: false,
+            trackers: 0,
+            tracked: HashMap::new(),
+            invalidated: Vec::new(),
+            broadcast: Vec::new(),
+            is_flushed: false,
+            current: 0,
+            pause: None,
+            replicas: 0,
+            own_messages: Vec::new(),
+        };
+        eviction::follow_settings(&mut server);
+        server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+        server.users.set_default_password(server.settings.password.as_bytes());
+        server
+    }
+
+    /// Forgets what a client watches.
+    pub fn unwatch(&mut self, session: &mut Session) {
+        for watched in session.watched.drain(..) {
+            if let Some(ids) = self.watchers.get_mut(&watched) {
+                ids.retain(|id| *id != session.id);
+                if ids.is_empty() {
+                    self.watchers.remove(&watched);
+                }
+            }
+        }
+        session.is_watch_broken = false;
+    }
+
+    /// Forgets a client that has gone.
+    pub fn forget(&mut self, session: &mut Session) {
+        self.unwatch(session);
+        crate::waiting::forget(self, session);
+        crate::command::tracking::end(self, session);
+        crate::command::monitor::end(self, session);
+        if std::mem::take(&mut session.is_replica) {
+            self.replicas -= 1;
+            self.effects.is_enabled = self.replicas > 0 || self.settings.is_yes("appendonly");
+        }
+        crate::command::pubsub::unsubscribe_all(self, session);
+    }
+}
