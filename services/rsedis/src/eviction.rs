@@ -230,16 +230,21 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
     server.databases[database].set_clock(place, word);
 }
 
-/// Bytes above the limit. What effects take does not count: evictions make more of it.
-fn excess(server: &Server) -> u64 {
-    let most = server.settings.memory_max;
+/// Bytes that do not count against the limit: what effects take, since evictions make more of it.
+pub fn not_counted(server: &Server) -> u64 {
     let effects = server.effects.bytes.capacity();
     let is_replica = |session: &&Box<crate::session::Session>| session.is_replica;
     let replicas: usize = match server.replicas {
         0 => 0,
         _ => server.sessions.iter().flatten().filter(is_replica).map(|one| one.reply.bytes.capacity()).sum(),
     };
-    let used = server.memory.used().saturating_sub((effects + replicas) as u64 + server.eviction.told_bytes);
+    (effects + replicas) as u64
+}
+
+/// Bytes above the limit.
+fn excess(server: &Server) -> u64 {
+    let most = server.settings.memory_max;
+    let used = server.memory.used().saturating_sub(not_counted(server) + server.eviction.told_bytes);
     if most == 0 { 0 } else { used.saturating_sub(most) }
 }
 

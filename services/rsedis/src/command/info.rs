@@ -104,6 +104,7 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "maxmemory:{}", server.settings.memory_max);
     line!(text, "maxmemory_human:{}", human(server.settings.memory_max));
     line!(text, "maxmemory_policy:{}", server.settings.text("maxmemory-policy"));
+    line!(text, "mem_not_counted_for_evict:{}", crate::eviction::not_counted(server));
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");

@@ -79,6 +79,8 @@ pub trait Sockets {
 const RECEIVE_BYTES: usize = 64 << 10;
 /// A client with more replies waiting than this is not listened to until it has taken some.
 const OUTPUT_PAUSE_BYTES: usize = 64 << 20;
+/// What a client without waiting replies keeps of its buffer under `maxmemory`.
+const IDLE_OUTPUT_BYTES: usize = 1 << 10;
 /// Keys that expire in one turn, so that a turn is short.
 const EXPIRE_MAX: usize = 2_000;
 /// How often the loop looks after what is not asked for by clients.
@@ -492,7 +494,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let waiting = output.len() - connection.sent;
         if waiting == 0 {
             output.clear();
-            output.shrink_to(RECEIVE_BYTES);
+            // Where memory is short, what idle clients keep would push keys out.
+            output.shrink_to(if self.server.settings.memory_max > 0 { IDLE_OUTPUT_BYTES } else { RECEIVE_BYTES });
             connection.sent = 0;
             if session.is_closing {
                 return Err(());
