@@ -233,10 +233,9 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
 /// Bytes that do not count against the limit: what effects take, since evictions make more of it.
 pub fn not_counted(server: &Server) -> u64 {
     let effects = server.effects.bytes.capacity();
-    let is_replica = |session: &&Box<crate::session::Session>| session.is_replica;
     let replicas: usize = match server.replicas {
         0 => 0,
-        _ => server.sessions.iter().flatten().filter(is_replica).map(|one| one.reply.bytes.capacity()).sum(),
+        _ => server.sessions.iter().flatten().filter(|one| one.is_replica).map(|one| one.reply.bytes.capacity()).sum(),
     };
     (effects + replicas) as u64
 }

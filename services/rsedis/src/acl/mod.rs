@@ -123,7 +123,8 @@ pub fn is_name(name: &[u8]) -> bool {
 
 /// A selector may come in several words. Errors: where one begins that never ends.
 fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
-    let (mut merged, mut open): (Vec<Vec<u8>>, Option<(usize, Vec<u8>)>) = Default::default();
+    let mut merged = Vec::new();
+    let mut open: Option<(usize, Vec<u8>)> = None;
     for (place, word) in words.iter().enumerate() {
         match &mut open {
             Some((_, text)) => {

@@ -117,8 +117,8 @@ mod tests {
                 settings.set(find(name.as_bytes()).unwrap(), &[value]).unwrap();
             }
             let again = read(&rewrite(&settings, &[], &old));
-            for index in 0..PARAMETERS.len() {
-                prop_assert_eq!(again.value(index), settings.value(index), "{}", PARAMETERS[index].name);
+            for (index, parameter) in PARAMETERS.iter().enumerate() {
+                prop_assert_eq!(again.value(index), settings.value(index), "{}", parameter.name);
             }
         }
     }
