@@ -180,6 +180,20 @@ fn a_command_waits_for_a_bounded_number_of_evictions() {
     until("all have gone", || client.call("DBSIZE") == ":0\r\n");
 }
 
+/// Nobody needs to send another command for keys to go.
+#[test]
+fn a_lower_limit_evicts_at_once_and_says_so() {
+    let directory = harness::folder();
+    let server = serve(&directory, "allkeys-lru");
+    let (mut client, mut listener) = (server.client(), server.client());
+    assert_eq!(client.call("CONFIG SET notify-keyspace-events Ee"), "+OK\r\n");
+    assert!(listener.call("SUBSCRIBE __keyevent@0__:evicted").starts_with("*3"));
+    assert_eq!(client.call("SET foo bar"), "+OK\r\n");
+    assert_eq!(client.call("CONFIG SET maxmemory 1"), "+OK\r\n");
+    let message = String::from_utf8(listener.receive().unwrap()).unwrap();
+    assert!(message.ends_with("$3\r\nfoo\r\n"), "{message}");
+}
+
 /// What those who track keys are told of evicted ones takes memory, which must not make more keys go.
 #[test]
 fn telling_trackers_does_not_evict_the_rest() {

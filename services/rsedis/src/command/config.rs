@@ -59,6 +59,8 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;
     eviction::follow_settings(server);
+    // A limit that is lower now is kept at once, not when the next command comes.
+    server.eviction.is_under_way = server.settings.memory_max > 0;
     server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
     if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
         server.users.set_default_password(server.settings.password.as_bytes());
