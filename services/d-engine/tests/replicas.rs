@@ -23,8 +23,8 @@ use d_engine::state::{
 use d_engine_client::{Event, EventKind, Operation, OperationResult, Query, Stamp, Transaction, WatchOptions};
 use harness::Random;
 use replog::{
-    Batch, Entry, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery, ReplicatedLog, RestoreError, Role,
-    Settings, SnapshotJob, SnapshotView, StateMachine,
+    Batch, Effects, Entry, FilesJob, LongStep, Membership, Message, Now, Proposed, ReadId, ReadLevel, Recovery,
+    ReplicatedLog, RestoreError, Role, Settings, SnapshotJob, SnapshotView, StateMachine,
 };
 use wal::Log;
 use wal::files::SimulatedDirectory;
@@ -207,6 +207,9 @@ struct Process {
     /// Waits for the disk, until then.
     batches: Vec<(u64, Batch)>,
     snapshot: Option<SnapshotJob>,
+    /// Taken beside the protocol, until then.
+    long_step: Option<(u64, LongStep<Planted, SimulatedDirectory>)>,
+    files_job: Option<(u64, FilesJob<SimulatedDirectory>)>,
     proposals: Vec<(Proposed, Asked)>,
     /// How many additions a read must see.
     reads: BTreeMap<ReadId, u64>,
@@ -311,7 +314,10 @@ impl World {
         let log = ReplicatedLog::new(id, settings, machine, recovered, host.snapshots.clone(), seed, now).unwrap();
         let (batches, proposals, reads) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (watch, watched) = (shown.history.begin(0).unwrap(), shown.view().applied);
-        host.process = Some(Process { log, wal, shown, batches, snapshot: None, proposals, reads, watch, watched });
+        let (snapshot, long_step, files_job) = (None, None, None);
+        let process =
+            Process { log, wal, shown, batches, snapshot, long_step, files_job, proposals, reads, watch, watched };
+        host.process = Some(process);
         self.drain(id);
     }
 
@@ -341,12 +347,27 @@ impl World {
             if effects.is_empty() {
                 break;
             }
-            if let Some(batch) = effects.batch {
+            // Named one by one, so that what is new there is not forgotten here.
+            let Effects {
+                messages,
+                batch,
+                applied,
+                installed: _,
+                reads,
+                failed_reads: _,
+                snapshot,
+                long_step,
+                files_job,
+            } = effects;
+            if let Some(batch) = batch {
                 let due = self.time + self.random.below(4_000);
                 process.batches.push((due, batch));
             }
-            process.snapshot = process.snapshot.take().or(effects.snapshot);
-            for message in effects.messages {
+            process.snapshot = process.snapshot.take().or(snapshot);
+            let mut later = || self.time + self.random.below(20_000);
+            process.long_step = process.long_step.take().or(long_step.map(|step| (later(), step)));
+            process.files_job = process.files_job.take().or(files_job.map(|job| (later(), job)));
+            for message in messages {
                 let copies = if !self.is_faulty { 1 } else { [0, 1, 1, 1, 1, 1, 1, 2][self.random.below(8) as usize] };
                 for _ in 0..copies {
                     let late = if self.is_faulty && one_in(&mut self.random, 20) { 100_000 } else { 3_000 };
@@ -354,7 +375,7 @@ impl World {
                 }
             }
             let mut told = Vec::new();
-            for applied in effects.applied {
+            for applied in applied {
                 let (index, term) = (applied.index, applied.term);
                 let is_mine = |(proposed, _): &(Proposed, Asked)| (proposed.first, proposed.term) == (index, term);
                 if let Some(at) = process.proposals.iter().position(is_mine) {
@@ -366,7 +387,7 @@ impl World {
             let applied = process.log.node().applied_index();
             process.proposals.retain(|(proposed, _)| proposed.first > applied);
             let mut seen = Vec::new();
-            for permit in effects.reads {
+            for permit in reads {
                 if let Some(must_see) = process.reads.remove(&permit.id)
                     && let Some(sum) = process.log.answer(&permit, |_| sum(&process.shown), || now)
                 {
@@ -542,6 +563,12 @@ impl World {
             }
             if let Some(job) = process.snapshot.take() {
                 process.log.snapshot_written(job.run()).unwrap();
+            }
+            if let Some((_, step)) = process.long_step.take_if(|(due, _)| *due <= time) {
+                process.log.long_step_done(step.run()).unwrap();
+            }
+            if let Some((_, job)) = process.files_job.take_if(|(due, _)| *due <= time) {
+                process.log.files_job_done(job.run(), now).unwrap();
             }
             self.drain(id);
             if self.is_faulty && one_in(&mut self.random, 800) {

@@ -99,6 +99,12 @@ impl Server {
                 let written: std::io::Result<SnapshotMeta> = job.run();
                 self.log.snapshot_written(written).map_err(|_| Dead)?;
             }
+            if let Some(step) = effects.long_step {
+                self.log.long_step_done(step.run()).map_err(|_| Dead)?;
+            }
+            if let Some(job) = effects.files_job {
+                self.log.files_job_done(job.run(), now).map_err(|_| Dead)?;
+            }
         }
     }
 
