@@ -310,3 +310,15 @@ fn a_file_that_is_called_like_a_run_is_a_file() {
     let report = server.storebench(&["report", "benchmarkrun/demo"]);
     assert_eq!((report.code, report.stderr.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn an_empty_list_of_reports_is_no_success() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_storebench"));
+    command.args(["report", "-"]).stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"[]\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("storebench: -: the list of reports is empty: pass what `run` has written"), "{said}");
+}

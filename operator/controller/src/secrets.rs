@@ -25,7 +25,7 @@ pub async fn refusal(service: &ValidatedService, namespace: &str, context: &Cont
         let name = &reference.name;
         let found = secrets.get_metadata_opt(name).await.tried(|| format!("get Secret {name}"))?;
         let text = match found {
-            None if reference.optional == Some(true) => continue,
+            // Optional or not: what is made later would reach a pod that is there, whatever its label.
             None => format!("there is no Secret/{name}: create it"),
             Some(found) if is_allowed(&found.metadata) => continue,
             Some(_) => not_allowed(name),

@@ -103,13 +103,25 @@ fn reads(service: &ValidatedService) -> Option<String> {
         return None;
     }
     let is_rusd = service.engine.kind == storebench_crds::EngineKind::Rusd;
-    let by_round = service.args.iter().any(|argument| argument.trim_start_matches('-') == "linearizable-reads=round")
-        || service
-            .args
-            .windows(2)
-            .any(|pair| pair[0].trim_start_matches('-') == "linearizable-reads" && pair[1] == "round")
-        || service.env.iter().any(|(name, value)| name == "RUSD_LINEARIZABLE_READS" && value == "round");
+    let by_round = chosen_reads(service) == Some("round");
     Some(if is_rusd && !by_round { BY_LEASE } else { BY_ROUND }.to_owned())
+}
+
+/// What rusd is told of its linearizable reads, as it reads it: the last argument counts, and a variable only without one.
+fn chosen_reads(service: &ValidatedService) -> Option<&str> {
+    const FLAG: &str = "linearizable-reads";
+    let next = service.args.iter().skip(1).map(Some).chain([None]);
+    let told = service.args.iter().zip(next).filter_map(|(argument, next)| {
+        match argument.trim_start_matches('-').strip_prefix(FLAG)? {
+            "" => next.map(String::as_str),
+            value => value.strip_prefix('='),
+        }
+    });
+    let variable = format!("{}LINEARIZABLE_READS", service.engine.environment_prefix?);
+    told.last().or_else(|| {
+        let named = service.env.iter().rev().find(|(name, _)| *name == variable);
+        named.map(|(_, value)| value.as_str())
+    })
 }
 
 fn json<T: Serialize>(value: &T) -> String {
@@ -250,6 +262,17 @@ mod tests {
             let found = differences(&group("Rusd", args), &etcd, &range, &[ArmField::Args]).forbidden;
             assert_eq!(found, None, "{args:?}");
         }
+        let told = |args: &[&str], name: &str| {
+            let env = json!([{ "name": name, "value": "round" }]);
+            let told = terms(json!({ "engine": "Rusd", "replicas": 3, "args": args, "env": env }));
+            differences(&told, &etcd, &range, &[ArmField::Args, ArmField::Env]).forbidden
+        };
+        // rusd reads etcd's variables, and of two arguments the last.
+        assert_eq!(told(&[], "ETCD_LINEARIZABLE_READS"), None);
+        assert_eq!(told(&[], "RUSD_LINEARIZABLE_READS").as_deref(), Some(said));
+        assert_eq!(told(&["--linearizable-reads=lease"], "ETCD_LINEARIZABLE_READS").as_deref(), Some(said));
+        let twice = ["--linearizable-reads=round", "--linearizable-reads=lease"];
+        assert_eq!(told(&twice, "X").as_deref(), Some(said));
         let get = |level: &str| workload(json!({ "keyValue": { "operation": "Get", "readLevel": level } }));
         assert_eq!(forbidden(&d_engine, &get("Lease")).as_deref(), Some(said));
         assert_eq!(forbidden(&d_engine, &get("Linearizable")), None);

@@ -76,7 +76,9 @@ fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit>
 /// What a source is, judged anew. The exit code is that of the gravest verdict.
 fn of_file(source: &Path, output: Output) -> anyhow::Result<Exit> {
     let (reports, is_list) = read(source)?;
-    let worst = reports.iter().map(|report| Exit::of(report.judgement.verdict)).max().unwrap_or(Exit::Passed);
+    let Some(worst) = reports.iter().map(|report| Exit::of(report.judgement.verdict)).max() else {
+        bail!("{}: the list of reports is empty: {READABLE}", source.display());
+    };
     let mut printer = Printer::new(output, is_list);
     reports.into_iter().try_for_each(|report| printer.add(report))?;
     printer.finish()?;
@@ -295,7 +297,7 @@ impl Printer {
     }
 
     pub(crate) fn finish(self) -> anyhow::Result<()> {
-        if !self.is_list {
+        if !self.is_list || self.kept.is_empty() {
             return Ok(());
         }
         match self.output {

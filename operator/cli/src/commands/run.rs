@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
     let ended = run_all(arguments, &input.runs, &options, &mut printer);
+    // What came to its end before an error is printed; of nothing there is no document.
     let printed = printer.finish();
     let exit = ended?;
     printed?;

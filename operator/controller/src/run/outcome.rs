@@ -328,10 +328,15 @@ pub async fn patch(
     let previous = context.statuses.latest(run);
     let stamp =
         Stamp { now: Time(Timestamp::now()), generation: run.meta().generation, previous: previous.conditions.clone() };
+    // What came to its end was signed with the key of then.
+    let signing_key = match crate::run::is_true(&previous.conditions, "Complete") {
+        true => previous.signing_key.clone(),
+        false => Some(context.signer.public_key()),
+    };
     let status = fit(BenchmarkRunStatus {
         observed_generation: run.meta().generation.unwrap_or(-1),
         conditions: of_run(state, &status.message, &stamp),
-        signing_key: Some(context.signer.public_key()),
+        signing_key,
         ..status
     });
     if status == previous {
