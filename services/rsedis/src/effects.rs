@@ -41,12 +41,14 @@ impl Effects {
     /// An effect of the command at hand, in the place of the command itself.
     pub fn say(&mut self, database: usize, arguments: &[&[u8]]) {
         self.is_said = true;
-        self.add(database, arguments);
+        if !self.is_silenced {
+            self.add(database, arguments);
+        }
     }
 
-    /// An effect beside those of the command at hand.
+    /// An effect beside those of the command at hand: a key went by time or for want of memory, which no script can silence.
     pub fn add(&mut self, database: usize, arguments: &[&[u8]]) {
-        if self.is_enabled && !self.is_silenced {
+        if self.is_enabled {
             self.prepare(database);
             push_command(&mut self.bytes, arguments.iter().copied());
         }

@@ -156,11 +156,94 @@ fn keys_and_what_is_done_with_them_are_those_of_redis() {
         "RENAME a b",
         "BITOP AND d a b",
         "MEMORY USAGE a",
+        "SORT a STORE b BY STORE",
+        "SORT a LIMIT 0 1 ALPHA",
+        "XREAD STREAMS a b 0",
+        "XREAD COUNT 1 a",
+        "XREADGROUP GROUP STREAMS c STREAMS a 0",
+        "EVAL x -1 a",
+        "EVAL x y a",
+        "ZUNIONSTORE d 0 a",
+        "GEORADIUSBYMEMBER a b 1 m STOREDIST b",
     ] {
         for question in ["COMMAND GETKEYS", "COMMAND GETKEYSANDFLAGS"] {
             let line = format!("{question} {line}");
             assert_eq!(ours.call(&line), theirs.call(&line), "{line}");
         }
+    }
+}
+
+/// Keys are looked for as the command itself looks for them, however its other arguments are called.
+#[test]
+fn keys_hide_behind_words_that_look_like_options() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut client, mut limited) = (server.client(), server.client());
+    client.call("ACL SETUSER limited on nopass +@all ~mine* ~STORE ~STREAMS");
+    client.call("RPUSH mine 1 2");
+    client.call("RPUSH secret 1 2");
+    client.call("XGROUP CREATE secretstream STREAMS $ MKSTREAM");
+    client.call("XGROUP CREATE secretstream g $");
+    client.call("XGROUP CREATE minestream STREAMS $ MKSTREAM");
+    client.call("GEOADD minegeo 1 1 a");
+    assert_eq!(limited.call("AUTH limited x"), "+OK\r\n");
+    for line in [
+        "SORT mine STORE secret BY STORE",
+        "SORT mine STORE secret BY nosort STORE mine2 GET STORE STORE secret",
+        "SORT mine STORE secret GET STORE ASC",
+        "SORT mine BY STORE STORE secret",
+        "SORT mine LIMIT STORE 1 STORE secret",
+        "GEORADIUS minegeo 1 1 1 m STORE mine2 STORE secret",
+        "GEORADIUS minegeo 1 1 1 m STORE secret STORE mine2",
+        "GEORADIUS minegeo 1 1 1 m STORE STORE STORE secret",
+        "GEORADIUS minegeo 1 1 1 m STORE mine2 STOREDIST mine2 STORE secret",
+        "GEORADIUSBYMEMBER minegeo a 1 m STOREDIST mine2 STOREDIST secret",
+        "GEORADIUSBYMEMBER minegeo a 1 m STORE mine2 STOREDIST secret",
+        "XREADGROUP COUNT 1 GROUP STREAMS STREAMS STREAMS secretstream >",
+        "XREADGROUP NOACK GROUP g STREAMS STREAMS secretstream >",
+        "XREADGROUP COUNT 1 GROUP STREAMS mine STREAMS secretstream >",
+        "XREAD COUNT 1 STREAMS minestream secretstream 0 0",
+        "PFMERGE secret",
+        // What cannot be told is not allowed.
+        "EVAL x 9 secret",
+        "ZUNION 9 secret",
+    ] {
+        assert!(limited.call(line).starts_with("-NOPERM"), "{line}: {}", limited.call(line));
+    }
+    for (line, reply) in [
+        ("SORT mine STORE mine2 BY nosort", ":2"),
+        ("SORT mine", "*2"),
+        ("GEORADIUS minegeo 1 1 1 m STORE mine2", ":1"),
+        ("GEORADIUSBYMEMBER minegeo a 1 m", "*1"),
+        ("XREADGROUP COUNT 1 GROUP STREAMS STREAMS STREAMS minestream >", "*-1"),
+        ("XREAD BLOCK 1 STREAMS minestream 0", "*-1"),
+        ("PFMERGE mine4", "+OK"),
+        ("EVAL return{KEYS[1]} 0", "*0"),
+        ("PING", "+PONG"),
+    ] {
+        assert!(limited.call(line).starts_with(reply), "{line}: {}", limited.call(line));
+    }
+}
+
+/// A script asks what the user who runs it may do.
+#[test]
+fn scripts_hear_that_everything_is_allowed() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut client, mut limited) = (server.client(), server.client());
+    client.call("ACL SETUSER limited on nopass +@all -set ~mine");
+    assert_eq!(limited.call("AUTH limited x"), "+OK\r\n");
+    for (words, full, restricted) in [
+        ("'GET','mine'", ":1\r\n", ":1\r\n"),
+        ("'GET','yours'", ":1\r\n", "$-1\r\n"),
+        ("'SET','mine','x'", ":1\r\n", "$-1\r\n"),
+    ] {
+        let line = format!("EVAL return(redis.acl_check_cmd({words})) 0");
+        assert_eq!((client.call(&line), limited.call(&line)), (full.to_owned(), restricted.to_owned()), "{words}");
+    }
+    for client in [&mut client, &mut limited] {
+        let refused = client.call("EVAL return(redis.acl_check_cmd('NOSUCH')) 0");
+        assert!(refused.starts_with("-ERR Invalid command passed to redis.acl_check_cmd()"), "{refused}");
     }
 }
 

@@ -180,6 +180,32 @@ fn a_command_waits_for_a_bounded_number_of_evictions() {
     until("all have gone", || client.call("DBSIZE") == ":0\r\n");
 }
 
+/// A client's own command may be what evicts the key that it watches: while it is admitted, or only queued.
+#[test]
+fn exec_runs_although_its_own_admission_evicted_a_watched_key() {
+    let directory = harness::folder();
+    // Each command evicts one key, the one that expires first.
+    let options = ["--maxmemory-policy", "volatile-ttl", "--maxmemory-eviction-tenacity", "0"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    // WATCH evicts key 0, MULTI 1, SET 2, EXEC 3.
+    for (watched, is_broken) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+        (0..20).for_each(|key| drop(client.call(&format!("SET key:{key} v EX {}", 1_000 + key))));
+        let lines = format!(
+            "CONFIG SET maxmemory 1\r\nWATCH key:{watched}\r\nMULTI\r\nSET other v\r\nEXEC\r\nCONFIG SET maxmemory 0\r\n"
+        );
+        // Sent together: they run in one turn, one after the other.
+        client.send(lines.as_bytes()).unwrap();
+        let replies: Vec<Vec<u8>> = (0..6).map(|_| client.receive().unwrap()).collect();
+        let expected: &[u8] = if is_broken { b"*-1\r\n" } else { b"*1\r\n+OK\r\n" };
+        assert_eq!(replies[4].escape_ascii().to_string(), expected.escape_ascii().to_string(), "key {watched}");
+        assert_eq!(client.call("WATCH key:19"), "+OK\r\n");
+        assert_eq!(client.call("MULTI"), "+OK\r\n");
+        assert_eq!(client.call("SET other v"), "+QUEUED\r\n");
+        assert_eq!(client.call("EXEC"), "*1\r\n+OK\r\n", "key {watched}: the next EXEC heard of it, too");
+    }
+}
+
 /// Nobody needs to send another command for keys to go.
 #[test]
 fn a_lower_limit_evicts_at_once_and_says_so() {

@@ -598,3 +598,36 @@ fn a_panic_on_any_thread_ends_the_process() {
     assert!(client.try_call(&[b"DEBUG", b"PANIC"]).is_err());
     assert_eq!(server.process.wait().signal(), Some(6), "SIGABRT");
 }
+
+/// A script that keeps its effects to itself finds a key whose time has come: that the key went is not the script's to hide.
+#[test]
+fn a_write_is_lost_when_a_silenced_script_found_the_expired_key() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
+    let mut client = server.client();
+    assert_eq!(client.call("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    assert_eq!(client.call("SET k 5 PX 50"), "+OK\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    let silenced = b"redis.set_repl(redis.REPL_NONE); redis.call('GET', 'k'); redis.call('SET', 'hidden', 1)";
+    assert_eq!(client.try_call(&[b"EVAL", silenced, b"0"]).unwrap(), b"$-1\r\n");
+    assert_eq!(client.call("INCR k"), ":1\r\n");
+    server.kill();
+    let server = start(rsedis_program(), directory.path(), ALWAYS_AND_DEBUG);
+    assert_eq!(server.client().call("GET k"), "$1\r\n1\r\n");
+    assert_eq!(server.client().call("EXISTS hidden"), ":0\r\n");
+}
+
+/// Who is served because of a command may change what the command's own client watches.
+#[test]
+fn exec_runs_although_a_served_client_changed_a_watched_key() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut client, mut waiter) = (server.client(), server.client());
+    waiter.send(b"BLMOVE from to LEFT LEFT 0\r\n").unwrap();
+    harness::until("somebody waits", || client.call("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(client.call("WATCH to"), "+OK\r\n");
+    assert_eq!(client.call("RPUSH from x"), ":1\r\n");
+    assert_eq!(waiter.receive().unwrap(), b"$1\r\nx\r\n");
+    assert_eq!(client.call("MULTI"), "+OK\r\n");
+    assert_eq!(client.call("EXEC"), "*-1\r\n");
+}

@@ -25,7 +25,7 @@ pub const DEFAULT: &[u8] = b"default";
 pub enum Denied {
     /// The command.
     Command,
-    /// The key at this argument.
+    /// The key at this argument; 0, the command itself: nobody can tell where its keys are.
     Key(usize),
     /// The channel at this argument.
     Channel(usize),

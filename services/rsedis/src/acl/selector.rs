@@ -247,7 +247,7 @@ impl Selector {
             }
         }
         if !self.has_all_keys {
-            for key in keys_of(command, args) {
+            for key in keys_of(command, args).ok_or(Denied::Key(0))? {
                 let reads = key.access & ACCESS != 0;
                 let writes = key.access & (INSERT | DELETE | UPDATE) != 0;
                 if !self.has_key(args.at(key.place), reads, writes) {

@@ -125,7 +125,7 @@ fn asked_keys(wanted: Args<'_>) -> Outcome<Vec<KeyPlace>> {
     if key_specs::specs_of(command).iter().all(|spec| spec.access & NOT_KEY != 0) {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
-    let keys = keys_of(command, wanted);
+    let keys = keys_of(command, wanted).unwrap_or_default();
     if keys.is_empty() && !command.is(NO_MANDATORY_KEYS) {
         return Err(Failure::new("ERR Invalid arguments specified for command"));
     }

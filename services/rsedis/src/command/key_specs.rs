@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::Command;
 use super::options::is;
+use super::{Command, NO_MANDATORY_KEYS};
 use crate::number::parse_integer;
 use crate::protocol::Args;
 
@@ -324,6 +324,8 @@ fn find_keys(spec: &KeySpec, args: Args<'_>, found: &mut Vec<KeyPlace>) -> Optio
     };
     let (first, last, step) = match spec.find {
         Find::Range(last, step, _) if last >= 0 => (first, first as i64 + i64::from(last), step),
+        // What its arity lets a command do without (`PFMERGE key`).
+        Find::Range(_, _, 0) if first == args.len() => return Some(()),
         Find::Range(last, step, 0) => (first, args.len() as i64 + i64::from(last), step),
         Find::Range(last, step, part) => {
             (first, first as i64 + (args.len().checked_sub(first)? / part) as i64 + i64::from(last), step)
@@ -331,7 +333,7 @@ fn find_keys(spec: &KeySpec, args: Args<'_>, found: &mut Vec<KeyPlace>) -> Optio
         Find::Count(number_at, first_at, step) => {
             let count = args.get(first + number_at).and_then(parse_integer)?;
             let first = first + first_at;
-            (first, first as i64 + count.checked_sub(1)?.checked_mul(step as i64)?, step)
+            (first, count.checked_sub(1)?.checked_mul(step as i64)?.checked_add(first as i64)?, step)
         }
         Find::Unknown => return None,
     };
@@ -342,34 +344,78 @@ fn find_keys(spec: &KeySpec, args: Args<'_>, found: &mut Vec<KeyPlace>) -> Optio
     Some(())
 }
 
-/// The keys among a command's arguments. None where the arguments are not what the command takes.
-pub fn keys_of(command: &Command, args: Args<'_>) -> Vec<KeyPlace> {
+/// What the options of SORT take, as SORT itself reads them; the last STORE counts.
+fn sort_target(args: Args<'_>) -> Option<usize> {
+    let (mut target, mut at) = (None, 2);
+    while let Some(word) = args.get(at) {
+        if is(word, "STORE") && at + 1 < args.len() {
+            target = Some(at + 1);
+        }
+        at += match word {
+            _ if is(word, "LIMIT") => 3,
+            _ if is(word, "STORE") || is(word, "BY") || is(word, "GET") => 2,
+            _ => 1,
+        };
+    }
+    target
+}
+
+/// Where GEORADIUS and its like store what they find.
+fn geo_targets(args: Args<'_>, options_at: usize) -> Vec<usize> {
+    let (mut targets, mut at) = (Vec::new(), options_at);
+    while at + 1 < args.len() {
+        if is(args.at(at), "STORE") || is(args.at(at), "STOREDIST") {
+            targets.push(at + 1);
+            at += 1;
+        }
+        at += 1;
+    }
+    targets
+}
+
+/// The streams of XREAD and XREADGROUP: groups and consumers may be called STREAMS.
+fn stream_places(args: Args<'_>) -> Option<std::ops::Range<usize>> {
+    let mut at = 1;
+    loop {
+        at += match args.get(at)? {
+            word if is(word, "STREAMS") => break,
+            word if is(word, "BLOCK") || is(word, "COUNT") => 2,
+            word if is(word, "GROUP") => 3,
+            word if is(word, "NOACK") => 1,
+            _ => return None,
+        };
+    }
+    let first = at + 1;
+    let count = (args.len() - first) / 2;
+    (count > 0).then_some(first..first + count)
+}
+
+/// The keys among a command's arguments; nothing where they cannot be told, since the arguments are not what the command takes.
+pub fn keys_of(command: &Command, args: Args<'_>) -> Option<Vec<KeyPlace>> {
     let key = |place: usize, access: Access| KeyPlace { place, access };
-    let last_of = |word: &str| (2..args.len()).rfind(|place| is(args.at(*place), word)).map(|place| place + 1);
-    match command.name {
+    let with_targets = |targets: &mut dyn Iterator<Item = usize>| {
+        [key(1, RO | ACCESS)].into_iter().chain(targets.map(|place| key(place, OW | UPDATE))).collect()
+    };
+    let has_word = |from: usize, word: &str| (from..args.len()).any(|place| is(args.at(place), word));
+    Some(match command.name {
         // What a specification cannot say.
-        "sort" => {
-            let store = last_of("STORE").filter(|place| *place < args.len());
-            [Some(key(1, RO | ACCESS)), store.map(|place| key(place, OW | UPDATE))].into_iter().flatten().collect()
-        }
+        "sort" => with_targets(&mut sort_target(args).into_iter()),
         "sort_ro" => vec![key(1, RO | ACCESS)],
-        "set" => match (3..args.len()).any(|place| is(args.at(place), "GET")) {
-            true => vec![key(1, RW | ACCESS | UPDATE)],
-            false => vec![key(1, OW | UPDATE)],
-        },
-        "bitfield" => {
-            let writes = (2..args.len()).any(|place| is(args.at(place), "SET") || is(args.at(place), "INCRBY"));
-            vec![key(1, if writes { RW | ACCESS | UPDATE } else { RO | ACCESS })]
-        }
+        "georadius" => with_targets(&mut geo_targets(args, 6).into_iter()),
+        "georadiusbymember" => with_targets(&mut geo_targets(args, 5).into_iter()),
+        "xread" | "xreadgroup" => stream_places(args)?.map(|place| key(place, RO | ACCESS)).collect(),
+        "set" if has_word(3, "GET") => vec![key(1, RW | ACCESS | UPDATE)],
+        "set" => vec![key(1, OW | UPDATE)],
+        "bitfield" if has_word(2, "SET") || has_word(2, "INCRBY") => vec![key(1, RW | ACCESS | UPDATE)],
+        "bitfield" => vec![key(1, RO | ACCESS)],
+        // Scripts may do without keys, all others that count theirs may not.
+        _ if command.is(NO_MANDATORY_KEYS) && args.get(2).and_then(parse_integer) == Some(0) => Vec::new(),
         _ => {
             let mut found = Vec::new();
-            let specs = specs_of(command).iter().filter(|spec| spec.access & NOT_KEY == 0);
-            for spec in specs {
-                if find_keys(spec, args, &mut found).is_none() {
-                    return Vec::new();
-                }
+            for spec in specs_of(command).iter().filter(|spec| spec.access & NOT_KEY == 0) {
+                find_keys(spec, args, &mut found)?;
             }
             found
         }
-    }
+    })
 }

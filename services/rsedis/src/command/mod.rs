@@ -343,6 +343,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         run(server, client, command, args);
         if !server.ready.is_empty() {
             waiting::serve(server);
+            hear_of_broken_watches(server, client);
         }
     }
     // What is pushed is not a reply.
@@ -443,6 +444,7 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     }
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);
+        hear_of_broken_watches(server, client);
         if server.is_out_of_memory && command.is(DENYOOM) {
             return Err(NO_MEMORY);
         }
@@ -457,6 +459,15 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
         )));
     }
     Ok(())
+}
+
+/// Tells the client whose command is at hand that its watches broke: it is not among the sessions, where others are told.
+#[inline]
+fn hear_of_broken_watches(server: &mut Server, client: &mut Session) {
+    if !server.broken_watches.is_empty() {
+        client.is_watch_broken |= server.broken_watches.contains(&client.id);
+        server.broken_watches.clear();
+    }
 }
 
 /// Calls a command's function, and notes what it has changed.
@@ -487,10 +498,7 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     if !server.monitors.is_empty() && !shows_first {
         monitor::show(server, client, command, args);
     }
-    if !server.broken_watches.is_empty() {
-        client.is_watch_broken |= server.broken_watches.contains(&client.id);
-        server.broken_watches.clear();
-    }
+    hear_of_broken_watches(server, client);
     if server.trackers > 0 {
         tracking::remember(server, client, command, args);
     }

@@ -76,7 +76,7 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
         return;
     }
     let reader = (client.slot, client.id);
-    for key in keys_of(command, args) {
+    for key in keys_of(command, args).unwrap_or_default() {
         let readers = server.tracked.entry(args.at(key.place).to_vec()).or_default();
         if !readers.contains(&reader) {
             readers.push(reader);

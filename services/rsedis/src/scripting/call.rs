@@ -34,6 +34,13 @@ impl Running<'_> {
         }
     }
 
+    /// Whether the user who runs the script may run a command. Asking is not logged.
+    fn is_allowed(&self, args: Args<'_>) -> bool {
+        let Self { server, session, .. } = self;
+        command::resolve(args)
+            .is_ok_and(|command| session.may_all || server.users.check(&session.user, command, args).is_ok())
+    }
+
     fn try_call(&mut self, args: Args<'_>) -> Outcome {
         let command = command::resolve(args).map_err(|failure| match failure.0.starts_with("ERR wrong number") {
             true => Failure::new("ERR Wrong number of args calling Redis command from script"),
@@ -137,6 +144,13 @@ impl Scripts {
                 Ok(())
             })?;
             self.host.raw_set("set_repl", set_repl)?;
+            let is_allowed = scope.create_function(|_, words: Variadic<Value>| {
+                let words: Option<Vec<Vec<u8>>> = words.iter().map(convert::to_argument).collect();
+                let words = words.unwrap_or_default();
+                let args = OwnedArgs::new(words.iter().map(Vec::as_slice));
+                Ok(running.borrow().is_allowed(args.as_args()))
+            })?;
+            self.host.raw_set("is_allowed", is_allowed)?;
             let call = scope.create_function(|lua, words: Variadic<Value>| {
                 let mut running = running.borrow_mut();
                 running.session.reply.is_resp3 = is_resp3.get();

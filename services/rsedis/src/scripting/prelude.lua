@@ -94,7 +94,7 @@ function redis.debug() end
 function redis.acl_check_cmd(...)
     local known = host.is_command(...)
     if not known then error({err = "ERR Invalid command passed to redis.acl_check_cmd()"}, 0) end
-    return true
+    return host.is_allowed(...)
 end
 
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
