@@ -155,6 +155,47 @@ fn what_may_go_is_said_first_and_goes_by_force_alone() {
     application.close();
 }
 
+#[test]
+fn a_snapshot_taken_later_does_not_move_the_time_of_its_point() {
+    const HOUR_MILLIS: i64 = 3_600_000;
+    let at = |hours: i64| 1_790_000_000_000 + hours * HOUR_MILLIS;
+    let place = folder();
+    let (database, store) = (place.path().join("app.db"), place.path().join("store"));
+    let replica = Replica::new(Arc::new(FileStore::new(store.clone())), Layout::Files, "");
+    let mut application = Application::start(&database, TABLE);
+    let clock = Arc::new(support::SetClock::default());
+    let run = |snapshot_interval| {
+        let interval = Duration::from_millis(30);
+        let settings =
+            Settings { interval, levels: Vec::new(), snapshot_interval, retention: None, ..Settings::default() };
+        let replicator = Replicator::start(settings, clock.clone()).unwrap();
+        replicator.add(database.clone(), replica.clone());
+        assert!(replicator.sync(harness::LONG));
+        replicator
+    };
+    clock.set(at(0));
+    let replicator = run(harness::LONG);
+    clock.set(at(1));
+    application.run("INSERT INTO t(v) VALUES (randomblob(1000))");
+    assert!(replicator.sync(harness::LONG));
+    let point = replicator.status()[0].durable_txid;
+    assert!(replicator.stop(harness::LONG));
+    let expected = content(&database);
+    // The next process finds that one is due.
+    clock.set(at(2));
+    let replicator = run(Duration::ZERO);
+    let of_point = || replica.files().unwrap().into_iter().filter(|file| file.name.max_txid == point);
+    until("a snapshot", || of_point().any(|file| file.level == SNAPSHOT_LEVEL));
+    assert!(replicator.stop(harness::LONG));
+    application.close();
+    // As retention does.
+    replica.remove(&of_point().find(|file| file.level == 0).unwrap()).unwrap();
+    assert!(restored(&replica, Target::Time(at(1) + HOUR_MILLIS / 2)) == expected);
+    assert!(restored(&replica, Target::Time(at(1))) == expected);
+    assert!(restored(&replica, Target::Time(at(1) - 1)) != expected);
+    assert!(restored_by_litestream(&format!("file://{}", store.display()), &[]) == expected);
+}
+
 fn name(min_txid: u64, max_txid: u64) -> FileName {
     FileName { min_txid, max_txid }
 }

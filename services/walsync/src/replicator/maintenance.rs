@@ -88,13 +88,13 @@ impl Shared {
     fn remove_what_is_due(&self, tracked: &Tracked) -> Result<(), StoreError> {
         let Some(policy) = &self.settings.retention else { return Ok(()) };
         let now = self.clock.monotonic();
-        let confirmed = {
+        let (confirmed, snapshot) = {
             let mut state = lock(&tracked.state);
             if now < state.next_retention || matches!(state.phase, Phase::Fenced(_)) || state.last_txid.is_none() {
                 return Ok(());
             }
             state.next_retention = now + IDLE_RETENTION_INTERVAL;
-            state.durable_txid
+            (state.durable_txid, state.snapshot_txid)
         };
         let levels = self.settings.levels.len().min(usize::from(SNAPSHOT_LEVEL) - 1) as u8;
         let goes_on = || !self.stop.load(Ordering::Acquire) && !matches!(lock(&tracked.state).phase, Phase::Fenced(_));
@@ -111,9 +111,7 @@ impl Shared {
             }
             Err(error @ RetentionError::Hole(_)) => {
                 tracing::error!(%path, %error, "a snapshot will follow");
-                let mut state = lock(&tracked.state);
-                // Also where the one that is missing was the newest.
-                (state.next_snapshot, state.snapshot_txid) = (Duration::ZERO, 0);
+                lock(&tracked.state).mend_hole(snapshot);
                 Ok(())
             }
             Err(error) => {

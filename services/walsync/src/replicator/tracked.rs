@@ -68,6 +68,7 @@ pub struct State {
     pub position: Option<Position>,
     /// Last transaction ID that is staged or in the store; `None` before the store was asked.
     pub last_txid: Option<u64>,
+    /// When that was committed, Unix time in milliseconds.
     pub last_millis: i64,
     pub queue: VecDeque<Outgoing>,
     pub seen: Option<WalIndex>,
@@ -182,6 +183,15 @@ impl State {
 
     pub(super) fn retention_is_due_by(&mut self, at: Duration) {
         self.next_retention = self.next_retention.min(at);
+    }
+
+    /// A hole was found that only a snapshot mends. `before` is [`State::snapshot_txid`] from before the search: one that was staged
+    /// since mends it, and a second one of the same name would be taken for another writer's.
+    pub(super) fn mend_hole(&mut self, before: u64) {
+        if self.snapshot_txid == before {
+            // Also where the one that is missing was the newest.
+            (self.next_snapshot, self.snapshot_txid) = (Duration::ZERO, 0);
+        }
     }
 
     fn wants_maintenance(&self, settings: &Settings, now: Duration) -> bool {
@@ -304,5 +314,21 @@ impl Shared {
         if !tracked.uploading.swap(true, Ordering::AcqRel) {
             self.uploading.push(tracked.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_does_not_ask_again_for_a_snapshot_that_was_staged_while_it_was_looked_for() {
+        let state = |snapshot_txid| State { snapshot_txid, next_snapshot: Duration::from_secs(9), ..State::default() };
+        let mut mended = state(7);
+        mended.mend_hole(5);
+        assert_eq!((mended.next_snapshot, mended.snapshot_txid), (Duration::from_secs(9), 7));
+        let mut holed = state(5);
+        holed.mend_hole(5);
+        assert_eq!((holed.next_snapshot, holed.snapshot_txid), (Duration::ZERO, 0));
     }
 }

@@ -236,6 +236,8 @@ impl Shared {
     }
 
     /// Stages the whole database: as a snapshot of where we stand, or as the next transaction.
+    ///
+    /// A snapshot has the time of the commit that it stands for, not its own: it may be the last file that tells it.
     fn image(&self, state: &mut State, snapshot: bool) -> Result<(), Failure> {
         let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
         let index = files.wal_index()?;
@@ -243,12 +245,15 @@ impl Shared {
             return Err(SourceError::Busy("a check point is running").into());
         }
         let last = state.last_txid.unwrap_or(0);
-        let (level, min, max, at) = match (snapshot, last) {
-            (true, _) => (SNAPSHOT_LEVEL, 1, last, state.position.as_ref()),
+        let (level, stamp, at) = if snapshot {
+            let timestamp_millis = state.last_millis;
+            let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id };
+            (SNAPSHOT_LEVEL, stamp, state.position.as_ref())
+        } else {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
-            (false, _) => (0, last + 1, last + 1, None),
+            (0, self.stamp(last + 1, last + 1, state.last_millis), None)
         };
-        let staged = stage_image(files, self.stamp(min, max, state.last_millis), at, &self.arena)?;
+        let staged = stage_image(files, stamp, at, &self.arena)?;
         // From here on the database file may change again.
         pin.hold(Hold::Frames, index.as_ref())?;
         if !snapshot {
@@ -299,13 +304,13 @@ impl Shared {
 impl State {
     fn push(&mut self, level: u8, staged: crate::source::Staged) {
         let max_txid = staged.file.header.max_txid;
-        self.last_millis = staged.file.header.timestamp_millis;
         if staged.file.header.is_snapshot() {
             self.snapshot_txid = max_txid;
         }
         // A snapshot of where we stand moves nothing.
         if level != SNAPSHOT_LEVEL {
             self.position = Some(staged.position);
+            self.last_millis = staged.file.header.timestamp_millis;
             self.last_txid = Some(max_txid);
             self.dirty = false;
         }
