@@ -59,9 +59,9 @@ impl Memory {
 
     /// The part of one connection.
     pub(crate) fn of_connection(&self, bytes_max: usize) -> Share {
-        let opened = Notify::new();
+        let (opened, unblocked) = (Notify::new(), Notify::new());
         let (taken, answers, is_blocked) = (Cell::new(0), Cell::new(0), Cell::new(false));
-        Share(Rc::new(Connection { memory: self.clone(), bytes_max, taken, answers, is_blocked, opened }))
+        Share(Rc::new(Connection { memory: self.clone(), bytes_max, taken, answers, is_blocked, opened, unblocked }))
     }
 }
 
@@ -125,7 +125,10 @@ struct Connection {
     answers: Cell<usize>,
     /// The client does not read what was written.
     is_blocked: Cell<bool>,
+    /// Wakes one whose turn may be now; it wakes the next.
     opened: Notify,
+    /// Wakes all that wait for the client to read, whatever waits for its turn besides.
+    unblocked: Notify,
 }
 
 impl Share {
@@ -140,11 +143,9 @@ impl Share {
 
     /// Waits until the client reads what is written.
     pub(crate) async fn unblocked(&self) {
-        if self.0.is_blocked.get() {
-            while self.0.is_blocked.get() {
-                self.0.opened.notified().await;
-            }
-            self.0.opened.notify_one();
+        // Nothing comes between the look and the wait: a connection is one task.
+        while self.0.is_blocked.get() {
+            self.0.unblocked.notified().await;
         }
     }
 
@@ -156,6 +157,7 @@ impl Share {
     /// Whether the client reads what is written.
     pub(crate) fn set_blocked(&self, is_blocked: bool) {
         if self.0.is_blocked.replace(is_blocked) && !is_blocked {
+            self.0.unblocked.notify_waiters();
             self.0.opened.notify_one();
         }
     }
@@ -239,6 +241,9 @@ impl Drop for Taken {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -285,6 +290,22 @@ mod tests {
         drop(large);
         assert!(other.take_answer(1).is_ok());
         assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn a_call_whose_turn_is_not_yet_takes_no_wake_up_from_an_answer_that_goes_on() {
+        let share = Memory::new(ANSWERS_WAITING_BYTES * 2).of_connection(ANSWERS_WAITING_BYTES * 2);
+        let waiting = share.take_answer(ANSWERS_WAITING_BYTES).map_err(|status| status.message).unwrap();
+        share.set_blocked(true);
+        let context = &mut Context::from_waker(Waker::noop());
+        let (mut turn, mut first, mut second) = (pin!(share.turn()), pin!(share.unblocked()), pin!(share.unblocked()));
+        assert!(turn.as_mut().poll(context).is_pending());
+        assert!(first.as_mut().poll(context).is_pending() && second.as_mut().poll(context).is_pending());
+        share.set_blocked(false);
+        assert!(turn.as_mut().poll(context).is_pending(), "too many answers wait");
+        assert!(first.as_mut().poll(context).is_ready() && second.as_mut().poll(context).is_ready());
+        drop(waiting);
+        assert!(turn.poll(context).is_ready());
     }
 
     proptest! {
