@@ -341,7 +341,11 @@ impl Drop for Engine {
     }
 }
 
-/// The backup that a group begins with, and its index, where there is no log yet.
+/// A group that begins with a backup numbers its entries from so far behind it: what the old group wrote after the backup was taken has
+/// lower revisions, and no fencing token is given twice.
+const REVISIONS_AFTER_BACKUP: u64 = 1_000_000_000;
+
+/// The backup that a group begins with, and the index behind which its log begins, where there is no log yet.
 fn backup_of(options: &mut Options) -> Result<Option<(PathBuf, u64)>, EngineError> {
     let wal = options.directory.join("wal");
     let said = |error| EngineError::Directory(wal.display().to_string(), error);
@@ -355,7 +359,7 @@ fn backup_of(options: &mut Options) -> Result<Option<(PathBuf, u64)>, EngineErro
     let backup = state::verify_backup(&path);
     let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
     options.restored = Some(backup.checksum);
-    Ok(Some((path, backup.index)))
+    Ok(Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP))))
 }
 
 fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {

@@ -9,8 +9,9 @@
 //! until then, for readers and for a restart.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -101,14 +102,31 @@ pub struct Disk {
 
 impl Disk {
     /// Opens the directory, or makes it. `cache_bytes` is for what was read.
+    ///
+    /// Nothing is synced at a commit, so that a power cut may leave files that fjall refuses for ever. These are moved aside, and the
+    /// state begins empty, as another storage would: [`Storage::applied`] is 0, and snapshots and the log do it all again.
     pub fn open(directory: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
+        let opened = match Self::try_open(directory, cache_bytes) {
+            Err(error) if is_damage(&error) => {
+                let aside = move_aside(directory).map_err(|why| {
+                    StorageError(format!("{}: {error}; it cannot be moved aside: {why}", directory.display()))
+                })?;
+                let aside = aside.display();
+                tracing::warn!(%error, %aside, "the state on disk is damaged: moved aside, and made again from the log");
+                Self::try_open(directory, cache_bytes)
+            }
+            opened => opened,
+        };
+        opened.map_err(|error| StorageError(format!("{}: {error}", directory.display())))
+    }
+
+    fn try_open(directory: &Path, cache_bytes: u64) -> fjall::Result<Self> {
         let database = Database::builder(directory)
             .cache_size(cache_bytes)
             .manual_journal_persist(true)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .worker_threads(WORKERS)
-            .open()
-            .map_err(|error| StorageError(format!("{}: {error}", directory.display())))?;
+            .open()?;
         let mut found = None::<(u64, u64, Keyspace)>;
         for name in database.list_keyspace_names() {
             let keyspace = keyspace(&database, &name)?;
@@ -118,11 +136,11 @@ impl Disk {
             match number.zip(applied).filter(|(number, _)| is_newer(*number)) {
                 Some((number, applied)) => {
                     if let Some((.., older)) = found.replace((number, applied, keyspace)) {
-                        database.delete_keyspace(older).map_err(failed)?;
+                        database.delete_keyspace(older)?;
                     }
                 }
                 // Nobody finished it, or it was replaced.
-                None => database.delete_keyspace(keyspace).map_err(failed)?,
+                None => database.delete_keyspace(keyspace)?,
             }
         }
         let (number, applied, keyspace) = match found {
@@ -166,16 +184,52 @@ impl Disk {
     }
 }
 
-fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
+fn keyspace(database: &Database, name: &str) -> fjall::Result<Keyspace> {
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-    database.keyspace(name, options).map_err(failed)
+    database.keyspace(name, options)
 }
 
 /// Up to which entry a keyspace has everything, if it is whole.
-fn applied(keyspace: &Keyspace) -> Result<Option<u64>, StorageError> {
-    let Some(row) = keyspace.get(APPLIED).map_err(failed)? else { return Ok(None) };
-    let number = row.first_chunk().ok_or_else(|| StorageError("the index of the last commit is malformed".into()))?;
+fn applied(keyspace: &Keyspace) -> fjall::Result<Option<u64>> {
+    let Some(row) = keyspace.get(APPLIED)? else { return Ok(None) };
+    let number = row.first_chunk().ok_or(fjall::Error::Unrecoverable)?;
     Ok(Some(u64::from_le_bytes(*number)))
+}
+
+/// Whether files are not what was written. Not so where another has them open, where they are of another release, or where the disk
+/// fails: opening them later, or elsewhere, may succeed.
+fn is_damage(error: &fjall::Error) -> bool {
+    use fjall::{Error, LsmError};
+    let is_cut_off = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
+    };
+    match error {
+        Error::Io(error) | Error::Storage(LsmError::Io(error)) => is_cut_off(error),
+        Error::Storage(error) => !matches!(error, LsmError::InvalidVersion(_)),
+        Error::JournalRecovery(_)
+        | Error::Decompress(_)
+        | Error::InvalidTrailer
+        | Error::InvalidTag(_)
+        | Error::Unrecoverable => true,
+        _ => false,
+    }
+}
+
+/// Renames the directory and makes it again, as private as it was. What was moved aside before goes: it is of no more use.
+fn move_aside(directory: &Path) -> io::Result<PathBuf> {
+    let permissions = std::fs::metadata(directory)?.permissions();
+    // Without a slash at its end.
+    let mut aside = directory.components().collect::<PathBuf>().into_os_string();
+    aside.push(".damaged");
+    let aside = PathBuf::from(aside);
+    match std::fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::fs::rename(directory, &aside)?;
+    std::fs::create_dir(directory)?;
+    std::fs::set_permissions(directory, permissions)?;
+    Ok(aside)
 }
 
 impl Rows for Disk {
@@ -256,7 +310,7 @@ impl Storage for Disk {
         (self.applied, self.pending_bytes) = (0, 0);
         self.replaced.push(self.keyspace().clone());
         self.number += 1;
-        let keyspace = keyspace(&self.database, &format!("{NAME}{}", self.number))?;
+        let keyspace = keyspace(&self.database, &format!("{NAME}{}", self.number)).map_err(failed)?;
         self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
         Ok(())
     }

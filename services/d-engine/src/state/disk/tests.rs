@@ -135,3 +135,42 @@ fn a_replacement_that_was_not_finished_is_as_if_it_had_not_begun() {
     let disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
     assert_eq!((disk.applied(), rows(&disk)), (9, vec![(Table::Keys, "new".into(), "2".into())]));
 }
+
+#[test]
+fn a_damaged_state_is_moved_aside_and_begun_anew() {
+    let root = harness::folder();
+    let directory = root.path().join("state");
+    // Twice: what is moved aside takes the place of what was.
+    for round in 0..2 {
+        let mut disk = Disk::open(&directory, CACHE_BYTES).unwrap();
+        for number in 1..=9_u8 {
+            put_all(&mut disk, &[(Table::Keys, Bytes::copy_from_slice(&[number]), vec![number; 100].into())]);
+            disk.commit(number.into()).unwrap();
+        }
+        drop(disk);
+        let files = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
+        let journals: Vec<_> = files.filter(|file| file.extension().is_some_and(|kind| kind == "jnl")).collect();
+        assert_eq!(journals.len(), 1, "round {round}");
+        let mut bytes = std::fs::read(&journals[0]).unwrap();
+        let value = bytes.windows(100).position(|bytes| bytes == [5; 100]).unwrap();
+        bytes[value + 50] ^= 1;
+        std::fs::write(&journals[0], &bytes).unwrap();
+
+        // Also with a slash at its end.
+        let disk = Disk::open(&directory.join(""), CACHE_BYTES).unwrap();
+        assert_eq!((disk.applied(), rows(&disk)), (0, vec![]), "round {round}");
+        let kept = root.path().join("state.damaged").join(journals[0].file_name().unwrap());
+        assert_eq!(std::fs::read(kept).unwrap(), bytes, "round {round}");
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2, "round {round}");
+    }
+}
+
+#[test]
+fn a_state_that_another_has_open_is_not_moved_aside() {
+    let root = harness::folder();
+    let directory = root.path().join("state");
+    let disk = Disk::open(&directory, CACHE_BYTES).unwrap();
+    assert!(Disk::open(&directory, CACHE_BYTES).is_err());
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+    drop(disk);
+}
