@@ -33,6 +33,7 @@ use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::kind;
 use crate::objects::{Labels, Owner, names};
+use crate::queue::is_true;
 use crate::signature::Signer;
 
 /// While something is being deleted, a look is due this often, should an event be missed.
@@ -329,7 +330,7 @@ pub async fn patch(
     let stamp =
         Stamp { now: Time(Timestamp::now()), generation: run.meta().generation, previous: previous.conditions.clone() };
     // What came to its end was signed with the key of then.
-    let signing_key = match crate::run::is_true(&previous.conditions, "Complete") {
+    let signing_key = match is_true(&previous.conditions, "Complete") {
         true => previous.signing_key.clone(),
         false => Some(context.signer.public_key()),
     };

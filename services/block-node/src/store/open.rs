@@ -11,7 +11,7 @@ use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
 use super::retention::Retention;
 use super::scan::{self, Scan, SegmentHead};
-use super::segments::OpenFiles;
+use super::segments::{self, OpenFiles};
 use super::{AppendError, OpenError, Options, failed, index};
 use crate::block::Chain;
 
@@ -101,10 +101,8 @@ impl<D: Directory> Store<D> {
     fn first_block(&self, number: u64, earlier: &[u64], scan: &Scan) -> Result<u64, OpenError> {
         let Some(first) = earlier.first().filter(|first| **first != number) else { return Ok(scan.head.chain.next()) };
         let name = scan::name(*first);
-        let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
-        let bytes = file.read_first(64 << 10).map_err(failed(format!("read {name}")))?;
-        match SegmentHead::decode(*first, &bytes) {
-            Some((head, _)) => Ok(head.chain.next()),
+        match segments::first_block(&self.directory, *first).map_err(failed(format!("read {name}")))? {
+            Some(number) => Ok(number),
             None => Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() }),
         }
     }

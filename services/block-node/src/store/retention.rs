@@ -7,14 +7,11 @@
 use std::collections::VecDeque;
 use std::io;
 
-use wal::files::{Directory, File};
+use wal::files::Directory;
 
 use super::index;
 use super::reader::Shown;
-use super::scan::{self, SegmentHead};
-
-/// A segment's head is not longer: it has a chain of at most 64 hashes.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+use super::{scan, segments};
 
 /// The segments of a store, and how many blocks must stay.
 pub(super) struct Retention {
@@ -49,7 +46,10 @@ impl Retention {
         while let (Some(oldest), Some(second)) = (self.segments.front(), self.segments.get(1)) {
             let end = match self.oldest_end {
                 Some(end) => end,
-                None => first_block(directory, *second)?,
+                None => segments::first_block(directory, *second)?.ok_or_else(|| {
+                    let what = format!("{} has no valid head", scan::name(*second));
+                    io::Error::new(io::ErrorKind::InvalidData, what)
+                })?,
             };
             self.oldest_end = Some(end);
             if end > keep_from {
@@ -74,14 +74,5 @@ impl Retention {
             }
         }
         Ok(removed)
-    }
-}
-
-/// Number of the first block of a segment that is whole.
-fn first_block<D: Directory>(directory: &D, segment: u64) -> io::Result<u64> {
-    let bytes = directory.open(&scan::name(segment))?.read_first(HEAD_BYTES_MAX)?;
-    match SegmentHead::decode(segment, &bytes) {
-        Some((head, _)) => Ok(head.chain.next()),
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} has no valid head", scan::name(segment)))),
     }
 }

@@ -331,6 +331,19 @@ pub(super) fn numbered_keys<'a>(args: Args<'a>, at: usize) -> Outcome<(Args<'a>,
     Ok((args.from(at + 1), args.from(at + 1 + number), number))
 }
 
+/// Lets a client wait for one of the keys behind its timeout: `timeout numkeys key …`.
+pub(super) fn wait_for_any(
+    server: &mut Server,
+    client: &mut Session,
+    args: Args<'_>,
+    deadline: Option<i64>,
+) -> Outcome {
+    let (keys, _, number) = numbered_keys(args, 2)?;
+    let keys = keys.to(number).iter().map(<[u8]>::to_vec).collect();
+    wait(server, client, args, keys, deadline, TimeoutReply::NullArray);
+    Ok(())
+}
+
 /// `numkeys key … LEFT|RIGHT [COUNT count]`; false if no list has anything.
 fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: usize) -> Outcome<bool> {
     let database = client.database;
@@ -378,15 +391,7 @@ pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
 pub(super) fn blmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
-        let (keys, _, number) = numbered_keys(args, 2)?;
-        wait(
-            server,
-            client,
-            args,
-            keys.to(number).iter().map(<[u8]>::to_vec).collect(),
-            deadline,
-            TimeoutReply::NullArray,
-        );
+        wait_for_any(server, client, args, deadline)?;
     }
     Ok(())
 }

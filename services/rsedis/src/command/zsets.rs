@@ -1,6 +1,6 @@
 //! Sorted sets, member by member.
 
-use super::lists::numbered_keys;
+use super::lists::{numbered_keys, wait_for_any};
 use super::options::{count, deadline, double, is};
 use super::sets::{draw, draw_count};
 use crate::events;
@@ -330,15 +330,7 @@ pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
 pub(super) fn bzmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
-        let (keys, _, number) = numbered_keys(args, 2)?;
-        wait(
-            server,
-            client,
-            args,
-            keys.to(number).iter().map(<[u8]>::to_vec).collect(),
-            deadline,
-            TimeoutReply::NullArray,
-        );
+        wait_for_any(server, client, args, deadline)?;
     }
     Ok(())
 }

@@ -8,13 +8,23 @@ use crate::keyspace::Key;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Id, Stream};
+use crate::value::{Group, Id, Stream};
 
 fn reply_optional(reply: &mut Reply, number: Option<i64>) {
     match number {
         Some(number) => reply.integer(number),
         None => reply.null(),
     }
+}
+
+/// How far a group has read, and how much is left to it.
+fn reply_progress(reply: &mut Reply, stream: &Stream, group: &Group) {
+    reply.bulk(b"last-delivered-id");
+    reply.bulk(group.last.to_string().as_bytes());
+    reply.bulk(b"entries-read");
+    reply_optional(reply, group.read.map(|read| read as i64));
+    reply.bulk(b"lag");
+    reply_optional(reply, lag(stream, group));
 }
 
 pub(in crate::command) fn info_consumers(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -47,12 +57,7 @@ pub(in crate::command) fn info_groups(server: &mut Server, client: &mut Session,
         reply.count(group.consumers.len());
         reply.bulk(b"pending");
         reply.count(group.pending.len());
-        reply.bulk(b"last-delivered-id");
-        reply.bulk(group.last.to_string().as_bytes());
-        reply.bulk(b"entries-read");
-        reply_optional(reply, group.read.map(|read| read as i64));
-        reply.bulk(b"lag");
-        reply_optional(reply, lag(stream, group));
+        reply_progress(reply, stream, group);
     }
     Ok(())
 }
@@ -109,12 +114,7 @@ pub(in crate::command) fn info_stream(server: &mut Server, client: &mut Session,
         reply.map(7);
         reply.bulk(b"name");
         reply.bulk(name);
-        reply.bulk(b"last-delivered-id");
-        reply.bulk(group.last.to_string().as_bytes());
-        reply.bulk(b"entries-read");
-        reply_optional(reply, group.read.map(|read| read as i64));
-        reply.bulk(b"lag");
-        reply_optional(reply, lag(stream, group));
+        reply_progress(reply, stream, group);
         reply.bulk(b"pel-count");
         reply.count(group.pending.len());
         reply.bulk(b"pending");
