@@ -80,11 +80,11 @@ fn random_words() -> std::io::Result<[u64; 5]> {
     Ok(words)
 }
 
-fn serve(settings: Settings) -> Result<(), String> {
+fn serve(mut settings: Settings) -> Result<(), String> {
     let random = random_words().map_err(|error| format!("read /dev/urandom: {error}"))?;
     hash::seed([random[0], random[1], random[2], random[3]]);
-    raise_file_limit(&settings);
-    let is_quiet = settings.text("loglevel") == "warning";
+    raise_file_limit(&mut settings)?;
+    log::set_level(settings.text("loglevel"));
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
     let (stop, stopped) = UnixStream::pair().map_err(|error| format!("make a socket pair: {error}"))?;
@@ -96,18 +96,15 @@ fn serve(settings: Settings) -> Result<(), String> {
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     load_users(&mut server)?;
     let aof = match server.settings.is_yes("appendonly") {
-        true => Some(open(&mut server, is_quiet)?),
+        true => Some(open(&mut server)?),
         false => {
             load(&mut server)?;
             None
         }
     };
-    let keepalive = server.settings.integer("tcp-keepalive").max(0) as u32;
-    let sockets = EpollSockets::new(listeners, stop, keepalive).map_err(|error| format!("epoll: {error}"))?;
-    if !is_quiet {
-        let (port, pid) = (server.settings.text("port"), std::process::id());
-        log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
-    }
+    let sockets = EpollSockets::new(listeners, stop).map_err(|error| format!("epoll: {error}"))?;
+    let (port, pid) = (server.settings.text("port"), std::process::id());
+    log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
     let allocator = Allocator { total: allocated, own: allocated_here };
     Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run()
 }
@@ -127,22 +124,36 @@ fn load_users(server: &mut Server) -> Result<(), String> {
     users::load(server, |path| RealDirectory::open(path), None)
 }
 
-/// As many files as clients may be, and some for the server itself, as far as the system lets us.
-fn raise_file_limit(settings: &Settings) {
+/// As many files as clients may be, and some for the server itself; where the system allows fewer, fewer clients are taken.
+fn raise_file_limit(settings: &mut Settings) -> Result<(), String> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     const OWN_FILES: u64 = 32;
     let wanted = settings.integer("maxclients").max(0) as u64 + OWN_FILES;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        if setrlimit(Resource::Nofile, limit).is_err() {
-            log::warning(format_args!("the system allows fewer open files than maxclients asks for"));
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            log::warning(format_args!("raise the limit of open files: {error}"));
         }
     }
+    let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < wanted) else { return Ok(()) };
+    let clients = allowed.saturating_sub(OWN_FILES);
+    if clients == 0 {
+        return Err(format!(
+            "the system allows {allowed} open files: {} or more are needed (ulimit -n)",
+            OWN_FILES + 1
+        ));
+    }
+    log::warning(format_args!(
+        "the system allows {allowed} open files: maxclients is {clients} instead of {} (ulimit -n)",
+        settings.text("maxclients")
+    ));
+    let Some(place) = rsedis::settings::find(b"maxclients") else { return Ok(()) };
+    settings.set(place, &[clients.to_string()])
 }
 
 /// Replays the append-only file into the server.
-fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, String> {
+fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     let settings = &server.settings;
     let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
     let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -157,9 +168,7 @@ fn open(server: &mut Server, is_quiet: bool) -> Result<Aof<RealDirectory>, Strin
             folder.display()
         ));
     }
-    if !is_quiet {
-        log::notice(format_args!("rsedis: replayed {} commands", loaded.commands));
-    }
+    log::notice(format_args!("rsedis: replayed {} commands", loaded.commands));
     Ok(aof)
 }
 
@@ -189,7 +198,7 @@ fn listen(settings: &Settings) -> Result<Vec<TcpListener>, String> {
         let bound = (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings));
         match bound {
             Ok(listener) => listeners.push(listener),
-            Err(_) if may_fail => {}
+            Err(error) if may_fail && error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
             Err(error) => return Err(failed(error)),
         }
     }

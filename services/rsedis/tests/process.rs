@@ -363,6 +363,54 @@ fn a_snapshot_that_failed_stops_writes_where_snapshots_are_asked_for() {
     assert_eq!(client.call("SET key other"), "+OK\r\n");
 }
 
+/// Two megabytes, so that the file that may have eight kilobytes fails while keys are still taken.
+#[test]
+fn what_was_flushed_after_a_failed_snapshot_does_not_come_back() {
+    let directory = harness::folder();
+    let mut command = harness::command("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
+    command.stderr(std::process::Stdio::null());
+    let server = start_command(&mut command, directory.path(), &["--rdbcompression", "no"]);
+    let mut client = server.client();
+    let value = "v".repeat(2048);
+    for number in 0..1000 {
+        assert_eq!(client.call(&format!("SET key{number} {value}")), "+OK\r\n");
+    }
+    assert!(client.call("BGSAVE").starts_with("+Background"));
+    while client.call("INFO persistence").contains("rdb_last_bgsave_status:ok") {}
+    assert_eq!(client.call("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.call("SET left behind"), "+OK\r\n");
+    assert_eq!(client.call("SAVE"), "+OK\r\n");
+    drop(server);
+    let server = start(rsedis_program(), directory.path(), &[]);
+    assert_eq!(server.client().call("DBSIZE"), ":1\r\n");
+}
+
+#[test]
+fn shutdown_nosave_leaves_the_dump_and_a_failed_save_leaves_the_server() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+    let mut client = server.client();
+    assert_eq!(client.call("SET key value"), "+OK\r\n");
+    assert_eq!(client.call("SAVE"), "+OK\r\n");
+    assert_eq!(client.call("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.call("SHUTDOWN SAVE NOSAVE"), "-ERR syntax error\r\n");
+    drop(client.try_call(&[b"SHUTDOWN", b"NOSAVE"]));
+    assert_eq!(server.wait(), Some(0));
+
+    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+    let mut client = server.client();
+    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n", "NOSAVE has saved");
+    // Its files have no place any more.
+    std::fs::remove_file(directory.path().join("dump.rdb")).unwrap();
+    std::fs::create_dir(directory.path().join("dump.rdb")).unwrap();
+    std::fs::write(directory.path().join("dump.rdb/file"), "").unwrap();
+    assert_eq!(client.call("SHUTDOWN"), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n");
+    drop(client.try_call(&[b"SHUTDOWN", b"FORCE"]));
+    assert_eq!(server.wait(), Some(0));
+}
+
 #[test]
 fn a_save_waits_for_the_rewrite_that_is_under_way() {
     let directory = harness::folder();

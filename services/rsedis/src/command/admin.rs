@@ -157,16 +157,17 @@ pub(super) fn lastsave(server: &mut Server, client: &mut Session, _: Args<'_>) -
 }
 
 pub(super) fn shutdown(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let (mut saves, mut is_forced) = (None, false);
     for word in args.from(1).iter() {
-        if is(word, "SAVE") {
-            server.requests.push(Request::Save(client.slot));
-            continue;
-        }
-        if !["NOSAVE", "NOW", "FORCE"].iter().any(|known| is(word, known)) {
-            return Err(SYNTAX);
+        match (is(word, "SAVE"), is(word, "NOSAVE"), saves) {
+            (true, _, None | Some(true)) => saves = Some(true),
+            (_, true, None | Some(false)) => saves = Some(false),
+            _ if is(word, "FORCE") => is_forced = true,
+            // Nothing is waited for: no replica is behind on purpose.
+            _ if is(word, "NOW") => {}
+            _ => return Err(SYNTAX),
         }
     }
-    server.requests.push(Request::Shutdown);
-    client.is_closing = true;
+    server.requests.push(Request::Shutdown { slot: Some(client.slot), saves, is_forced });
     Ok(())
 }

@@ -58,6 +58,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;
+    crate::log::set_level(server.settings.text("loglevel"));
     eviction::follow_settings(server);
     // A limit that is lower now is kept at once, not when the next command comes.
     server.eviction.is_under_way = server.settings.memory_max > 0;

@@ -128,7 +128,7 @@ pub(super) fn pttl(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn expiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    tell(server, client, args, |at, _| (at + 500) / 1000)
+    tell(server, client, args, |at, _| at.saturating_add(500) / 1000)
 }
 
 pub(super) fn pexpiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

@@ -404,11 +404,18 @@ fn settle(client: &mut Session, replied: usize) {
     }
 }
 
+/// Codes of errors that are counted one by one.
+const ERROR_CODES_MAX: usize = 128;
+
 /// Answers with an error.
 pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
     server.stats.errors += 1;
     let code = failure.0.split(' ').next().unwrap_or("ERR");
-    *server.stats.errors_by_code.entry(code.to_owned()).or_default() += 1;
+    let by_code = &mut server.stats.errors_by_code;
+    // Scripts make codes of their own: those beyond the bound are counted among all errors only (as in Redis 7.2).
+    if by_code.len() < ERROR_CODES_MAX || by_code.contains_key(code) {
+        *by_code.entry(code.to_owned()).or_default() += 1;
+    }
     client.reply.error(&failure.0);
 }
 

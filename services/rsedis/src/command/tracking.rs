@@ -57,6 +57,14 @@ pub fn end(server: &mut Server, client: &mut Session) {
     }
 }
 
+/// A key with fewer readers than this is not looked through for those who have gone.
+const READERS_LOOKED_AT: usize = 16;
+
+/// Whether a client is still connected.
+fn is_there(sessions: &[Option<Box<Session>>], (slot, id): (usize, u64)) -> bool {
+    matches!(sessions.get(slot), Some(Some(session)) if session.id == id)
+}
+
 /// Remembers which keys a client has read.
 pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Command, args: Args<'_>) {
     if client.is_script {
@@ -77,9 +85,14 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
     }
     let reader = (client.slot, client.id);
     for key in keys_of(command, args).unwrap_or_default() {
-        let readers = server.tracked.entry(args.at(key.place).to_vec()).or_default();
-        if !readers.contains(&reader) {
-            readers.push(reader);
+        let Server { tracked, sessions, .. } = server;
+        let readers = tracked.entry(args.at(key.place).to_vec()).or_default();
+        if let Err(place) = readers.binary_search(&reader) {
+            readers.insert(place, reader);
+            // Who has gone is told nothing: once for each doubling, so that it costs little.
+            if readers.len() >= READERS_LOOKED_AT && readers.len().is_power_of_two() {
+                readers.retain(|one| *one == reader || is_there(sessions, *one));
+            }
         }
     }
 }

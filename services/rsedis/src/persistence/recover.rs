@@ -22,8 +22,13 @@ pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>
         Piece::Command(args) => {
             let command = crate::command::resolve(args).map_err(|failure| failure.to_string())?;
             crate::command::run(server, &mut loader, command, args);
-            loader.reply.bytes.clear();
-            Ok(0)
+            // Who wrote it had done it: what cannot be done again is missing from here on.
+            match std::mem::take(&mut loader.reply.bytes) {
+                reply if reply.starts_with(b"-") => {
+                    Err(format!("{} is answered with {}", command.name, String::from_utf8_lossy(&reply).trim_end()))
+                }
+                _ => Ok(0),
+            }
         }
     });
     server.is_loading = false;

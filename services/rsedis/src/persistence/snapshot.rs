@@ -66,6 +66,7 @@ fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
 impl Snapshot {
     /// Begins a file under a temporary name. What is written are the keys of this moment.
     pub fn begin<D: Directory>(server: &mut Server, directory: &D, name: &str, format: Format) -> io::Result<Self> {
+        debug_assert!(server.flushed.is_empty(), "the snapshot before this one left what it walked");
         // The thread of a snapshot that was given up may write on for a while: it keeps its file, which has no name any more.
         match directory.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -100,8 +101,16 @@ impl Snapshot {
         Ok(Self { format, pieces: Some(pieces), outcome, piece, database: None, is_walked: false })
     }
 
-    /// Goes on, for about so long.
+    /// Goes on, for about so long. When it is done, well or not, nothing is left of the walk.
     pub fn step(&mut self, server: &mut Server, budget: Duration) -> Progress {
+        let progress = self.go_on(server, budget);
+        if matches!(progress, Progress::Done(Err(_))) {
+            end_walks(server);
+        }
+        progress
+    }
+
+    fn go_on(&mut self, server: &mut Server, budget: Duration) -> Progress {
         let began = Instant::now();
         while let Some(pieces) = &self.pieces {
             if self.piece.len() >= PIECE_BYTES || (self.is_walked && !self.piece.is_empty()) {
@@ -176,9 +185,14 @@ impl Snapshot {
 
     /// Gives up. What was written stays under its temporary name until the next one begins.
     pub fn abandon(self, server: &mut Server) {
-        server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
-        server.flushed.clear();
+        end_walks(server);
     }
+}
+
+/// Nobody takes the rest of the keys any more, nor of the databases that were emptied meanwhile.
+fn end_walks(server: &mut Server) {
+    server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
+    server.flushed.clear();
 }
 
 /// Writes what comes, its checksum, and syncs; how many bytes.

@@ -200,6 +200,18 @@ fn damage_is_refused_with_its_place_and_remedy() {
     assert!(error.contains("redis-check-aof --fix"), "{error}");
 }
 
+/// Who wrote it had done it.
+#[test]
+fn a_command_that_cannot_be_done_again_is_refused_with_its_place() {
+    let mut bytes = Vec::new();
+    push_command(&mut bytes, [b"SET".as_slice(), b"key", b"value"].into_iter());
+    let place = bytes.len();
+    push_command(&mut bytes, [b"LPUSH".as_slice(), b"key", b"element"].into_iter());
+    let error = Written::open(&with_contents(&bytes)).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&format!("byte {place}")), "{error}");
+    assert!(error.contains("lpush is answered with -WRONGTYPE"), "{error}");
+}
+
 #[test]
 fn only_the_last_file_may_be_cut() {
     let directory = with_contents(&command(1)[..5]);

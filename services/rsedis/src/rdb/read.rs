@@ -265,6 +265,11 @@ impl<'a> Reader<'a> {
         Some(Value::Zset(zset))
     }
 
+    /// Milliseconds since 1970, in a stream.
+    fn time(&mut self) -> Option<i64> {
+        Some(i64::from_le_bytes(self.array()?)).filter(|millis| *millis >= 0)
+    }
+
     fn id(&mut self) -> Option<Id> {
         Some(Id { millis: self.length()?, sequence: self.length()? })
     }
@@ -299,12 +304,12 @@ impl<'a> Reader<'a> {
             let mut pending = std::collections::BTreeMap::new();
             for _ in 0..self.count()? {
                 let id = Id::from_bytes(self.array()?);
-                let delivered = i64::from_le_bytes(self.array()?);
+                let delivered = self.time()?;
                 pending.insert(id, Pending { consumer: Vec::new(), delivered, deliveries: self.length()? });
             }
             for _ in 0..self.count()? {
                 let consumer = self.string()?;
-                let seen = i64::from_le_bytes(self.array()?);
+                let seen = self.time()?;
                 if kind >= kind::STREAM_3 {
                     // When it was active last, which 7.0 does not know.
                     self.take(8)?;

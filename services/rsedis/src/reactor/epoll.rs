@@ -1,6 +1,6 @@
 //! Sockets with epoll.
 
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -24,13 +24,12 @@ pub struct EpollSockets {
     streams: Vec<Option<TcpStream>>,
     free: Vec<usize>,
     ready: Vec<epoll::Event>,
-    keepalive_seconds: u32,
-    _stop: UnixStream,
+    stop: UnixStream,
 }
 
 impl EpollSockets {
     /// Takes connections from listeners; a byte from `stop` asks the process to stop.
-    pub fn new(listeners: Vec<TcpListener>, stop: UnixStream, keepalive_seconds: u32) -> io::Result<Self> {
+    pub fn new(listeners: Vec<TcpListener>, stop: UnixStream) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for listener in &listeners {
             listener.set_nonblocking(true)?;
@@ -39,19 +38,19 @@ impl EpollSockets {
         stop.set_nonblocking(true)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let ready = Vec::with_capacity(EVENTS_MAX);
-        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, keepalive_seconds, _stop: stop })
+        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stop })
     }
 
     fn stream(&self, slot: usize) -> Option<&TcpStream> {
         self.streams.get(slot)?.as_ref()
     }
 
-    fn keep(&mut self, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
+    fn keep(&mut self, stream: TcpStream, peer: SocketAddr, keepalive_seconds: u32) -> io::Result<Accepted> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        if self.keepalive_seconds > 0 {
+        if keepalive_seconds > 0 {
             rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-            let seconds = Duration::from_secs(u64::from(self.keepalive_seconds));
+            let seconds = Duration::from_secs(u64::from(keepalive_seconds));
             rustix::net::sockopt::set_tcp_keepidle(&stream, seconds)?;
         }
         let local = stream.local_addr()?;
@@ -86,7 +85,12 @@ impl Sockets for EpollSockets {
             let (number, flags) = (event.data.u64(), event.flags);
             match number {
                 LISTENER => events.push(Event::Accept),
-                STOP => events.push(Event::Stop),
+                STOP => {
+                    // Asked once: an end that is refused is not tried again at every turn.
+                    let mut asked = [0; 16];
+                    drop((&self.stop).read(&mut asked));
+                    events.push(Event::Stop);
+                }
                 slot => {
                     if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                         events.push(Event::Readable(slot as usize));
@@ -100,10 +104,18 @@ impl Sockets for EpollSockets {
         Ok(())
     }
 
-    fn accept(&mut self) -> io::Result<Option<Accepted>> {
+    fn want_clients(&mut self, wanted: bool) -> io::Result<()> {
+        let flags = if wanted { EventFlags::IN } else { EventFlags::empty() };
+        for listener in &self.listeners {
+            epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER), flags)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, keepalive_seconds: u32) -> io::Result<Option<Accepted>> {
         for place in 0..self.listeners.len() {
             match self.listeners[place].accept() {
-                Ok((stream, peer)) => return self.keep(stream, peer).map(Some),
+                Ok((stream, peer)) => return self.keep(stream, peer, keepalive_seconds).map(Some),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
                 Err(error) => return Err(error),
             }

@@ -14,6 +14,8 @@ use crate::server::{Request, Server};
 
 /// What a turn of the loop may spend on a snapshot.
 const BUDGET: Duration = Duration::from_millis(1);
+/// After one that failed the next snapshot that settings ask for waits for so long (as in Redis).
+const RETRY_MILLIS: i64 = 5_000;
 const TEMPORARY_BASE: &str = "temp-base";
 
 /// A snapshot that is being made.
@@ -39,7 +41,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn do_requests(&mut self) {
         for request in std::mem::take(&mut self.server.requests) {
             match request {
-                Request::Shutdown => self.is_stopping = true,
+                Request::Shutdown { slot, saves, is_forced } => self.shut_down(slot, saves, is_forced),
                 Request::Save(slot) => {
                     let outcome = self.save_now();
                     if let Err(error) = &outcome {
@@ -79,6 +81,25 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.begin_due();
     }
 
+    /// See [`Request::Shutdown`].
+    fn shut_down(&mut self, slot: Option<usize>, saves: Option<bool>, is_forced: bool) {
+        let saves = saves.unwrap_or(!self.server.settings.text("save").is_empty());
+        match if saves { self.save_now() } else { Ok(()) } {
+            Err(error) if !is_forced => {
+                log::warning(format_args!("save before the end: {error}: going on, for the keys would be lost"));
+                if let Some(slot) = slot {
+                    self.reply(slot, Err("ERR Errors trying to SHUTDOWN. Check logs.".to_owned()));
+                }
+            }
+            outcome => {
+                if let Err(error) = outcome {
+                    log::warning(format_args!("save before the end: {error}: ending without it, as was asked"));
+                }
+                self.is_stopping = true;
+            }
+        }
+    }
+
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
     fn begin_due(&mut self) {
         if self.job.is_some() {
@@ -113,6 +134,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.save.saves = false;
             self.server.save.is_rewrite_due |= std::mem::take(&mut self.server.save.rewrites);
         }
+        self.server.save.tried = self.server.now;
         let directory = self.rdb_directory()?;
         let name = temporary_rdb(&self.server);
         let server = &mut self.server;
@@ -141,6 +163,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         });
         let save = &mut self.server.save;
         save.is_save_due = false;
+        save.tried = now;
         match begun {
             Ok(job) => {
                 self.job = Some(job);
@@ -233,9 +256,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let changes = server.dirty.saturating_sub(server.save.dirty);
         let seconds = (server.now - server.save.last) / 1000;
         let points: Vec<i64> = server.settings.text("save").split(' ').filter_map(|word| word.parse().ok()).collect();
-        if points.chunks_exact(2).any(|point| changes >= point[1].max(1) as u64 && seconds > point[0]) {
-            // Not every turn, if it fails.
-            server.save.last = server.now;
+        let may_try = server.save.is_saved_well || server.now - server.save.tried > RETRY_MILLIS;
+        if may_try && points.chunks_exact(2).any(|point| changes >= point[1].max(1) as u64 && seconds > point[0]) {
             server.requests.push(Request::BackgroundSave);
             return;
         }

@@ -17,7 +17,7 @@ use wal::files::Directory;
 use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
-use crate::server::Server;
+use crate::server::{Request, Server};
 use crate::session::Session;
 use crate::{command, eviction, log, waiting};
 use connection::Connection;
@@ -63,8 +63,10 @@ pub struct Accepted {
 pub trait Sockets {
     /// Waits for something to happen, at most so long.
     fn wait(&mut self, most: Duration, events: &mut Vec<Event>) -> io::Result<()>;
-    /// A client that wants to connect, if there is one.
-    fn accept(&mut self) -> io::Result<Option<Accepted>>;
+    /// A client that wants to connect, if there is one; `keepalive_seconds`: silence after which it is asked whether it is there, 0: never.
+    fn accept(&mut self, keepalive_seconds: u32) -> io::Result<Option<Accepted>>;
+    /// Whether to hear of clients that want to connect.
+    fn want_clients(&mut self, wanted: bool) -> io::Result<()>;
     /// Appends what a socket has, about so many bytes at most.
     fn receive(&mut self, slot: usize, into: &mut Vec<u8>, most: usize) -> Received;
     /// Sends what the socket takes; how many bytes. Errors: the other side has gone.
@@ -112,6 +114,8 @@ pub struct Reactor<S: Sockets, D: Directory> {
     last_second: Instant,
     /// When a connection could not be taken last.
     last_complaint: Option<Instant>,
+    /// No connection can be taken, for want of files or memory: tried again at the next tick.
+    is_full: bool,
     is_stopping: bool,
 }
 
@@ -145,6 +149,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             last_tick: now,
             last_second: now,
             last_complaint: None,
+            is_full: false,
             is_stopping: false,
         };
         reactor.server.effects.is_enabled = reactor.aof.is_some();
@@ -162,9 +167,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.sockets.wait(most, &mut events).map_err(|error| format!("wait for events: {error}"))?;
             self.turn(&events);
         }
-        if !self.server.settings.text("save").is_empty() {
-            self.save_now().map_err(|error| format!("save: {error}"))?;
-        }
         match self.aof.take() {
             Some(aof) => aof.close().map_err(|error| format!("append-only file: {error}")),
             None => Ok(()),
@@ -178,7 +180,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Event::Accept => self.accept(),
                 Event::Readable(slot) => self.receive(slot),
                 Event::Writable(slot) => self.touched.push(slot),
-                Event::Stop => self.is_stopping = true,
+                Event::Stop => {
+                    self.server.requests.push(Request::Shutdown { slot: None, saves: None, is_forced: false });
+                }
             }
         }
         for slot in std::mem::take(&mut self.runnable) {
@@ -223,6 +227,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn tick(&mut self) {
         self.last_tick = Instant::now();
         self.server.memory.look();
+        if self.is_full {
+            self.is_full = self.sockets.want_clients(true).is_err();
+        }
         let began = Instant::now();
         let databases = &mut self.server.databases;
         while databases.iter_mut().fold(false, |any, database| database.step() | any) {
@@ -274,12 +281,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn accept(&mut self) {
+        let keepalive_seconds = self.server.settings.integer("tcp-keepalive").max(0) as u32;
         for _ in 0..ACCEPT_MAX {
-            match self.sockets.accept() {
+            match self.sockets.accept(keepalive_seconds) {
                 Ok(Some(accepted)) => self.greet(accepted),
                 Ok(None) => return,
                 Err(error) => {
-                    // It stays ready: say so once a second, not at every turn.
+                    // Whoever waits stays, and would wake the loop at every turn.
+                    self.is_full = self.sockets.want_clients(false).is_ok();
                     if self.last_complaint.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
                         log::warning(format_args!("accept a connection: {error}"));
                         self.last_complaint = Some(Instant::now());

@@ -27,6 +27,8 @@ use crate::protocol::request::OwnedArgs;
 use crate::server::Server;
 
 /// A look at the clock every so many instructions.
+/// What Lua may hold: a script that wants more ends with an error, where it would end the server.
+const MEMORY_BYTES_MAX: usize = 512 << 20;
 const HOOK_INSTRUCTIONS: u32 = 10_000;
 
 /// What a script says of itself: `#!lua flags=no-writes`, or the flags of a function.
@@ -127,6 +129,7 @@ impl Scripts {
     fn try_new() -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
+        lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let host = lua.create_table()?;
         libraries::add(&lua, &host)?;
         host.raw_set("version", command::REDIS_VERSION)?;
@@ -141,11 +144,7 @@ impl Scripts {
         host.raw_set("is_command", is_command)?;
         let log = lua.create_function(|_, (level, text): (f64, mlua::LuaString)| {
             let text = text.to_string_lossy();
-            if level >= 3.0 {
-                log::warning(text)
-            } else {
-                log::notice(text)
-            }
+            log::at(level.clamp(0.0, 3.0) as usize, text);
             Ok(())
         })?;
         host.raw_set("log", log)?;

@@ -155,6 +155,7 @@ impl Server {
             requests: Vec::new(),
             aof: AofStatus::default(),
             save: SaveStatus {
+                tried: 0,
                 saves: false,
                 rewrites: false,
                 is_rewrite_due: false,

@@ -45,8 +45,16 @@ pub struct CommandStats {
 /// What the reactor is asked to do after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Stop.
-    Shutdown,
+    /// Stop, and write the RDB file before: yes, no, or as `save` says. Where that fails the server goes on, unless it is forced,
+    /// and answers the client at a slot.
+    Shutdown {
+        /// See above; none: nobody waits for an answer.
+        slot: Option<usize>,
+        /// See above.
+        saves: Option<bool>,
+        /// See above.
+        is_forced: bool,
+    },
     /// Read the append-only file anew (`DEBUG LOADAOF`), and answer the client at a slot.
     ReloadAof(usize),
     /// Write the RDB file while everybody waits, and answer the client at a slot.
@@ -91,6 +99,8 @@ pub struct SaveStatus {
     pub is_save_due: bool,
     /// Of the last RDB file that was written, milliseconds since 1970.
     pub last: i64,
+    /// When one was begun last, milliseconds since 1970.
+    pub tried: i64,
     /// Changes when it was written.
     pub dirty: u64,
     /// What [`SaveStatus::last`] will be when the file that is being written is whole.

@@ -88,7 +88,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("auto-aof-rewrite-min-size", Kind::Memory(0, i64::MAX), "67108864"),
     changeable("save", Kind::SavePoints, ""),
     at_start("dbfilename", Kind::Text, "dump.rdb"),
-    changeable("loglevel", Kind::Words(&["debug", "verbose", "notice", "warning"]), "notice"),
+    changeable("loglevel", Kind::Words(crate::log::LEVELS), "notice"),
     at_start("logfile", EMPTY, ""),
     at_start("daemonize", NO, "no"),
     at_start("supervised", NO, "no"),

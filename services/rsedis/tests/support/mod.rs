@@ -56,6 +56,11 @@ impl Server {
         self.process.kill();
     }
 
+    /// How it ends, having been told to.
+    pub fn wait(mut self) -> Option<i32> {
+        self.process.wait().code()
+    }
+
     /// Asks it to stop; its exit code.
     pub fn terminate(mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);
