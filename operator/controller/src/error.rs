@@ -13,11 +13,19 @@ const BACKOFF_LAST: Duration = Duration::from_secs(60);
 /// After so many errors in a row that the API server answers with, which takes some minutes, one more is of no use.
 const FAILURES_MAX: u32 = 10;
 
+/// After so many refusals in a row for want of a permission, which takes a quarter of a minute, one more is of no use.
+const FORBIDDEN_MAX: u32 = 6;
+
 /// As much of an answer as fits into a status with its remedy.
 const ANSWER_BYTES_MAX: usize = 170;
 
 fn is_quota(status: &kube::core::Status) -> bool {
     status.code == 403 && status.message.contains("exceeded quota")
+}
+
+/// Who asks is not known or lacks a role; what a quota, a policy or an admission plugin forbids has code 403 as well, and is for good.
+fn is_permission(status: &kube::core::Status) -> bool {
+    status.code == 401 || (status.code == 403 && status.message.contains(" cannot "))
 }
 
 /// Why a reconciliation did not end.
@@ -66,7 +74,10 @@ pub enum Class {
     Conflict,
     /// The API server is down or busy: ever longer waits, with jitter.
     Unreachable,
-    /// It was understood and refused for good: permissions, quota, a policy, an invalid object. Only somebody else can change
+    /// The operator may not. An API server that has just started says so, too, before it knows its roles: looked at again for
+    /// some seconds, and then as good as refused.
+    Forbidden,
+    /// It was understood and refused for good: quota, a policy, an invalid object. Only somebody else can change
     /// that, so whatever needs it ends or says so, and holds up nobody.
     Refused,
 }
@@ -77,6 +88,7 @@ impl Class {
         match self {
             Self::Conflict => "conflict",
             Self::Unreachable => "unreachable",
+            Self::Forbidden => "forbidden",
             Self::Refused => "refused",
         }
     }
@@ -92,6 +104,7 @@ impl Error {
                 kube::Error::Api(status) if matches!(status.code, 408 | 429) || status.code >= 500 => {
                     Class::Unreachable
                 }
+                kube::Error::Api(status) if is_permission(status) => Class::Forbidden,
                 kube::Error::Api(_) => Class::Refused,
                 _ => Class::Unreachable,
             },
@@ -104,6 +117,7 @@ impl Error {
     pub fn is_final(&self, failures: u32) -> bool {
         match self.class() {
             Class::Refused => true,
+            Class::Forbidden => failures >= FORBIDDEN_MAX,
             Class::Conflict => false,
             Class::Unreachable => failures >= FAILURES_MAX && self.answer().is_some(),
         }
@@ -172,7 +186,9 @@ pub fn wait(class: Class, failures: u32) -> Duration {
     let longest = match class {
         Class::Conflict => return Duration::from_millis(200),
         Class::Refused => return BACKOFF_LAST,
-        Class::Unreachable => BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACKOFF_LAST),
+        Class::Unreachable | Class::Forbidden => {
+            BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACKOFF_LAST)
+        }
     };
     // Full jitter, so that those who failed together do not return together.
     longest.mul_f64(rand::rng().random_range(0.5..=1.0))
@@ -196,9 +212,20 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_good_is_told_from_what_may_pass() {
-        for code in [400, 401, 403, 404, 405, 413, 422] {
+        for code in [400, 404, 405, 413, 422] {
             assert!(answered(code, "no").is_final(0), "{code}");
         }
+        let quota = "pods \"x\" is forbidden: exceeded quota: small";
+        let policy = "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: image is not allowed";
+        assert!(answered(403, quota).is_final(0));
+        assert!(answered(403, policy).is_final(0));
+        let role = "pods is forbidden: User \"operator\" cannot list resource \"pods\" in API group \"\"";
+        for (code, message) in [(401, "Unauthorized"), (403, role)] {
+            assert!(!answered(code, message).is_final(0), "an API server that has just started says so");
+            assert!(answered(code, message).is_final(FORBIDDEN_MAX));
+        }
+        let psa = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"";
+        assert!(answered(403, psa).is_final(0));
         for code in [408, 429, 500, 502, 503, 504] {
             assert!(!answered(code, "not now").is_final(0), "{code}");
             assert!(answered(code, "never").is_final(FAILURES_MAX), "{code}");

@@ -182,6 +182,10 @@ fn in_words(hindrance: Hindrance) -> &'static str {
     }
 }
 
+/// Load processes may begin apart by this part of the measured time, or by [`START_SKEW_ALLOWED_NANOS`] if that is more.
+const START_SKEW_SHARE: u64 = 50;
+const START_SKEW_ALLOWED_NANOS: u64 = 20_000_000;
+
 /// Merges what the load processes of one trial measured, in the order of their numbers. A workload counts only where every
 /// process measured it to its end.
 pub fn merge(processes: Vec<Loaded>) -> Result<Loaded, ContractError> {
@@ -189,7 +193,7 @@ pub fn merge(processes: Vec<Loaded>) -> Result<Loaded, ContractError> {
         return Ok(processes.into_iter().next().unwrap_or_default());
     }
     // The worst failure decides; what is wrong with the store explains why a loader was hindered, not the other way round.
-    let failure =
+    let mut failure =
         processes.iter().filter_map(|process| process.failure.clone()).min_by_key(|failure| failure.cause.rank());
     let store = processes.iter().find_map(|process| process.store.clone());
     let mut workloads = Vec::new();
@@ -198,10 +202,29 @@ pub fn merge(processes: Vec<Loaded>) -> Result<Loaded, ContractError> {
         let same = |process: &Loaded| process.workloads.iter().find(|one| one.summary.name == *name).cloned();
         let all: Vec<WorkloadMeasurement> = processes.iter().filter_map(same).collect();
         if all.len() == processes.len() {
-            workloads.push(merged(&all)?);
+            let all = merged(&all)?;
+            failure = failure.or_else(|| began_apart(&all));
+            workloads.push(all);
         }
     }
     Ok(Loaded { workloads, failure, store })
+}
+
+/// Processes that share a workload begin together. If by their clocks they did not, either some of them loaded alone for a while or the clocks
+/// of their nodes differ, and then the time from the first start to the last end is not what it took.
+fn began_apart(all: &WorkloadMeasurement) -> Option<TrialFailure> {
+    let skew = all.start_skew_nanos?;
+    let bound = (all.summary.elapsed_nanos / START_SKEW_SHARE).max(START_SKEW_ALLOWED_NANOS);
+    (skew > bound).then(|| TrialFailure {
+        cause: FailureCause::Disturbed,
+        detail: format!(
+            "{}: load processes began {} ms apart by their nodes' clocks, more than {} ms: synchronise the clocks of the nodes, or give the \
+             load processors of its own",
+            all.summary.name,
+            skew / 1_000_000,
+            bound / 1_000_000
+        ),
+    })
 }
 
 fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractError> {
@@ -315,6 +338,21 @@ mod tests {
         assert_eq!(put.start_skew_nanos, Some(250));
         assert_eq!(put.summary.elapsed_nanos, 1_250, "from the first start to the last end");
         assert_eq!(put.audit.as_ref().unwrap().cpu_nanos, 10);
+    }
+
+    #[test]
+    fn clocks_of_nodes_that_differ_do_not_make_a_store_slower() {
+        let at = |seconds: f64, started: f64| {
+            let mut loaded = measured(&[1_000], (started * 1e9) as u64);
+            loaded.workloads[0].summary.elapsed_nanos = (seconds * 1e9) as u64;
+            loaded
+        };
+        let merged = merge(vec![at(60.0, 100.0), at(60.0, 102.0)]).unwrap();
+        let failure = merged.failure.unwrap();
+        assert_eq!(failure.cause, FailureCause::Disturbed);
+        assert!(failure.detail.contains("began 2000 ms apart"), "{}", failure.detail);
+        assert_eq!(merge(vec![at(60.0, 100.0), at(60.0, 101.0)]).unwrap().failure, None);
+        assert_eq!(merge(vec![at(0.1, 100.0), at(0.1, 100.02)]).unwrap().failure, None);
     }
 
     #[test]

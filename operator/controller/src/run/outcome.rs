@@ -261,7 +261,7 @@ pub async fn finish(
     match written {
         Ok(()) => {}
         // What was measured is in the trials' own files, and the judgement of it stands.
-        Err(error) if error.is_final(0) => {
+        Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {
             let why = error.for_user();
             tracing::warn!(run = run.name_any(), "the report cannot be written: {why}");
             events::stalled(context, run, "ReportNotWritten", &why).await;

@@ -44,10 +44,16 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
             against_baseline(valid, comparisons, gate, workload, &subject, Bound::AtMost(ratio(bound)))
         }
         (_, _, Some(bound), _) => against_number(valid, gate, workload, &subject, Bound::AtLeast(bound as f64)),
-        (_, _, _, bound) => {
-            // The schema asks for exactly one bound.
-            against_number(valid, gate, workload, &subject, Bound::AtMost(bound.unwrap_or(u64::MAX) as f64))
-        }
+        (_, _, _, Some(bound)) => against_number(valid, gate, workload, &subject, Bound::AtMost(bound as f64)),
+        // The schema asks for exactly one bound; a record that somebody wrote may have none.
+        (None, None, None, None) => Decided {
+            result: GateResult {
+                gate: subject,
+                outcome: GateOutcome::NotJudged,
+                found: "the gate has no bound: give it one".into(),
+            },
+            on_inconclusive: OnInconclusive::Fail,
+        },
     }
 }
 

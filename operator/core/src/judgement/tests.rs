@@ -292,6 +292,13 @@ fn unequal_durability_is_never_ranked() {
     assert!(judgement.caveats.iter().any(|caveat| caveat.contains("not ranked")));
 }
 
+/// The schema refuses it; a record may be written by anybody.
+#[test]
+fn a_gate_without_a_bound_is_not_met() {
+    let judgement = judge(&record(1.0, serde_json::json!([{ "arm": "new", "metric": "LatencyP99Micros" }])));
+    assert_eq!((judgement.verdict, judgement.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::NotJudged));
+}
+
 #[test]
 fn an_absolute_gate_needs_no_baseline() {
     let gate = serde_json::json!([{ "arm": "old", "metric": "LatencyP99Micros", "atMost": 50 }]);
