@@ -15,6 +15,7 @@
 
 mod cluster;
 mod errors;
+mod fields;
 mod first;
 mod operate;
 mod second;
@@ -22,13 +23,18 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
+use tokio::sync::Semaphore;
 
 use crate::engine::{Node, NotLeading};
+
+/// Scans without pages of a thread at a time, each with up to 64 MiB: others wait in line.
+const SCANS_MAX: usize = 1;
 
 /// A method of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +89,7 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
         Method::Own(operate::Method::ChangeMembers) => {
             decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
         }
-        Method::Own(_) => decode(message).map(operate::understand),
+        Method::Own(_) => operate::understand(&message),
     }
 }
 
@@ -95,12 +101,14 @@ pub struct Api {
     patience: Duration,
     /// What becomes of the dialects' writes where this member does not lead.
     not_leading: NotLeading,
+    /// Whoever scans without pages.
+    scans: Arc<Semaphore>,
 }
 
 impl Api {
     /// Of a member.
     pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
-        Self { node, patience, not_leading }
+        Self { node, patience, not_leading, scans: Arc::new(Semaphore::new(SCANS_MAX)) }
     }
 }
 
@@ -119,7 +127,11 @@ fn now<M: Message>(answer: Result<M, Status>) -> Unary {
 }
 
 fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
-    M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, format!("the request is malformed: {error}")))
+    M::decode(message).map_err(malformed)
+}
+
+fn malformed(error: impl std::fmt::Display) -> Status {
+    Status::new(Code::InvalidArgument, format!("the request is malformed: {error}"))
 }
 
 /// The only request of a stream of answers.
@@ -162,7 +174,10 @@ impl Service for Api {
             Method::Own(operate::Method::Operate) => return Box::pin(operate::operate(node, requests, responses)),
             Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
             Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
-            Method::Own(operate::Method::Snapshot) => Box::pin(snapshot::send(node, requests, responses)),
+            Method::Own(operate::Method::Snapshot) => {
+                let patience = snapshot::PIECE_PATIENCES * self.patience;
+                Box::pin(snapshot::send(node, requests, responses, patience))
+            }
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
             Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
         };

@@ -53,6 +53,9 @@ const TICK_MICROS: u64 = 20_000;
 /// The directory of a state on disk, in the engine's own.
 const STATE: &str = "state";
 
+/// Between two looks whether an engine is ready: that it is not may be told at once.
+const READY_PAUSE: Duration = Duration::from_millis(10);
+
 /// How long a member that joins waits for others to know it.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -286,16 +289,7 @@ impl Engine {
 
     /// Waits until strong reads succeed; on a tokio runtime.
     pub async fn wait_ready(&self, patience: Duration) -> Result<(), EngineError> {
-        let deadline = tokio::time::Instant::now() + patience;
-        let mut problem = Error::NoQuorum;
-        while tokio::time::Instant::now() < deadline {
-            match tokio::time::timeout_at(deadline, self.node.is_ready()).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => problem = error,
-                Err(_) => break,
-            }
-        }
-        Err(EngineError::NotReady(problem))
+        ready_in_time(patience, || self.node.is_ready()).await.map_err(EngineError::NotReady)
     }
 
     /// Whether it cannot go on.
@@ -330,6 +324,25 @@ impl Engine {
         match self.node.shown().broken() {
             Some(error) => Err(EngineError::State(error.to_string())),
             None => Ok(()),
+        }
+    }
+}
+
+/// Asks until the answer is that it is; the last reason why it was not.
+async fn ready_in_time<F>(patience: Duration, is_ready: impl Fn() -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let deadline = tokio::time::Instant::now() + patience;
+    let mut problem = Error::NoQuorum;
+    loop {
+        match tokio::time::timeout_at(deadline, is_ready()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => problem = error,
+            Err(_) => return Err(problem),
+        }
+        if tokio::time::timeout_at(deadline, tokio::time::sleep(READY_PAUSE)).await.is_err() {
+            return Err(problem);
         }
     }
 }
@@ -398,4 +411,25 @@ fn open(path: &Path) -> Result<RealDirectory, EngineError> {
     let said = |error| EngineError::Directory(path.display().to_string(), error);
     make_private(path).map_err(said)?;
     RealDirectory::open(path).map_err(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_until_an_engine_is_ready_does_not_ask_without_a_pause() {
+        let asked = Cell::new(0);
+        let refuse = || async {
+            asked.set(asked.get() + 1);
+            Err(Error::Stopped)
+        };
+        let waited = ready_in_time(Duration::from_millis(100), refuse).await;
+        assert!(matches!(waited, Err(Error::Stopped)));
+        assert!((1..=11).contains(&asked.get()), "{}", asked.get());
+        assert!(matches!(ready_in_time(Duration::from_millis(1), std::future::pending).await, Err(Error::NoQuorum)));
+        assert!(ready_in_time(Duration::from_secs(1), || async { Ok(()) }).await.is_ok());
+    }
 }

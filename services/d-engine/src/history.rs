@@ -11,7 +11,7 @@ use crate::state::{Change, ChangeKind};
 
 /// Changes that are kept.
 const CHANGES_MAX: usize = 100_000;
-/// Their keys and values, bytes.
+/// Their keys and values, and what was there before, bytes.
 const BYTES_MAX: usize = 32 << 20;
 /// Batches that are looked at in one step.
 const STEP_BATCHES: usize = 64;
@@ -104,7 +104,7 @@ impl History {
         if changes.is_empty() {
             return;
         }
-        let bytes = changes.iter().map(|change| change.key.len() + change.value.len()).sum();
+        let bytes = changes.iter().map(bytes_of).sum();
         kept.changes += changes.len();
         kept.bytes += bytes;
         kept.batches.push_back(Arc::new(Batch { changes, applied, bytes }));
@@ -157,6 +157,10 @@ impl History {
         let events = wanted.map(|change| event(change, options.with_previous)).collect();
         Ok(Step { events, index, has_more })
     }
+}
+
+fn bytes_of(Change { key, value, previous, .. }: &Change) -> usize {
+    key.len() + value.len() + previous.as_ref().map_or(0, |previous| previous.len())
 }
 
 fn event(Change { kind, key, value, revision, previous }: &Change, with_previous: bool) -> Event {
@@ -238,6 +242,17 @@ mod tests {
         assert_eq!(oldest, 11);
         assert_eq!(history.begin(10), Err(TooOld(11)));
         assert_eq!(revisions(&history, &mut history.begin(11).unwrap())[0], 11);
+    }
+
+    #[test]
+    fn what_was_there_before_counts_as_well() {
+        let history = History::new(1);
+        let previous = Some(bytes::Bytes::from(vec![0; 1 << 20]));
+        for revision in 1..=33 {
+            history.publish(vec![Change { previous: previous.clone(), ..change("k", revision) }], revision);
+        }
+        assert_eq!(history.begin(2), Err(TooOld(3)), "32 of them are more than 32 MiB, with their keys");
+        assert!(history.begin(3).is_ok());
     }
 
     #[test]

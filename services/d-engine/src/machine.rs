@@ -109,6 +109,11 @@ impl<S: Storage> StateMachine for Machine<S> {
         })
     }
 
+    fn takes_long<'a>(&self, commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
+        // A storage that cannot tell will say so where it is used.
+        self.state.takes_long(commands.map(|(entry, _)| &entry.data)).unwrap_or(true)
+    }
+
     fn applied(&mut self, index: u64) {
         if self.shown.broken().is_some() || index < self.state.committed() {
             return;

@@ -54,11 +54,9 @@ struct Node {
     peer_address: Option<String>,
     #[serde(default, rename = "name")]
     _name: Option<String>,
-    /// Without effect: members elect.
-    #[serde(default, rename = "role")]
-    _role: Option<i64>,
-    #[serde(default, rename = "status")]
-    _status: Option<i64>,
+    /// Without effect: members elect, and all that are named vote.
+    role: Option<i64>,
+    status: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -257,6 +255,7 @@ impl Settings {
         let file = read(text, environment)?;
         let mut warnings = Vec::new();
         let members = members(&file.cluster.initial_cluster, &flags.members)?;
+        roles(&file.cluster.initial_cluster, &mut warnings)?;
         let Some(id) = flags.node_id.or(file.cluster.node_id) else {
             return mistake("--node-id, or node_id of [cluster]: say which member this is");
         };
@@ -433,6 +432,24 @@ fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, M
         add(id, address_of(client, peer)?)?;
     }
     Ok(members)
+}
+
+/// A learner in release 0.2.4 of the original; 0.1.4 has no such number.
+const LEARNER: i64 = 4;
+
+/// What the original's file says of members besides; numbers differ between its releases.
+fn roles(nodes: &[Node], warnings: &mut Vec<String>) -> Result<(), Mistake> {
+    if let Some(learner) = nodes.iter().find(|node| node.role == Some(LEARNER)) {
+        let id = learner.id;
+        return mistake(format!(
+            "member {id} of initial_cluster: role {LEARNER}: a learner is added to a group that works (ctl member add)"
+        ));
+    }
+    if nodes.iter().any(|node| node.role.is_some() || node.status.is_some()) {
+        warnings
+            .push("role and status of members have no effect: all in initial_cluster vote, and elect who leads".into());
+    }
+    Ok(())
 }
 
 /// The class; of the original's words those that promise no more than is kept.

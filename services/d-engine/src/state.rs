@@ -15,6 +15,7 @@
 //! | `disk` | tables on disk: more than memory holds, and there again after a restart |
 //! | `apply` | what a command does |
 //! | `overlay` | what a transaction has done so far |
+//! | `effort` | how much work commands are, about |
 //! | `leases` | keys that end together |
 //! | `sessions` | exactly once |
 //! | `query` | what readers ask |
@@ -26,6 +27,7 @@ mod backup;
 mod codec;
 mod command;
 mod disk;
+mod effort;
 mod leases;
 mod memory;
 mod overlay;

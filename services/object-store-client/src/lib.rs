@@ -7,6 +7,7 @@ use std::ops::Range;
 
 pub mod credentials;
 pub mod files;
+pub mod listing;
 pub mod memory;
 pub mod s3;
 mod signature;

@@ -1,17 +1,18 @@
-//! S3: signed requests over one pool of connections, with a time limit each. Path or virtual-host style.
+//! S3: signed requests over one pool of connections, with a time limit each, bodies included. Path or virtual-host style.
 //!
 //! Objects are sent by one PUT with `If-None-Match: *`, so that two writers cannot both believe in one object. Whether the
 //! server honours it is tried once, before the first object (AWS, R2, MinIO, B2 and versitygw do); where it does not,
 //! the object is looked for before it is sent, which leaves a window, and a warning says so.
 
 use crate::credentials::Credentials;
+use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Store, StoreError};
 use ring::digest;
-use std::io::{Cursor, Read, SeekFrom};
+use std::io::{self, Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a bucket is.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub struct S3Settings {
     pub region: String,
     /// `endpoint/bucket/key` instead of `bucket.endpoint/key`.
     pub path_style: bool,
-    /// For one request without its body; a body may take this and a second for each 64 KiB.
+    /// For one request without its body, and for each read of an answer; a body may take this and a second for each 64 KiB, there and back.
     pub timeout: Duration,
     /// Certificates to trust for `https`, in PEM.
     pub certificates: Option<std::path::PathBuf>,
@@ -54,6 +55,9 @@ impl Request<'_> {
         Request { method, key, query: "", headers: Vec::new(), payload_hash: sha256_hex(b"") }
     }
 }
+
+/// A page of a listing: it has a thousand objects.
+const LISTING_BYTES_MAX: u64 = 16 << 20;
 
 /// Certificates where distributions keep them.
 const SYSTEM_CERTIFICATES: [&str; 3] =
@@ -89,7 +93,8 @@ impl S3Store {
             .max_idle_connections(8)
             .user_agent("object-store-client")
             .timeout_connect(Some(settings.timeout))
-            .timeout_recv_response(Some(settings.timeout));
+            .timeout_recv_response(Some(settings.timeout))
+            .timeout_per_read(Some(settings.timeout));
         if scheme == "https" {
             let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
             let tls = ureq::tls::TlsConfig::builder()
@@ -130,7 +135,7 @@ impl S3Store {
         }
         let failed = |error: ureq::Error| StoreError::Transient(format!("{method} /{}: {error}", request.key));
         let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} /{}: {error}", request.key));
-        let most = |length: u64| Some(self.settings.timeout + Duration::from_secs(length / 65_536));
+        let most = |length| Some(body_time(self.settings.timeout, length));
         match body {
             Some((body, length)) => {
                 body.seek(SeekFrom::Start(0))?;
@@ -147,11 +152,16 @@ impl S3Store {
         }
     }
 
+    /// What an answer holds.
+    fn body(&self, response: ureq::http::Response<ureq::Body>) -> Paced<ureq::BodyReader<'static>> {
+        Paced::new(response.into_body().into_reader(), self.settings.timeout)
+    }
+
     /// The answer as an error. Reads a bounded part of the body, for S3's code.
     fn failure(&self, key: &str, response: ureq::http::Response<ureq::Body>) -> StoreError {
         let status = response.status().as_u16();
         let mut text = Vec::new();
-        let _ = response.into_body().into_reader().take(4096).read_to_end(&mut text);
+        let _ = self.body(response).take(4096).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text);
         let code = element(&text, "Code").map_or(String::new(), |code| format!(" {code}"));
         let bucket = &self.settings.bucket;
@@ -215,20 +225,38 @@ impl S3Store {
     }
 }
 
-/// The text of the first element `name`, with entities decoded.
-fn element(text: &str, name: &str) -> Option<String> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    let (content, _) = rest.split_once(&format!("</{name}>"))?;
-    let entities = [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", "\""),
-        ("&apos;", "'"),
-        ("&#34;", "\""),
-        ("&#39;", "'"),
-        ("&amp;", "&"),
-    ];
-    Some(entities.iter().fold(content.to_owned(), |content, (entity, character)| content.replace(entity, character)))
+/// An answer's body, at the rate that is asked of a store: a store that stalls in the middle would hold its caller, and its caller's
+/// locks, for ever. The time of whoever reads does not count.
+struct Paced<R> {
+    body: R,
+    bytes: u64,
+    waited: Duration,
+    timeout: Duration,
+}
+
+impl<R> Paced<R> {
+    fn new(body: R, timeout: Duration) -> Self {
+        Self { body, bytes: 0, waited: Duration::ZERO, timeout }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.waited > body_time(self.timeout, self.bytes) {
+            let text = format!("the store sent {} bytes in {:.1?}, which is too slow", self.bytes, self.waited);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        let began = Instant::now();
+        let read = self.body.read(buffer);
+        self.waited += began.elapsed();
+        self.bytes += *read.as_ref().unwrap_or(&0) as u64;
+        read
+    }
+}
+
+/// What a body of so many bytes may take.
+fn body_time(timeout: Duration, bytes: u64) -> Duration {
+    timeout + Duration::from_secs(bytes / 65_536)
 }
 
 impl Store for S3Store {
@@ -258,7 +286,7 @@ impl Store for S3Store {
         if !response.status().is_success() {
             return Err(self.failure(key, response));
         }
-        Ok(Box::new(response.into_body().into_reader()))
+        Ok(Box::new(self.body(response)))
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
@@ -278,22 +306,19 @@ impl Store for S3Store {
             if !response.status().is_success() {
                 return Err(self.failure("", response));
             }
-            let text = response.into_body().into_with_config().limit(16 << 20).read_to_string();
-            let text = text.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
-            for content in text.split("<Contents>").skip(1) {
-                let (key, size) = (element(content, "Key"), element(content, "Size"));
-                let size = size.and_then(|size| size.parse().ok());
-                let modified = element(content, "LastModified").and_then(|time| time.parse::<jiff::Timestamp>().ok());
-                let modified_millis = modified.map_or(0, |time| time.as_millisecond());
-                let (Some(key), Some(size)) = (key, size) else {
-                    return Err(StoreError::Permanent("the store's listing has an object without key or size".into()));
-                };
-                objects.push(Object { key, size, modified_millis });
-            }
-            match element(&text, "NextContinuationToken") {
-                Some(next) if element(&text, "IsTruncated").as_deref() == Some("true") => token = next,
-                _ if text.contains("<ListBucketResult") => break,
-                _ => return Err(StoreError::Permanent("the store's listing is not one of S3".into())),
+            let mut text = String::new();
+            let read = self.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
+            read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
+            let page = Page::of(&text)?;
+            objects.extend(page.objects);
+            match page.next {
+                Some(next) if next == token => {
+                    return Err(StoreError::Permanent(
+                        "the store's listing begins its next page where this one does".into(),
+                    ));
+                }
+                Some(next) => token = next,
+                None => break,
             }
         }
         objects.sort_by(|a, b| a.key.cmp(&b.key));
@@ -309,5 +334,113 @@ impl Store for S3Store {
                 error => Err(error),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+
+    const TIMEOUT: Duration = Duration::from_millis(300);
+    /// Long enough for a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A store of which each answer is `head`, and then whatever `then` does to the connection.
+    fn store(head: &'static str, then: fn(TcpStream)) -> S3Store {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                let mut request = Vec::new();
+                let mut byte = [0];
+                while !request.ends_with(b"\r\n\r\n") && socket.read(&mut byte).is_ok_and(|read| read > 0) {
+                    request.push(byte[0]);
+                }
+                if socket.write_all(head.as_bytes()).is_ok() {
+                    then(socket);
+                }
+            }
+        });
+        let region = "us-east-1".into();
+        let settings =
+            S3Settings { bucket: "b".into(), endpoint, region, path_style: true, timeout: TIMEOUT, certificates: None };
+        let credentials = Credentials { access_key_id: "a".into(), secret_access_key: "s".into(), session_token: None };
+        S3Store::new(settings, credentials).unwrap()
+    }
+
+    /// Until the client goes.
+    fn says_nothing(mut socket: TcpStream) {
+        let _ = socket.read(&mut [0]);
+    }
+
+    /// A byte at a time, each before anybody loses patience.
+    fn trickles(mut socket: TcpStream) {
+        while socket.write_all(b" ").is_ok() {
+            std::thread::sleep(TIMEOUT / 4);
+        }
+    }
+
+    const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n<ListBucketResult>";
+
+    /// What comes of a call that must end.
+    fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || drop(sender.send(call())));
+        receiver.recv_timeout(PATIENCE).expect("the call ends")
+    }
+
+    #[test]
+    fn a_store_that_stalls_in_the_middle_of_an_object_is_an_error_in_time() {
+        for then in [says_nothing, trickles] {
+            let store = store(HALF, then);
+            let error = in_time(move || {
+                let mut bytes = Vec::new();
+                store.get("k", None).unwrap().read_to_end(&mut bytes).unwrap_err()
+            });
+            assert!(StoreError::from(error).is_transient());
+        }
+    }
+
+    #[test]
+    fn a_store_that_stalls_in_the_middle_of_a_listing_is_an_error_in_time() {
+        for then in [says_nothing, trickles] {
+            let store = store(HALF, then);
+            let error = in_time(move || store.list("")).unwrap_err();
+            assert!(error.is_transient() && error.to_string().contains("LIST"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_stalls_in_the_middle_of_an_error_is_that_error() {
+        let store =
+            store("HTTP/1.1 503 Slow Down\r\ncontent-length: 1000\r\n\r\n<Error><Code>SlowDown</Code>", says_nothing);
+        let error = in_time(move || store.get("k", None).map(drop)).unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("503 SlowDown"), "{error}");
+    }
+
+    #[test]
+    fn a_listing_that_never_ends_is_an_error() {
+        const PAGE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 141\r\n\r\n<ListBucketResult>\
+            <IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken>                      </ListBucketResult>";
+        assert_eq!(PAGE.split_once("\r\n\r\n").unwrap().1.len(), 141);
+        let store = store(PAGE, drop);
+        let error = in_time(move || store.list("")).unwrap_err();
+        assert!(matches!(&error, StoreError::Permanent(text) if text.contains("next page")), "{error}");
+    }
+
+    /// Who takes long over what it has read has not been kept waiting.
+    #[test]
+    fn the_time_of_who_reads_does_not_count() {
+        let mut paced = Paced::new(Cursor::new([7; 100]), Duration::from_millis(20));
+        for _ in 0..3 {
+            assert_eq!(paced.read(&mut [0; 10]).unwrap(), 10);
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        paced.waited = Duration::from_millis(21);
+        assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -1,23 +1,31 @@
 //! Our own dialect: many operations a frame, replies out of order. See `proto/storebench/dengine/v1.proto`.
 //!
 //! What waits is bounded by the number of requests without a reply, not by the size of replies: a read looks at the state only when
-//! there is room to send what it finds.
+//! there is room to send what it finds. A frame is cut into requests, and each of them is decoded when its turn comes: many small things
+//! in a frame take many times its bytes once they are decoded.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
 use d_engine_client::{Error, Query, ReadLevel, ReadOptions};
 use prost::Message;
-use service_kit::grpc::{self, Requests, Responses, Status};
+use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::Notify;
 
-use super::{decode, gone, only};
+use super::fields::{self, Fields};
+use super::{gone, malformed, only};
 use crate::engine::{Address, Durability, MemberChange, Node};
 use crate::settings::is_address;
 
-/// Requests without a reply on a stream. Beyond, the client is not listened to.
+/// Requests without a reply on a stream, and requests of a frame. Beyond, the client is not listened to, and the frame is refused.
 const OUTSTANDING_MAX: usize = 10_000;
+/// Compares and operations of a write, keys of a read: what is more is not decoded. What a member takes is less.
+const ITEMS_MAX: usize = 10_000;
+/// What reads without a reply hold in memory, bytes: beyond, no other request is begun.
+const READS_BYTES_MAX: usize = 16 << 20;
 /// A frame of replies is sent when it has so many bytes.
 const FRAME_BYTES: usize = 256 << 10;
 
@@ -80,29 +88,83 @@ impl Done {
 }
 
 /// Understands a frame.
-pub(super) fn understand(frame: wire::Requests) {
-    for request in frame.requests {
-        match request.body {
+pub(super) fn understand(frame: &Bytes) -> Result<(), Status> {
+    for request in cut(frame)? {
+        match understood(&request)?.body {
             Some(Body::Write(write)) => drop(write.parse()),
             Some(Body::Read(read)) => drop(read.parse()),
             Some(Body::OpenSession(_) | Body::CloseSession(_)) | None => {}
         }
     }
+    Ok(())
+}
+
+/// The requests of a frame, not decoded. They share its memory.
+fn cut(frame: &Bytes) -> Result<VecDeque<Bytes>, Status> {
+    let mut requests = VecDeque::new();
+    for field in Fields::of(frame) {
+        // Its only field.
+        if let (1, content) = field.map_err(malformed)? {
+            let content = content.ok_or_else(|| malformed("requests are messages"))?;
+            if requests.len() == OUTSTANDING_MAX {
+                let text = format!("a frame has more than {OUTSTANDING_MAX} requests: send several frames");
+                return Err(Status::new(Code::InvalidArgument, text));
+            }
+            requests.push_back(frame.slice_ref(content));
+        }
+    }
+    Ok(requests)
+}
+
+/// Decodes a request. What it says shares no memory with others of its frame, if it stays after this request was begun.
+fn understood(request: &Bytes) -> Result<wire::Request, Status> {
+    // Fields of `Request`, and of `Read`: several of the same number are one message.
+    const WRITE: u32 = 2;
+    const READ: u32 = 3;
+    const GET_MANY: u32 = 7;
+    let items = [&[WRITE][..], &[READ, GET_MANY]].map(|path| fields::count(request, path, ITEMS_MAX + 1));
+    for items in items {
+        if items.map_err(malformed)? > ITEMS_MAX {
+            let text = format!("a request has more than {ITEMS_MAX} compares, operations or keys: send several");
+            return Err(Status::new(Code::InvalidArgument, text));
+        }
+    }
+    let is_read = Fields::of(request).any(|field| matches!(field, Ok((READ, _))));
+    let request = if is_read { Bytes::copy_from_slice(request) } else { request.clone() };
+    wire::Request::decode(request).map_err(malformed)
+}
+
+/// What a read holds while it waits, bytes.
+fn bytes_of(query: &Query) -> usize {
+    let length = |key: &Option<Bytes>| key.as_ref().map_or(0, Bytes::len);
+    let held = match query {
+        Query::Get(key) => key.len(),
+        Query::GetMany(keys) => keys.iter().map(|key| size_of::<Bytes>() + key.len()).sum(),
+        Query::Scan(scan) => scan.start.len() + length(&scan.end) + length(&scan.after),
+    };
+    size_of::<Ready>() + held
 }
 
 /// Serves a stream of operations.
 pub(super) async fn operate(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     responses.open().map_err(gone)?;
     let done = Arc::new(Done::default());
-    let (mut outstanding, mut is_over) = (0, false);
+    let (mut outstanding, mut is_over) = (Outstanding::default(), false);
+    let mut frame = VecDeque::new();
     let mut ending = pin!(node.ending());
     loop {
         let ready = done.take();
         if !ready.is_empty() {
-            outstanding -= send(&node, ready, &done, &responses).await?;
+            send(&node, ready, &done, &responses, &mut outstanding).await?;
             continue;
         }
-        if is_over && outstanding == 0 {
+        while outstanding.has_room()
+            && let Some(request) = frame.pop_front()
+        {
+            outstanding.requests += 1;
+            outstanding.reads_bytes += begin(&node, understood(&request)?, &done);
+        }
+        if is_over && frame.is_empty() && outstanding.requests == 0 {
             return Ok(());
         }
         tokio::select! {
@@ -110,22 +172,31 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
             () = done.wake.notified() => {}
             // A member that ends answers what it was asked, and lets the client go to another.
             () = &mut ending, if !is_over => is_over = true,
-            frame = requests.next(), if !is_over && outstanding < OUTSTANDING_MAX => match frame? {
+            next = requests.next(), if !is_over && frame.is_empty() && outstanding.has_room() => match next? {
                 None => is_over = true,
-                Some(frame) => {
-                    let frame: wire::Requests = decode(frame)?;
-                    outstanding += frame.requests.len();
-                    for request in frame.requests {
-                        begin(&node, request, &done);
-                    }
-                }
+                Some(next) => frame = cut(&next)?,
             }
         }
     }
 }
 
-/// Begins a request; it ends by one [`Ready`].
-fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>) {
+/// What was begun and has no reply.
+#[derive(Default)]
+struct Outstanding {
+    requests: usize,
+    /// What the reads among them hold.
+    reads_bytes: usize,
+}
+
+impl Outstanding {
+    fn has_room(&self) -> bool {
+        self.requests < OUTSTANDING_MAX && self.reads_bytes < READS_BYTES_MAX
+    }
+}
+
+/// Begins a request; it ends by one [`Ready`]. What it holds until then, bytes, if it is a read.
+fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>) -> usize {
+    let mut held = 0;
     let done = Arc::clone(done);
     // Who writes is told where that is quicker.
     let leader = || node.leader_elsewhere().map(|leader| leader.address).unwrap_or_default();
@@ -140,9 +211,10 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
         Some(Body::Read(read)) => match read.parse() {
-            Ok((query, options)) => node.read_then(options, move |ticket| {
-                done.push(Ready::Look { id, query, options, ticket });
-            }),
+            Ok((query, options)) => {
+                held = bytes_of(&query);
+                node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket }));
+            }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
         Some(Body::OpenSession(wire::OpenSession {})) => {
@@ -161,30 +233,44 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
             done.push(Ready::Reply(wire::Reply::of_error(id, error)));
         }
     }
+    held
 }
 
-/// Sends what is ready; how many requests have got their reply.
-async fn send(node: &Node, ready: Vec<Ready>, done: &Arc<Done>, responses: &Responses) -> Result<usize, Status> {
-    let (mut answered, mut bytes) = (0, 0);
+/// Sends what is ready, which is outstanding no more.
+async fn send(
+    node: &Node,
+    ready: Vec<Ready>,
+    done: &Arc<Done>,
+    responses: &Responses,
+    outstanding: &mut Outstanding,
+) -> Result<(), Status> {
+    let mut bytes = 0;
     let mut frame = wire::Replies::default();
     for ready in ready {
         let reply = match ready {
             Ready::Reply(reply) => reply,
-            Ready::Look { id, query, options, ticket } => match ticket {
-                Err(error) => wire::Reply::of_error(id, error),
-                Ok(ticket) => match node.look_with(&query, ticket) {
-                    Some(seen) => wire::Reply::of_read(id, seen),
-                    None => {
-                        // The lease is over: a round will tell.
-                        let options = ReadOptions { level: ReadLevel::Linearizable, ..options };
-                        let done = Arc::clone(done);
-                        node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket }));
-                        continue;
-                    }
-                },
-            },
+            Ready::Look { id, query, options, ticket } => {
+                let held = bytes_of(&query);
+                let reply = match ticket {
+                    Err(error) => wire::Reply::of_error(id, error),
+                    Ok(ticket) => match node.look_with(&query, ticket) {
+                        Some(seen) => wire::Reply::of_read(id, seen),
+                        None => {
+                            // The lease is over: a round will tell.
+                            let options = ReadOptions { level: ReadLevel::Linearizable, ..options };
+                            let done = Arc::clone(done);
+                            node.read_then(options, move |ticket| {
+                                done.push(Ready::Look { id, query, options, ticket });
+                            });
+                            continue;
+                        }
+                    },
+                };
+                outstanding.reads_bytes -= held;
+                reply
+            }
         };
-        answered += 1;
+        outstanding.requests -= 1;
         bytes += reply.encoded_len();
         frame.replies.push(reply);
         if bytes >= FRAME_BYTES {
@@ -195,7 +281,7 @@ async fn send(node: &Node, ready: Vec<Ready>, done: &Arc<Done>, responses: &Resp
     if !frame.replies.is_empty() {
         responses.send(grpc::encode(&frame)).await.map_err(gone)?;
     }
-    Ok(answered)
+    Ok(())
 }
 
 /// Serves a watch. Its first frame, often without events, says that nothing is missed from here on.
@@ -274,5 +360,65 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
         syncs,
         sync_mean_micros: times.sum_nanos.checked_div(syncs).unwrap_or_default() / 1000,
         is_ready: leadership.leader.is_some() && (leadership.leader != Some(options.id) || leadership.is_ready_leader),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame_of(requests: usize, request: &[u8]) -> Bytes {
+        let mut frame = Vec::new();
+        for _ in 0..requests {
+            frame.push(1 << 3 | 2);
+            prost::encoding::encode_varint(request.len() as u64, &mut frame);
+            frame.extend_from_slice(request);
+        }
+        frame.into()
+    }
+
+    /// Eight mebibytes of them would take hundreds of mebibytes.
+    #[test]
+    fn a_frame_of_very_many_empty_requests_is_refused_before_it_is_decoded() {
+        assert_eq!(cut(&frame_of(10_000, &[])).unwrap().len(), 10_000);
+        let refused = cut(&frame_of(4 << 20, &[])).unwrap_err();
+        assert_eq!((refused.code, refused.message.contains("more than 10000 requests")), (Code::InvalidArgument, true));
+    }
+
+    #[test]
+    fn a_request_of_very_many_small_things_is_refused_before_it_is_decoded() {
+        let of = |field: u8, items: &[u8]| {
+            let mut request = vec![field << 3 | 2];
+            prost::encoding::encode_varint(items.len() as u64, &mut request);
+            request.extend_from_slice(items);
+            Bytes::from(request)
+        };
+        let items = |field: u8, count| [field << 3 | 2, 0].repeat(count);
+        let write = |compares, operations| of(2, &[items(1, compares), items(2, operations)].concat());
+        let read = |keys| of(3, &of(7, &items(1, keys)));
+        // Twice the same field is one message.
+        let twice = |request: Bytes| Bytes::from([&request[..], &request].concat());
+        for taken in [write(4_000, 6_000), read(10_000), twice(write(0, 5_000))] {
+            assert!(understood(&taken).is_ok());
+        }
+        for refused in [write(4_001, 6_000), read(10_001), twice(write(0, 5_001)), twice(read(6_000))] {
+            assert_eq!(understood(&refused).map_err(|refused| refused.code), Err(Code::InvalidArgument));
+        }
+    }
+
+    #[test]
+    fn a_read_that_waits_keeps_nothing_of_its_frame() {
+        let read = wire::Request {
+            id: 1,
+            body: Some(Body::Read(wire::Read::of(Query::Get("k".into()), ReadOptions::default()))),
+        };
+        let frame = [&frame_of(1, &read.encode_to_vec())[..], &[2 << 3 | 2, 100], &[0; 100]].concat();
+        let frame = Bytes::from(frame);
+        let request = cut(&frame).unwrap().remove(0).unwrap();
+        let Some(Body::Read(read)) = understood(&request).unwrap().body else { panic!("it is a read") };
+        let (query, _) = read.parse().unwrap();
+        drop(request);
+        assert_eq!(query, Query::Get("k".into()));
+        assert!(frame.is_unique());
     }
 }

@@ -1,5 +1,6 @@
 //! Release 0.2.4 of the original: packages `d_engine.*`. Who does not lead says so with a status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,9 +11,11 @@ use d_engine_client::{
     end_of_prefix,
 };
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
+use tokio::sync::Semaphore;
 
 use super::{Api, cluster, decode, errors, gone, later, now, only};
 use crate::engine::Node;
+use crate::machine::View;
 
 /// How often somebody who watches is told how far the state is. The original's too.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -66,8 +69,8 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
         }
         Method::Scan => {
             let request: wire::ScanRequest = decode(message)?;
-            let node = node.clone();
-            Ok(later(doors.patience, async move { scan(&node, request.prefix).await }))
+            let (node, scans) = (node.clone(), Arc::clone(&doors.scans));
+            Ok(later(doors.patience, async move { scan(&node, &scans, request.prefix).await }))
         }
         Method::Cluster(method) => cluster::second(doors, method, message),
         Method::Watch | Method::WatchMembership => Err(Status::new(Code::Internal, "it is a stream")),
@@ -126,10 +129,21 @@ fn entries(answer: Answer) -> Vec<wire::ClientResult> {
 }
 
 /// All that begins so, of one moment; linearizable, unlike the original's. An empty prefix finds nothing, as there.
-async fn scan(node: &Node, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
+async fn scan(node: &Node, scans: &Arc<Semaphore>, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
+    let gone = |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("the scan has ended: {error}"));
+    let place = Arc::clone(scans).acquire_owned().await.map_err(|error| gone(&error))?;
     let read = node.handle().read_async(replog::ReadLevel::Linearizable, 0).await;
     read.map_err(|_| errors::status(Error::NoQuorum))?;
     let view = node.shown().view();
+    // All other clients of this thread would wait for as long as it takes.
+    let found = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        scan_view(&view, prefix)
+    });
+    found.await.map_err(|error| gone(&error))?
+}
+
+fn scan_view(view: &View, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
     let mut found = wire::ScanResponse { entries: Vec::new(), revision: view.applied };
     let mut page = Scan { limit: u32::MAX, ..Scan::prefix(prefix.clone()) };
     let mut bytes = 0;

@@ -1,6 +1,8 @@
-//! All of the state, piece by piece, as of one moment. A client that takes nothing makes it wait, and holds one piece in memory.
+//! All of the state, piece by piece, as of one moment. A client that takes nothing makes it wait, and holds a piece or three, a thread and
+//! the state of that moment; so it does not wait for long.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire;
@@ -13,6 +15,9 @@ use crate::state::save_backup;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// A piece may take as many times what an answer may.
+pub(super) const PIECE_PATIENCES: u32 = 10;
 
 /// Collects what is written into pieces.
 struct Pieces {
@@ -36,7 +41,12 @@ impl Write for Pieces {
 }
 
 /// Sends it.
-pub(super) async fn send(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
+pub(super) async fn send(
+    node: Node,
+    mut requests: Requests,
+    responses: Responses,
+    patience: Duration,
+) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
@@ -52,7 +62,11 @@ pub(super) async fn send(node: Node, mut requests: Requests, responses: Response
     while let Some(piece) = taken.recv().await {
         let data =
             piece.map_err(|error| Status::new(Code::Unavailable, format!("the state cannot be read: {error}")))?;
-        responses.send(grpc::encode(&wire::SnapshotPiece { data })).await.map_err(gone)?;
+        let piece = grpc::encode(&wire::SnapshotPiece { data });
+        let sent = tokio::time::timeout(patience, responses.send(piece)).await;
+        let late =
+            |_| Status::new(Code::DeadlineExceeded, format!("a piece was not taken within {patience:?}: ask again"));
+        sent.map_err(late)?.map_err(gone)?;
     }
     Ok(())
 }

@@ -92,6 +92,8 @@ impl Node {
         };
         match applied.outcome {
             Ok(results) => Ok(Written { revision: applied.index, term: applied.term, applied: results }),
+            // Nothing has happened, and room comes with what clients say that they have.
+            Err(Refusal::NoRoomForAnswers) => Err(Error::Busy),
             Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
             Err(refusal) => Err(Error::Invalid(refusal.to_string())),
         }
@@ -148,7 +150,9 @@ impl Node {
         options: ReadOptions,
     ) -> impl Future<Output = Result<Seen<Answer>, Error>> + Send + 'static {
         let node = self.clone();
+        let checked = check_query(&query);
         async move {
+            checked?;
             let looked = node.handle().look(level(options.level), options.at_least, || node.look(&query)).await;
             let (ticket, found) = looked.map_err(read_error)?;
             found.map(|answer| node.seen(ticket, answer))
@@ -156,9 +160,7 @@ impl Node {
     }
 
     fn look(&self, query: &Query) -> Result<Answer, Error> {
-        if matches!(query, Query::GetMany(keys) if keys.len() > KEYS_MAX) {
-            return Err(Error::Invalid(format!("more than {KEYS_MAX} keys are asked for at a time")));
-        }
+        check_query(query)?;
         answer(&*self.shown().view().rows, query).map_err(|error| match error {
             QueryError::TooLarge => Error::Invalid(error.to_string()),
             QueryError::Storage(error) => Error::Unreachable(error.to_string()),
@@ -183,6 +185,16 @@ impl Node {
         let published = history.published();
         let place = history.begin(options.from_revision).map_err(too_old)?;
         Ok(Watching { node: self.clone(), options, place, published })
+    }
+}
+
+/// Before anything is waited for: what is too much is not held meanwhile.
+fn check_query(query: &Query) -> Result<(), Error> {
+    match query {
+        Query::GetMany(keys) if keys.len() > KEYS_MAX => {
+            Err(Error::Invalid(format!("more than {KEYS_MAX} keys are asked for at a time")))
+        }
+        Query::Get(_) | Query::GetMany(_) | Query::Scan(_) => Ok(()),
     }
 }
 

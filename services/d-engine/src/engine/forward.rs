@@ -75,9 +75,16 @@ impl Host for Neighbour {
         }
     }
 
-    /// Tells newcomers who has been seen, and whom they join.
+    /// Tells newcomers who has been seen, and whom they join; nothing if it cannot tell, so that they ask another. Who was told that nobody
+    /// was seen would begin anew.
     fn introduction(&self) -> Vec<u8> {
-        let known = known_members(&*self.shown.view().rows).unwrap_or_default();
+        let known = match known_members(&*self.shown.view().rows) {
+            Ok(known) => known,
+            Err(error) => {
+                tracing::warn!(%error, "a newcomer is not told who the members are");
+                return Vec::new();
+            }
+        };
         let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
         let (group, members) = match self.node() {
@@ -133,7 +140,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::state::Refusal;
+    use crate::machine::Machine;
+    use crate::state::{Memory, Refusal};
+
+    #[test]
+    fn a_member_that_cannot_read_its_state_does_not_say_that_nobody_was_seen() {
+        let machine = Machine::new(Memory::default()).unwrap();
+        let neighbour = Neighbour::new(machine.shown());
+        assert!(!neighbour.introduction().is_empty());
+        // Whoever asks now gets an error of the storage.
+        drop(machine);
+        assert!(neighbour.introduction().is_empty());
+    }
 
     #[test]
     fn replies_arrive_as_they_were_given() {

@@ -66,6 +66,11 @@ pub enum IdentityError {
         "{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
     )]
     Emptied(String, u64, String),
+    /// It is empty, and nobody could say whether it should be.
+    #[error(
+        "{0} is empty, and who was asked could not tell whether it has lost its log: {1}. Start it again when it can"
+    )]
+    Untold(String, String),
     /// It joins a group that does not know it.
     #[error("member {0} cannot join: {1}")]
     Join(u64, String),
@@ -156,7 +161,15 @@ pub fn join(
 }
 
 fn introduced(address: &str, ask: &impl Fn(&str) -> io::Result<Vec<u8>>) -> io::Result<Introduction> {
-    Ok(serde_json::from_slice(&ask(address)?)?)
+    understood(&ask(address)?)
+}
+
+/// What a member said.
+fn understood(said: &[u8]) -> io::Result<Introduction> {
+    match said.is_empty() {
+        true => Err(io::Error::other("it cannot read its own state now")),
+        false => Ok(serde_json::from_slice(said)?),
+    }
 }
 
 /// What a directory says of itself; `None`: nothing.
@@ -199,8 +212,10 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
         Some(found) if has_log => Ok(Checked { folder, identity: found }),
         None if has_log => Err(IdentityError::Unnamed(shown)),
         _ => {
-            if let Some(who) = who_knows(options, &ask) {
-                return Err(IdentityError::Emptied(shown, options.id, who));
+            match who_knows(options, &ask) {
+                Ok(None) => {}
+                Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
+                Err(why) => return Err(IdentityError::Untold(shown, why)),
             }
             write(&folder, &wanted).map_err(|error| file(&path, error))?;
             Ok(Checked { folder, identity: wanted })
@@ -208,22 +223,27 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
     }
 }
 
-/// The address of a member that says that this one has acknowledged entries. All are asked at the same time: one that hangs takes
-/// seconds.
-fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Option<String> {
+/// The address of a member that says that this one has acknowledged entries; an error if somebody is there, and nobody who is can tell.
+/// All are asked at the same time: one that hangs takes seconds.
+fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Result<Option<String>, String> {
     let others = options.members.iter().filter(|(id, _)| **id != options.id);
     let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
     // Who is not there, or begins as well, knows nothing.
-    let knows = |address: &str| {
-        let bytes = ask(address).ok()?;
-        let introduction = serde_json::from_slice::<Introduction>(&bytes).ok()?;
-        introduction.seen.contains(&options.id).then(|| address.to_owned())
-    };
-    let knows = &knows;
-    thread::scope(|scope| {
-        let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || knows(address))).collect();
-        asked.into_iter().find_map(|thread| thread.join().ok().flatten())
-    })
+    let said = |address: &String| ask(address).ok().map(|said| (understood(&said), address.clone()));
+    let said = &said;
+    let said: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || said(address))).collect();
+        asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    });
+    let (mut is_told, mut why) = (false, None);
+    for (introduction, address) in said {
+        match introduction {
+            Ok(introduction) if introduction.seen.contains(&options.id) => return Ok(Some(address)),
+            Ok(_) => is_told = true,
+            Err(error) => why = Some(format!("{address}: {error}")),
+        }
+    }
+    why.filter(|_| !is_told).map_or(Ok(None), Err)
 }
 
 /// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
@@ -312,6 +332,26 @@ mod tests {
         };
         check(&options, says("2")).unwrap();
         assert!(matches!(check(&options, says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
+    }
+
+    #[test]
+    fn a_member_that_lost_everything_does_not_begin_anew_because_others_cannot_read_what_they_know() {
+        let root = harness::folder();
+        let mut options = options(root.path());
+        for said in ["", "{"] {
+            let checked = check(&options, |_| Ok(said.into()));
+            assert!(matches!(checked, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
+        }
+        // Another one is asked.
+        let address = Address { client: "a:3".into(), peer: "b:3".into() };
+        options.members.insert(3, address);
+        let says = |third: &'static str| {
+            move |address: &str| Ok(if address == "b:3" { third.as_bytes().to_vec() } else { Vec::new() })
+        };
+        assert!(
+            matches!(check(&options, says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
+        );
+        check(&options, says("{\"seen\":[3]}")).unwrap();
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn the_originals_words_are_understood() {
     assert_eq!((engine.election, engine.heartbeat), (Duration::from_millis(600), Duration::from_millis(100)));
     assert_eq!(settings.patience, Duration::from_millis(700));
     assert_eq!(settings.listen, "127.0.0.1:9082");
-    assert_eq!(settings.warnings.len(), 3, "{:?}", settings.warnings);
+    assert_eq!(settings.warnings.len(), 4, "{:?}", settings.warnings);
 }
 
 #[test]
@@ -88,6 +88,7 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         (FILE.replace("127.0.0.1:9081", "here"), "\"here\" is not an address"),
         (FILE.replace("= 600", "= 200"), "three heartbeats"),
         (FILE.replace("= 1200", "= 300"), "election_timeout_max"),
+        (FILE.replacen("role = 1", "role = 4", 1), "member 1 of initial_cluster: role 4: a learner"),
         (FILE.replace("db_root_dir = \"/tmp/db\"", ""), "--db-root-dir"),
         (FILE.replace("[raft]", "[raft"), "configuration: line"),
         (format!("{FILE}[tls]\ncertificate = \"a\"\n"), "both a certificate and its key"),

@@ -12,10 +12,11 @@ use d_engine_client::{Applied as Results, OperationResult, Transaction};
 
 use super::codec::Malformed;
 use super::command::{Command, CommandError, EXPIRED_MAX};
+use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
 use super::rows::{Known, Value, numbered, of_numbered, single};
-use super::sessions::{self, Before, SESSIONS_MAX};
+use super::sessions::{self, Before, Room, SESSIONS_MAX};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
 
@@ -56,6 +57,12 @@ pub enum Refusal {
     /// A lease ends with too much.
     #[error("the lease has 1000 keys: attach more to another one")]
     TooManyLeaseKeys = 11,
+    /// Answers of sessions take too much memory.
+    #[error("answers that sessions keep take too much memory: say with awaited_from which have arrived, and try again")]
+    NoRoomForAnswers = 12,
+    /// A transaction ends too much.
+    #[error("the transaction revokes leases with more than 10000 keys together: revoke them in several")]
+    TooManyRevokedKeys = 13,
     /// A member has left for good.
     #[error("a member with this number was removed: give the new one a number that was never used")]
     MemberRemoved = 9,
@@ -63,7 +70,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::NoSession,
         Self::Forgotten,
         Self::TooManyAnswers,
@@ -75,6 +82,8 @@ impl Refusal {
         Self::MemberRemoved,
         Self::NoLease,
         Self::TooManyLeaseKeys,
+        Self::NoRoomForAnswers,
+        Self::TooManyRevokedKeys,
     ];
 
     /// Its number; never 0.
@@ -161,14 +170,20 @@ impl From<Malformed> for StateError {
 pub struct State<S> {
     storage: S,
     sessions: usize,
+    room: Room,
     changes: Vec<Change>,
 }
 
 impl<S: Storage> State<S> {
     /// Of what the storage has.
     pub fn new(storage: S) -> Result<Self, StorageError> {
-        let sessions = sessions::count(&storage)?;
-        Ok(Self { storage, sessions, changes: Vec::new() })
+        let (sessions, room) = (sessions::count(&storage)?, Room::of(&storage)?);
+        Ok(Self { storage, sessions, room, changes: Vec::new() })
+    }
+
+    /// Whether these commands together may take longer than a few dozen milliseconds, by the state before them.
+    pub fn takes_long<'a>(&self, commands: impl Iterator<Item = &'a Bytes>) -> Result<bool, StorageError> {
+        Ok(self.storage.is_under_pressure() || effort::is_long(&self.storage, commands)?)
     }
 
     /// Up to which entry it has everything for good.
@@ -203,13 +218,13 @@ impl<S: Storage> State<S> {
         match command {
             Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &transaction)?)),
             Command::Write(transaction, Some(stamp)) => {
-                let session = match sessions::begin(&mut self.storage, &stamp, time_millis)? {
+                let session = match sessions::begin(&mut self.storage, &mut self.room, &stamp, time_millis)? {
                     Before::New(session) => session,
                     Before::Answered(before) => return Ok(before),
                     Before::Refused(refusal) => return Ok(applied(Err(refusal))),
                 };
                 let applied = applied(self.transact(index, time_millis, &transaction)?);
-                sessions::finish(&mut self.storage, &stamp, session, &applied)?;
+                sessions::finish(&mut self.storage, &mut self.room, &stamp, session, &applied)?;
                 Ok(applied)
             }
             Command::OpenSession if self.sessions >= SESSIONS_MAX => Ok(applied(Err(Refusal::TooManySessions))),
@@ -219,8 +234,8 @@ impl<S: Storage> State<S> {
                 Ok(applied(Ok(nothing)))
             }
             Command::CloseSession(session) => {
-                let was_there = sessions::close(&mut self.storage, session)?;
-                self.sessions -= usize::from(was_there);
+                let closed = sessions::close(&mut self.storage, &mut self.room, session)?;
+                self.sessions -= usize::from(closed.is_some());
                 Ok(applied(Ok(nothing)))
             }
             Command::Expire => {
@@ -356,7 +371,8 @@ impl<S: Storage> State<S> {
         overlay.end_leases(&end)?;
         let pending = overlay.into_pending();
         self.write(index, pending, ChangeKind::Expire)?;
-        self.sessions -= sessions::expire(&mut self.storage, time_millis, EXPIRED_MAX)?.min(self.sessions);
+        let ended = sessions::expire(&mut self.storage, &mut self.room, time_millis, EXPIRED_MAX)?;
+        self.sessions -= ended.min(self.sessions);
         Ok(())
     }
 
@@ -364,13 +380,13 @@ impl<S: Storage> State<S> {
     pub fn restore(&mut self, from: &mut dyn Read) -> Result<(), snapshot::SnapshotError> {
         self.clear()?;
         snapshot::read(from, &mut self.storage)?;
-        self.sessions = sessions::count(&self.storage)?;
+        (self.sessions, self.room) = (sessions::count(&self.storage)?, Room::of(&self.storage)?);
         Ok(())
     }
 
     /// All of it goes.
     pub fn clear(&mut self) -> Result<(), StorageError> {
-        (self.sessions, self.changes) = (0, Vec::new());
+        (self.sessions, self.room, self.changes) = (0, Room::default(), Vec::new());
         self.storage.clear()
     }
 

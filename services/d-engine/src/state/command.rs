@@ -115,6 +115,11 @@ impl Command {
         if has_leases { VERSION_LEASES } else { VERSION }
     }
 
+    /// Whether what begins so may change many rows, however short it is: it is of leases, ends a session, or ends what is over.
+    pub(super) fn may_be_long(bytes: &[u8]) -> bool {
+        matches!(bytes, [VERSION_LEASES, ..] | [_, 4 | 5, ..])
+    }
+
     fn bytes_about(&self) -> usize {
         let Self::Write(transaction, _) = self else { return 64 };
         64 + bytes_of(transaction)

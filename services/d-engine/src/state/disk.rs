@@ -29,6 +29,10 @@ const PENDING_BYTES_MAX: usize = 4 << 20;
 const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Journals, which a start reads.
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+/// From so many memtables on that wait to be written, and so many files that wait to be merged, a commit may be made to wait: fjall does so
+/// at four and at 20.
+const MEMTABLES_WAITING: usize = 2;
+const FILES_WAITING: usize = 16;
 /// Threads that write memtables and merge files.
 const WORKERS: usize = 2;
 
@@ -295,6 +299,11 @@ impl Storage for Disk {
             self.database.delete_keyspace(keyspace).map_err(failed)?;
         }
         Ok(())
+    }
+
+    fn is_under_pressure(&self) -> bool {
+        self.keyspace().sealed_memtable_count() >= MEMTABLES_WAITING
+            || self.keyspace().l0_table_count() >= FILES_WAITING
     }
 
     fn applied(&self) -> u64 {

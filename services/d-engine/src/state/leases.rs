@@ -10,6 +10,8 @@ use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Keys of a lease at most: they end in one entry.
 pub(super) const KEYS_MAX: u32 = 1000;
+/// Keys that the leases have together that one transaction revokes: every member ends them in one step.
+pub(super) const REVOKED_MAX: usize = 10_000;
 
 /// A lease's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

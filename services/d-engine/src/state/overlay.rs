@@ -8,7 +8,7 @@ use d_engine_client::{Condition, Lease, Operation, OperationResult};
 
 use super::apply::{Refusal, StateError};
 use super::command::EXPIRED_MAX;
-use super::leases::{self, KEYS_MAX, Leased};
+use super::leases::{self, KEYS_MAX, Leased, REVOKED_MAX};
 use super::rows::{END_MAX, Value, numbered, numbers, of_numbered};
 use super::storage::{Storage, Table};
 
@@ -31,13 +31,18 @@ pub(super) struct Overlay<'a, S> {
     index: u64,
     time_millis: u64,
     pending: Pending,
+    /// Keys that were attached to a lease here, and are in no table yet; perhaps they are attached no more.
+    attached: BTreeMap<u64, Vec<Bytes>>,
+    /// Keys that leases have ended with.
+    revoked: usize,
 }
 
 type Done = Result<OperationResult, Refusal>;
 
 impl<'a, S: Storage> Overlay<'a, S> {
     pub(super) fn new(storage: &'a S, index: u64, time_millis: u64) -> Self {
-        Self { storage, index, time_millis, pending: Pending::default() }
+        let (pending, attached) = (Pending::default(), BTreeMap::new());
+        Self { storage, index, time_millis, pending, attached, revoked: 0 }
     }
 
     pub(super) fn into_pending(self) -> Pending {
@@ -64,6 +69,9 @@ impl<'a, S: Storage> Overlay<'a, S> {
         if old != new {
             self.count(old, |keys| keys.saturating_sub(1))?;
             self.count(new, |keys| keys + 1)?;
+            if new > 0 {
+                self.attached.entry(new).or_default().push(key.clone());
+            }
         }
         let was_there = before.is_some();
         let changed = self.pending.keys.entry(key.clone()).or_insert(Changed { before, after: None });
@@ -104,8 +112,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
             keys.push(of_numbered(row).1);
             ControlFlow::Continue(())
         })?;
-        // Those of this very transaction are in no table yet.
-        keys.extend(self.pending.keys.keys().cloned());
+        keys.extend(self.attached.remove(&number).unwrap_or_default());
         let mut ended = 0;
         for key in keys {
             if self.get(&key)?.is_some_and(|value| value.lease == number) {
@@ -114,6 +121,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
             }
         }
         self.set_lease(number, None)?;
+        self.revoked += ended;
         Ok(Some(ended))
     }
 
@@ -196,7 +204,13 @@ impl<'a, S: Storage> Overlay<'a, S> {
                 Some(Leased { ttl_millis, keys, .. }) => self.begin_lease(*lease, ttl_millis, keys)?,
                 None => OperationResult::Lease(None),
             },
-            Operation::Revoke { lease } => OperationResult::Revoked(self.revoke(*lease)?.is_some()),
+            Operation::Revoke { lease } => {
+                let keys = self.lease(*lease)?.map_or(0, |leased| leased.keys as usize);
+                if self.revoked + keys > REVOKED_MAX {
+                    return Ok(Err(Refusal::TooManyRevokedKeys));
+                }
+                OperationResult::Revoked(self.revoke(*lease)?.is_some())
+            }
         }))
     }
 }

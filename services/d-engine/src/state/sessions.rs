@@ -6,6 +6,7 @@
 //! 0, or 1 and revision (8), end (8), key, value (strings), or 2 and the same with the lease (8) in front; 4 sum (8); 5 attached: whether
 //! the key was there (1); 6 a lease: 0, or 1 and number (8), time to live (8), end (8); 7 revoked: whether the lease was there (1).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -22,6 +23,11 @@ pub(super) const IDLE_MILLIS: u64 = 3_600_000;
 pub(super) const SESSIONS_MAX: usize = 65_536;
 /// Answers that are kept for a session whose client does not say what it has.
 const ANSWERS_MAX: u32 = 4096;
+/// What the answers of a session take, and those of all, bytes: beyond, a session's writes wait. The last one may be larger than its room.
+const SESSION_BYTES_MAX: u64 = 16 << 20;
+const ALL_BYTES_MAX: u64 = 256 << 20;
+/// What an answer takes besides its row.
+const ANSWER_BYTES: u64 = 64;
 
 const WHAT: &str = "a session's row";
 
@@ -58,6 +64,46 @@ impl Session {
     }
 }
 
+/// What the answers of sessions take: of each session that has some, and of all. It follows from the table of answers, so that members
+/// with the same tables decide alike.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    sessions: BTreeMap<u64, u64>,
+    all: u64,
+}
+
+impl Room {
+    /// Of what is kept.
+    pub(super) fn of(storage: &impl Storage) -> Result<Self, StorageError> {
+        let mut room = Self::default();
+        storage.scan(Table::Answers, &[], None, &mut |key, answer| {
+            room.take(numbers(key).0, answer);
+            ControlFlow::Continue(())
+        })?;
+        Ok(room)
+    }
+
+    fn take(&mut self, session: u64, answer: &Bytes) {
+        let bytes = answer.len() as u64 + ANSWER_BYTES;
+        *self.sessions.entry(session).or_default() += bytes;
+        self.all += bytes;
+    }
+
+    fn give(&mut self, session: u64, bytes: u64) {
+        self.all = self.all.saturating_sub(bytes);
+        if let Some(of_session) = self.sessions.get_mut(&session) {
+            *of_session = of_session.saturating_sub(bytes);
+            if *of_session == 0 {
+                self.sessions.remove(&session);
+            }
+        }
+    }
+
+    fn has_some(&self, session: u64) -> bool {
+        self.all < ALL_BYTES_MAX && self.sessions.get(&session).is_none_or(|bytes| *bytes < SESSION_BYTES_MAX)
+    }
+}
+
 fn damaged(error: Malformed) -> StorageError {
     StorageError(error.to_string())
 }
@@ -69,31 +115,43 @@ pub(super) fn open(storage: &mut impl Storage, number: u64, time_millis: u64) ->
     storage.put(Table::Idle, pair(time_millis, number), Bytes::new())
 }
 
-/// Ends a session, if it is there.
-pub(super) fn close(storage: &mut impl Storage, number: u64) -> Result<bool, StorageError> {
-    let Some(row) = storage.get(Table::Sessions, &single(number))? else { return Ok(false) };
+/// Ends a session; how many answers it had, if it was there.
+pub(super) fn close(storage: &mut impl Storage, room: &mut Room, number: u64) -> Result<Option<u32>, StorageError> {
+    let Some(row) = storage.get(Table::Sessions, &single(number))? else { return Ok(None) };
     let session = Session::decode(row).map_err(damaged)?;
     storage.delete(Table::Sessions, &single(number))?;
     storage.delete(Table::Idle, &pair(session.used_millis, number))?;
-    forget(storage, number, 0, u64::MAX)?;
-    Ok(true)
+    forget(storage, room, number, 0, u64::MAX).map(Some)
 }
 
 /// Takes out the answers to writes from one to before another; how many.
-fn forget(storage: &mut impl Storage, number: u64, from: u64, to: u64) -> Result<u32, StorageError> {
-    let mut gone = Vec::new();
-    storage.scan(Table::Answers, &pair(number, from), Some(&pair(number, to)), &mut |key, _| {
+fn forget(storage: &mut impl Storage, room: &mut Room, number: u64, from: u64, to: u64) -> Result<u32, StorageError> {
+    let (mut gone, mut bytes) = (Vec::new(), 0);
+    storage.scan(Table::Answers, &pair(number, from), Some(&pair(number, to)), &mut |key, answer| {
         gone.push(key.clone());
+        bytes += answer.len() as u64 + ANSWER_BYTES;
         ControlFlow::Continue(())
     })?;
     for key in &gone {
         storage.delete(Table::Answers, key)?;
     }
+    room.give(number, bytes);
     Ok(gone.len() as u32)
 }
 
+/// How many answers a session has.
+pub(super) fn answers(storage: &impl Storage, number: u64) -> Result<usize, StorageError> {
+    let row = storage.get(Table::Sessions, &single(number))?.map(Session::decode).transpose().map_err(damaged)?;
+    Ok(row.map_or(0, |session| session.kept as usize))
+}
+
 /// Looks a write up, and forgets what its client has no use for any more.
-pub(super) fn begin(storage: &mut impl Storage, stamp: &Stamp, time_millis: u64) -> Result<Before, StorageError> {
+pub(super) fn begin(
+    storage: &mut impl Storage,
+    room: &mut Room,
+    stamp: &Stamp,
+    time_millis: u64,
+) -> Result<Before, StorageError> {
     let Some(row) = storage.get(Table::Sessions, &single(stamp.session))? else {
         return Ok(Before::Refused(Refusal::NoSession));
     };
@@ -106,11 +164,15 @@ pub(super) fn begin(storage: &mut impl Storage, stamp: &Stamp, time_millis: u64)
     }
     // Nobody waits for what is below; and never above this very write.
     let awaited_from = stamp.awaited_from.clamp(session.awaited_from, stamp.sequence);
-    session.kept -= forget(storage, stamp.session, session.awaited_from, awaited_from)?.min(session.kept);
+    session.kept -= forget(storage, room, stamp.session, session.awaited_from, awaited_from)?.min(session.kept);
     session.awaited_from = awaited_from;
-    if session.kept >= ANSWERS_MAX {
+    let refusal = match session.kept >= ANSWERS_MAX {
+        true => Some(Refusal::TooManyAnswers),
+        false => (!room.has_some(stamp.session)).then_some(Refusal::NoRoomForAnswers),
+    };
+    if let Some(refusal) = refusal {
         storage.put(Table::Sessions, single(stamp.session), session.encode())?;
-        return Ok(Before::Refused(Refusal::TooManyAnswers));
+        return Ok(Before::Refused(refusal));
     }
     storage.delete(Table::Idle, &pair(session.used_millis, stamp.session))?;
     session.used_millis = time_millis;
@@ -120,6 +182,7 @@ pub(super) fn begin(storage: &mut impl Storage, stamp: &Stamp, time_millis: u64)
 /// Keeps an answer.
 pub(super) fn finish(
     storage: &mut impl Storage,
+    room: &mut Room,
     stamp: &Stamp,
     mut session: Session,
     applied: &Applied,
@@ -127,7 +190,9 @@ pub(super) fn finish(
     session.kept += 1;
     storage.put(Table::Sessions, single(stamp.session), session.encode())?;
     storage.put(Table::Idle, pair(session.used_millis, stamp.session), Bytes::new())?;
-    storage.put(Table::Answers, pair(stamp.session, stamp.sequence), encode(applied))
+    let answer = encode(applied);
+    room.take(stamp.session, &answer);
+    storage.put(Table::Answers, pair(stamp.session, stamp.sequence), answer)
 }
 
 /// How many sessions there are.
@@ -140,18 +205,28 @@ pub(super) fn count(storage: &impl Storage) -> Result<usize, StorageError> {
     Ok(count)
 }
 
-/// Ends sessions that nobody has used for long, at most so many; how many.
-pub(super) fn expire(storage: &mut impl Storage, time_millis: u64, most: usize) -> Result<usize, StorageError> {
+/// Ends sessions that nobody has used for long, at most so many, and no more behind one with which as many answers have gone; how many.
+pub(super) fn expire(
+    storage: &mut impl Storage,
+    room: &mut Room,
+    time_millis: u64,
+    most: usize,
+) -> Result<usize, StorageError> {
     let mut idle = Vec::new();
     let end = single(time_millis.saturating_sub(IDLE_MILLIS));
     storage.scan(Table::Idle, &[], Some(&end), &mut |key, _| {
         idle.push(numbers(key).1);
         if idle.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
+    let (mut sessions, mut answers) = (0, 0);
     for number in &idle {
-        close(storage, *number)?;
+        answers += close(storage, room, *number)?.unwrap_or_default() as usize;
+        sessions += 1;
+        if answers >= most {
+            break;
+        }
     }
-    Ok(idle.len())
+    Ok(sessions)
 }
 
 pub(super) fn encode(applied: &Applied) -> Bytes {
@@ -265,6 +340,19 @@ mod tests {
             let applied = Applied { index: 5, term: 2, outcome };
             assert_eq!(decode(encode(&applied)), Ok(applied));
         }
+    }
+
+    #[test]
+    fn answers_of_many_sessions_are_bounded_together() {
+        let mut room = Room::default();
+        let answer = Bytes::from(vec![0; 4 << 20]);
+        for session in 0..64 {
+            assert!(room.has_some(session));
+            room.take(session, &answer);
+        }
+        assert!(!room.has_some(0) && !room.has_some(99));
+        room.give(7, answer.len() as u64 + ANSWER_BYTES);
+        assert!(room.has_some(99) && !room.sessions.contains_key(&7));
     }
 
     proptest! {

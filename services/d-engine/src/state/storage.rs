@@ -79,6 +79,11 @@ pub trait Storage: Rows + Send + 'static {
     /// All entries up to this one have done what they do.
     fn commit(&mut self, applied: u64) -> Result<(), StorageError>;
 
+    /// Whether the next commit may have to wait for the disk: then it is made beside the member's protocol, and not within it.
+    fn is_under_pressure(&self) -> bool {
+        false
+    }
+
     /// The index of the last commit that is still there; 0 if there was none. Entries up to it are not applied again.
     fn applied(&self) -> u64;
 

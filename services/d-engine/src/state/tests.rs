@@ -449,6 +449,153 @@ fn a_client_that_never_says_what_it_has_is_stopped_before_it_fills_the_memory() 
     assert!(state.apply(5001, 1, 0, write(4097, 4097)).unwrap().outcome.is_ok());
 }
 
+/// A session whose client asks for answers of mebibytes and never says that it has them: 4,096 of them would be 16 GiB.
+#[test]
+fn a_client_that_reads_much_and_never_says_what_it_has_is_stopped_before_it_fills_the_memory() {
+    let mut state = state();
+    let large = Bytes::from(vec![b'v'; 1 << 20]);
+    let keys = ["a", "b", "c", "d"];
+    let puts = keys.map(|key| Operation::Put { key: key.into(), value: large.clone(), ttl_millis: 0 });
+    state.apply(1, 1, 0, write(puts[..2].to_vec())).unwrap();
+    state.apply(2, 1, 0, write(puts[2..].to_vec())).unwrap();
+    state.apply(3, 1, 0, Command::OpenSession.encode()).unwrap();
+    let read = |sequence, awaited_from| {
+        // With their keys, four of them are more than a transaction may read.
+        let gets = keys[..3].iter().map(|&key| Operation::Get { key: key.into() }).collect();
+        let transaction = Transaction { then: gets, ..Transaction::default() };
+        Command::Write(transaction, Some(Stamp { session: 3, sequence, awaited_from })).encode()
+    };
+    for sequence in 1..=6 {
+        assert!(state.apply(3 + sequence, 1, 0, read(sequence, 1)).unwrap().outcome.is_ok());
+    }
+    assert_eq!(state.apply(10, 1, 0, read(7, 1)).unwrap().outcome, Err(Refusal::NoRoomForAnswers));
+    // A member that got the state as a snapshot decides alike, and so does one that had it all the time.
+    state.commit(10).unwrap();
+    let bytes = bytes_of(&state);
+    let mut other = State::new(Memory::default()).unwrap();
+    other.restore(&mut bytes.as_slice()).unwrap();
+    for state in [&mut state, &mut other] {
+        assert_eq!(state.apply(11, 1, 0, read(7, 1)).unwrap().outcome, Err(Refusal::NoRoomForAnswers));
+        assert_eq!(state.apply(12, 1, 0, read(1, 1)).unwrap().index, 4, "what is kept is answered");
+        assert!(state.apply(13, 1, 0, read(7, 2)).unwrap().outcome.is_ok(), "the client has one of them");
+        assert!(state.apply(14, 1, 0, read(8, 2)).unwrap().outcome.is_err());
+        // What is closed takes no room.
+        state.apply(15, 1, 0, Command::CloseSession(3).encode()).unwrap();
+        state.commit(15).unwrap();
+    }
+    assert_eq!(bytes_of(&state), bytes_of(&other));
+}
+
+#[test]
+fn sessions_that_end_with_many_answers_end_a_few_at_a_time() {
+    let mut state = state();
+    let mut index = 0;
+    let mut apply = |state: &mut State<Memory>, time, command: Command| {
+        index += 1;
+        state.apply(index, 1, time, command.encode()).unwrap();
+        index
+    };
+    for _ in 0..3 {
+        let session = apply(&mut state, 0, Command::OpenSession);
+        for sequence in 1..=600 {
+            let stamp = Stamp { session, sequence, awaited_from: 1 };
+            apply(&mut state, 0, Command::Write(Transaction::put("k", "v"), Some(stamp)));
+        }
+    }
+    let answers = |state: &State<Memory>| {
+        let mut answers = 0;
+        let each = &mut |_: &Bytes, _: &Bytes| {
+            answers += 1;
+            std::ops::ControlFlow::Continue(())
+        };
+        state.view().scan(Table::Answers, &[], None, each).unwrap();
+        answers
+    };
+    for left in [600, 0] {
+        let at = apply(&mut state, 1 + sessions::IDLE_MILLIS, Command::Expire);
+        state.commit(at).unwrap();
+        assert_eq!(answers(&state), left);
+    }
+}
+
+/// Leases that are full, and one entry that revokes as many as it may.
+fn full_leases(state: &mut State<Memory>, count: u64) -> u64 {
+    let mut index = 0;
+    for _ in 0..count {
+        index += 1;
+        let lease = index;
+        state.apply(index, 1, 0, write(vec![Operation::Grant { ttl_millis: 10 }])).unwrap();
+        for half in 0..2 {
+            let operations = (0..500).flat_map(|key| {
+                let key = Bytes::from(format!("{lease}-{half}-{key}"));
+                let put = Operation::Put { key: key.clone(), value: "v".into(), ttl_millis: 0 };
+                [put, Operation::Attach { key, lease }]
+            });
+            index += 1;
+            assert!(state.apply(index, 1, 0, write(operations.collect())).unwrap().outcome.is_ok());
+        }
+    }
+    index
+}
+
+/// A thousand revokes of leases with a thousand keys each took minutes, on every member.
+#[test]
+fn one_entry_ends_a_bounded_number_of_keys_of_leases() {
+    let mut state = state();
+    let last = full_leases(&mut state, 12);
+    let revokes = |count: u64| write((0..count).map(|lease| Operation::Revoke { lease: 3 * lease + 1 }).collect());
+    let commands = [revokes(11)];
+    assert!(state.takes_long(commands.iter()).unwrap());
+    let refused = state.apply(last + 1, 1, 0, commands[0].clone()).unwrap();
+    assert_eq!(refused.outcome, Err(Refusal::TooManyRevokedKeys));
+    state.take_changes();
+    assert!(state.apply(last + 2, 1, 0, revokes(10)).unwrap().outcome.is_ok());
+    assert_eq!(state.take_changes().len(), 10_000);
+    // Those that are there no more cost nothing.
+    assert!(state.apply(last + 3, 1, 0, revokes(11)).unwrap().outcome.is_ok());
+    assert_eq!(state.take_changes().len(), 1_000);
+}
+
+#[test]
+fn what_takes_long_is_known_before() {
+    let mut state = state();
+    let last = full_leases(&mut state, 6);
+    let is_long = |state: &State<Memory>, commands: &[Bytes]| state.takes_long(commands.iter()).unwrap();
+    let revoke = |lease| write(vec![Operation::Revoke { lease }]);
+    assert!(!is_long(&state, &[revoke(1)]));
+    assert!(is_long(&state, &[1, 4, 7, 10, 13, 16].map(revoke)), "together they do");
+    assert!(!is_long(&state, &vec![put("k", 0).encode(); 5_000]));
+    let large = Operation::Put { key: "k".into(), value: vec![0; 1 << 20].into(), ttl_millis: 0 };
+    assert!(!is_long(&state, &[write(vec![large])]));
+    assert!(is_long(&state, &vec![Command::Expire.encode(); 6]));
+    // A session that keeps many answers.
+    state.apply(last + 1, 1, 0, Command::OpenSession.encode()).unwrap();
+    for sequence in 1..=3_000 {
+        let stamp = Stamp { session: last + 1, sequence, awaited_from: 1 };
+        state
+            .apply(last + 1 + sequence, 1, 0, Command::Write(Transaction::put("k", "v"), Some(stamp)).encode())
+            .unwrap();
+    }
+    let close = Command::CloseSession(last + 1).encode();
+    assert!(!is_long(&state, std::slice::from_ref(&close)) && is_long(&state, &[close.clone(), close]));
+}
+
+#[test]
+fn a_key_that_changes_its_lease_within_a_transaction_ends_with_the_last_one() {
+    let mut state = state();
+    state.apply(1, 1, 0, write(vec![Operation::Grant { ttl_millis: 10 }])).unwrap();
+    state.apply(2, 1, 0, write(vec![Operation::Grant { ttl_millis: 10 }])).unwrap();
+    let put = Operation::Put { key: "k".into(), value: "v".into(), ttl_millis: 0 };
+    let attach = |lease| Operation::Attach { key: "k".into(), lease };
+    let moved = vec![put, attach(1), attach(2), Operation::Revoke { lease: 1 }, Operation::Get { key: "k".into() }];
+    let results = state.apply(3, 1, 0, write(moved)).unwrap().outcome.unwrap().results;
+    assert!(matches!(&results[4], OperationResult::Got(Some(item)) if item.lease == 2));
+    let ended = state.apply(4, 1, 0, write(vec![attach(2), Operation::Revoke { lease: 2 }])).unwrap();
+    assert!(ended.outcome.is_ok());
+    state.commit(4).unwrap();
+    assert_eq!(answer(&*state.view(), &everything()).unwrap().items, []);
+}
+
 #[test]
 fn a_transaction_is_all_or_nothing() {
     let mut state = state();

@@ -1,0 +1,61 @@
+//! How much work commands are, about: whether they may hold up the member's protocol, or are applied beside it. Counted are rows that they
+//! change.
+
+use bytes::Bytes;
+use d_engine_client::{Operation, Transaction};
+
+use super::apply::StateError;
+use super::command::{Command, EXPIRED_MAX};
+use super::storage::{Storage, StorageError};
+use super::{leases, sessions};
+
+/// Rows that commands may change together and still be quick: a few dozen milliseconds.
+const QUICK_ROWS: usize = 5_000;
+/// A shorter command changes few rows: most are not decoded for this.
+const SHORT_BYTES: usize = 4096;
+
+/// Whether these commands take long.
+pub(super) fn is_long<'a>(
+    storage: &impl Storage,
+    commands: impl Iterator<Item = &'a Bytes>,
+) -> Result<bool, StorageError> {
+    let mut rows = 0;
+    for command in commands {
+        rows += rows_of(storage, command)?;
+        if rows > QUICK_ROWS {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn rows_of(storage: &impl Storage, command: &Bytes) -> Result<usize, StorageError> {
+    if command.len() <= SHORT_BYTES && !Command::may_be_long(command) {
+        return Ok(1);
+    }
+    // What cannot be decoded does nothing.
+    let Ok(command) = Command::decode(command.clone()) else { return Ok(1) };
+    match command {
+        Command::Write(Transaction { then, otherwise, .. }, _) => {
+            Ok(rows_of_operations(storage, &then)?.max(rows_of_operations(storage, &otherwise)?))
+        }
+        Command::CloseSession(session) => sessions::answers(storage, session),
+        // About: those that are over are looked for when it is applied.
+        Command::Expire => Ok(EXPIRED_MAX),
+        Command::OpenSession | Command::Seen(_) | Command::Place(..) | Command::Leave(_) => Ok(1),
+    }
+}
+
+fn rows_of_operations(storage: &impl Storage, operations: &[Operation]) -> Result<usize, StorageError> {
+    let mut rows = operations.len();
+    for operation in operations {
+        if let Operation::Revoke { lease } = operation {
+            let leased = leases::get(storage, *lease).map_err(|error| match error {
+                StateError::Storage(error) => error,
+                error => StorageError(error.to_string()),
+            })?;
+            rows += leased.map_or(0, |leased| leased.keys as usize);
+        }
+    }
+    Ok(rows)
+}
