@@ -12,7 +12,7 @@ use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::grpc::Status;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::messages::{NO_BLOCK, STATUS, SUBSCRIBE, proto};
+use crate::messages::{NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, proto};
 use crate::node::Node;
 use crate::publish_stream::{Fed, Fetched};
 
@@ -108,12 +108,18 @@ async fn fetch(node: &Arc<Node>, address: &str) -> Result<u64, FetchError> {
     let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
     sender.finish()?;
     let mut fed = Fed::join(Arc::clone(node)).map_err(FetchError::Full)?;
-    let mut next = from;
+    let (mut next, era) = (from, node.settings.wire_era);
     while next <= last {
         use proto::subscribe_stream_response::Response;
         let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)??;
         let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
-            Some(Response::BlockItems(set)) => fed.items(set).await,
+            Some(Response::BlockItems(set)) => {
+                if !era.has_end_of_block() && ends_with_proof(&set) {
+                    next += 1;
+                    node.metrics.backfilled.inc();
+                }
+                fed.items(set).await
+            }
             Some(Response::EndOfBlock(end)) => {
                 next = end.block_number.saturating_add(1);
                 node.metrics.backfilled.inc();

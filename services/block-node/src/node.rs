@@ -11,7 +11,7 @@ use wal::files::RealDirectory;
 
 use crate::block::{Footer, HashOnly, Limits, ProofRules, Verified};
 use crate::hash::Hash;
-use crate::messages::EndCode;
+use crate::messages::{EndCode, WireEra};
 use crate::metrics::Metrics;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, Shared};
@@ -34,8 +34,8 @@ pub struct Offered {
 
 impl Offered {
     /// Compresses a block for the disk, and frames it for subscribers.
-    pub fn of(verified: &Verified) -> Result<Self, WireError> {
-        let shared = Shared::new(verified.number, &verified.bytes)?;
+    pub fn of(verified: &Verified, era: WireEra) -> Result<Self, WireError> {
+        let shared = Shared::new(verified.number, verified.root, &verified.bytes, era)?;
         Ok(Self { root: verified.root, footer: verified.footer, prepared: Prepared::of(verified), shared })
     }
 }
@@ -242,7 +242,8 @@ impl Node {
             node.metrics.read_from_disk.inc();
             let stored = node.reader.read(number)?;
             node.metrics.framed.inc();
-            Shared::new(number, &stored.bytes).map_err(|error| ReadError::Damaged { number, what: error.to_string() })
+            let shared = Shared::new(number, stored.root, &stored.bytes, node.settings.wire_era);
+            shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
         });
         match read.await {
             Ok(Ok(shared)) => Ok(self.recent.add_past(shared)),

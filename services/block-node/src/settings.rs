@@ -91,7 +91,8 @@ pub struct Flags {
     /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
     #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
     pub accept_dummy_proofs: bool,
-    /// Whose status codes and framing are spoken: today (block node 0.25 and later)
+    /// Whose status codes and framing are spoken, with clients and peers: v0.13 (block node 0.13 and 0.14), v0.15 (to 0.19), v0.20 (to
+    /// 0.24), today (0.25 and later)
     #[arg(long, env = "BLOCK_NODE_WIRE_ERA", default_value = "today")]
     pub wire_era: WireEra,
     /// Publishers at a time
@@ -199,6 +200,7 @@ impl Flags {
                 window_blocks: self.publish_window_blocks as usize,
                 duplicate_skip_window: self.producer_duplicate_block_skip_window,
                 memory_bytes_max: self.publish_memory_bytes,
+                behind_ends_stream: !self.wire_era.has_behind(),
                 ..publish::Settings::default()
             },
             future_max: self.subscriber_maximum_future_request,
@@ -232,7 +234,7 @@ mod tests {
     fn what_is_unknown_is_refused() {
         for wrong in [
             &["--nonsense"][..],
-            &["--wire-era", "v0.13"],
+            &["--wire-era", "v0.14"],
             &["--keep-blocks", "0"],
             &["--producer-duplicate-block-skip-window", "11"],
             &["--tls-certificate", "certificate"],

@@ -57,6 +57,9 @@ pub struct PublisherFlags {
     /// Size of a message, bytes
     #[arg(long, default_value_t = 262_144)]
     pub message_bytes: usize,
+    /// Whose status codes and framing the node speaks: v0.13, v0.15, v0.20, today
+    #[arg(long, default_value = "today")]
+    pub wire_era: WireEra,
     /// The same seed makes the same blocks
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -135,6 +138,7 @@ struct Link {
     sender: Option<StreamSender<proto::PublishStreamRequest>>,
     reading: Option<JoinHandle<Result<(), GrpcError>>>,
     told: Option<mpsc::Sender<PublishResponse>>,
+    era: WireEra,
 }
 
 impl Link {
@@ -145,7 +149,7 @@ impl Link {
         let call = self.channel.call(PUBLISH);
         let (sender, receiver) = self.channel.stream(&call, message).await?;
         self.sender = Some(sender);
-        self.reading = self.told.take().map(|told| tokio::spawn(listen(receiver, told)));
+        self.reading = self.told.take().map(|told| tokio::spawn(listen(receiver, told, self.era)));
         Ok(())
     }
 
@@ -153,7 +157,8 @@ impl Link {
     async fn stored_until(&mut self) -> Result<u64, GrpcError> {
         let call = self.channel.call(STATUS);
         let status: proto::ServerStatusResponse = self.channel.unary(&call, &proto::ServerStatusRequest {}).await?;
-        Ok(status.next_expected_block)
+        // Older eras do not tell the next block.
+        Ok(status.last_available_block.wrapping_add(1))
     }
 
     /// Says goodbye, and hears the last of it.
@@ -176,9 +181,10 @@ impl Link {
 async fn listen(
     mut receiver: StreamReceiver<proto::PublishStreamResponse>,
     told: mpsc::Sender<PublishResponse>,
+    era: WireEra,
 ) -> Result<(), GrpcError> {
     while let Some(message) = receiver.next().await? {
-        let response = PublishResponse::of(message, WireEra::Today);
+        let response = PublishResponse::of(message, era);
         let response = response.ok_or_else(|| GrpcError::Decode("a PublishStreamResponse says nothing".into()))?;
         if told.send(response).await.is_err() {
             break;
@@ -191,7 +197,7 @@ async fn listen(
 pub async fn publish(flags: &PublisherFlags) -> Result<Published, GrpcError> {
     let channel = connect(&flags.address).await?;
     let (told, mut answers) = mpsc::channel(ANSWERS_MAX);
-    let mut link = Link { channel, sender: None, reading: None, told: Some(told) };
+    let mut link = Link { channel, sender: None, reading: None, told: Some(told), era: flags.wire_era };
     let mut publisher = Publisher {
         flags,
         crafter: Crafter::new(flags.seed, 0),
@@ -303,7 +309,9 @@ impl Publisher<'_> {
         for set in sets(&block, self.flags.message_bytes).map_err(broken)? {
             link.send(&request(BlockItems(block.slice(set)))).await?;
         }
-        link.send(&request(EndOfBlock(proto::BlockEnd { block_number: number }))).await?;
+        if self.flags.wire_era.has_end_of_block() {
+            link.send(&request(EndOfBlock(proto::BlockEnd { block_number: number }))).await?;
+        }
         if let Some(kept) = self.kept.get_mut(&number) {
             kept.sent = Some(Instant::now());
         }

@@ -21,7 +21,7 @@ fn blocks(count: usize) -> Vec<Crafted> {
 }
 
 fn prepared(block: &Crafted) -> Prepared {
-    let footer = Footer { previous_root: [0; 48], all_previous_root: [0; 48], state_root: None };
+    let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
     let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
     Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 })
 }
