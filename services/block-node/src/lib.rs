@@ -9,6 +9,7 @@ pub mod backfill;
 pub mod block;
 pub mod craft;
 pub mod hash;
+pub mod java_files;
 pub mod messages;
 pub mod metrics;
 pub mod node;

@@ -7,6 +7,7 @@ use service_kit::logs;
 use service_kit::tls::{Protocol, TlsFiles};
 use service_kit::url::Url;
 
+use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
 use crate::publish;
 use crate::simulate::{ConsumerFlags, PublisherFlags};
@@ -32,6 +33,10 @@ pub enum Command {
     Simulate(Simulate),
     /// Read every block of a directory and check it; exits with 1 where one is wrong
     Verify(VerifyFlags),
+    /// Take blocks from files of the Java node, each verified; goes on where it was stopped
+    Import(ImportFlags),
+    /// Write blocks as files of the Java node; goes on where it was stopped
+    Export(ExportFlags),
 }
 
 /// What is simulated.
