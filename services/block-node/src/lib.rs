@@ -7,6 +7,7 @@
 pub mod api;
 pub mod backfill;
 pub mod block;
+pub mod connect;
 pub mod craft;
 pub mod hash;
 pub mod java_files;

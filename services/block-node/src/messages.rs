@@ -29,6 +29,9 @@ pub const SUBSCRIBE: &str = "/org.hiero.block.api.BlockStreamSubscribeService/su
 /// serverStatus.
 pub const STATUS: &str = "/org.hiero.block.api.BlockNodeService/serverStatus";
 
+/// getBlock.
+pub const GET_BLOCK: &str = "/org.hiero.block.api.BlockAccessService/getBlock";
+
 /// A number that stands for "none" or "latest".
 pub const NO_BLOCK: u64 = u64::MAX;
 

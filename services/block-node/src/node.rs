@@ -23,6 +23,8 @@ use crate::wire::WireError;
 const STORE: &str = "store";
 /// Blocks that are read from disk at a time.
 const READS_MAX: usize = 32;
+/// How long the repair of a block may take, others being written before it.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A verified block with what the writer needs.
 pub struct Offered {
@@ -52,6 +54,22 @@ struct Written {
     shared: Arc<Shared>,
     stored_bytes: usize,
     received: Instant,
+}
+
+/// Why a damaged block is not replaced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepairError {
+    /// Nothing to compare it with.
+    #[error(
+        "block {0}: neither the block before nor the one behind it is whole here, so that nothing tells whether it is the right one"
+    )]
+    Alone(u64),
+    /// A block of another history.
+    #[error("block {0} does not stand between those beside it")]
+    Another(u64),
+    /// The store.
+    #[error("block {0} was not written")]
+    NotWritten(u64),
 }
 
 /// What readers may see.
@@ -217,6 +235,12 @@ impl Node {
                 self.publishing(|publishing| publishing.safe(last));
                 self.tip.send_modify(|tip| (tip.next, tip.at) = (last + 1, Instant::now()));
             }
+            Appended::Repaired(number) => {
+                tracing::info!(number, "a damaged block is whole again");
+                self.metrics.repaired.inc();
+                self.metrics.quarantined.set(self.reader.quarantined() as i64);
+                self.tip.send_modify(|_| ());
+            }
             Appended::Failed(error) => {
                 tracing::error!("{error}");
                 self.metrics.accepting.set(0);
@@ -254,6 +278,48 @@ impl Node {
                 Err(error)
             }
             Err(error) => Err(ReadError::Files { number, source: io::Error::other(error) }),
+        }
+    }
+
+    /// Takes a block of which the copy here is damaged, and waits until it is safe. It must continue the block before it and be continued
+    /// by the one behind it, as far as these are here, and one of them must be.
+    pub async fn repair(self: &Arc<Self>, verified: Verified) -> Result<(), RepairError> {
+        let node = Arc::clone(self);
+        let number = verified.number;
+        let prepare = move || {
+            node.fits(&verified)?;
+            Ok(Prepared::of(&verified))
+        };
+        let prepared = match tokio::task::spawn_blocking(prepare).await {
+            Ok(prepared) => prepared?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let mut tip = self.tip();
+        match &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(writer) => writer.repair(prepared),
+            None => return Err(RepairError::NotWritten(number)),
+        }
+        let is_over = |tip: &Tip| !self.reader.quarantined_blocks(usize::MAX).contains(&number) || tip.is_stopping;
+        let written = tokio::time::timeout(REPAIR_PATIENCE, tip.wait_for(is_over)).await;
+        match written {
+            Ok(Ok(tip)) if !tip.is_stopping => Ok(()),
+            _ => Err(RepairError::NotWritten(number)),
+        }
+    }
+
+    /// Whether a block stands between those beside it.
+    fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
+        let number = verified.number;
+        let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+        let before = number.checked_sub(1).and_then(|before| self.reader.read(before).ok());
+        let behind = self.reader.read(number + 1).ok();
+        let behind = behind.and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &rules).ok());
+        let continues = before.map(|before| before.root == verified.footer.previous_root);
+        let is_continued = behind.map(|behind| behind.footer.previous_root == verified.root);
+        match (continues, is_continued) {
+            (None, None) => Err(RepairError::Alone(number)),
+            (Some(false), _) | (_, Some(false)) => Err(RepairError::Another(number)),
+            _ => Ok(()),
         }
     }
 

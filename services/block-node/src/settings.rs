@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::logs;
-use service_kit::tls::{Protocol, TlsFiles};
+use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 use service_kit::url::Url;
 
+use crate::connect;
 use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
 use crate::publish;
@@ -121,9 +122,19 @@ pub struct Flags {
     /// How many of the newest blocks are kept at least; older ones go with their files. Without it all are kept
     #[arg(long, env = "BLOCK_NODE_KEEP_BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_blocks: Option<u64>,
-    /// HOST:PORT of block nodes to fetch from what this one is behind by, separated by commas
-    #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',')]
-    pub backfill_peers: Vec<String>,
+    /// HOST:PORT of block nodes to fetch from what this one is behind by and what is damaged here, or https://HOST:PORT, separated by
+    /// commas
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',', value_parser = connect::address)]
+    pub backfill_peers: Vec<Url>,
+    /// Who signs the certificates of peers whose address begins with https, PEM. Read anew when it changes
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_AUTHORITY")]
+    pub backfill_tls_authority: Option<PathBuf>,
+    /// Certificate shown to such peers, PEM
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_CERTIFICATE", requires_all = ["backfill_tls_key", "backfill_tls_authority"])]
+    pub backfill_tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_KEY", requires = "backfill_tls_certificate")]
+    pub backfill_tls_key: Option<PathBuf>,
     /// What is logged: error, warn, info, debug
     #[arg(long, env = "BLOCK_NODE_LOG_LEVEL", default_value = "info")]
     pub log_level: tracing::Level,
@@ -170,7 +181,9 @@ pub struct Settings {
     /// Size at which a new file is begun.
     pub segment_bytes: u64,
     /// Whom to ask for what this node is behind by.
-    pub backfill_peers: Vec<String>,
+    pub backfill_peers: Vec<Url>,
+    /// How peers that speak TLS are checked, and what is shown to them.
+    pub backfill_tls: Option<ClientTlsFiles>,
     /// How many of the newest blocks are kept; `None`: all.
     pub keep_blocks: Option<u64>,
 }
@@ -216,6 +229,11 @@ impl Flags {
             cache_bytes: self.cache_bytes,
             segment_bytes: self.segment_bytes,
             backfill_peers: self.backfill_peers.clone(),
+            backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
+                authority: Some(authority),
+                certificate: self.backfill_tls_certificate.clone().zip(self.backfill_tls_key.clone()),
+                protocol: Protocol::default(),
+            }),
             keep_blocks: self.keep_blocks,
         }
     }
@@ -244,6 +262,8 @@ mod tests {
             &["--producer-duplicate-block-skip-window", "11"],
             &["--tls-certificate", "certificate"],
             &["--tls-client-authority", "authority"],
+            &["--backfill-peers", "localhost"],
+            &["--backfill-tls-certificate", "a", "--backfill-tls-key", "b"],
         ] {
             assert!(CommandLine::try_parse_from([&["block-node"], wrong].concat()).is_err(), "{wrong:?}");
         }

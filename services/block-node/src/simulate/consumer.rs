@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use service_kit::client::GrpcError;
 
-use super::{SUBSCRIBE, connect};
+use super::{SUBSCRIBE, TlsFlags, connect_with};
 use crate::block::{HashOnly, Limits, ProofRules, Verified};
 use crate::messages::{NO_BLOCK, WireEra, ends_with_proof, proto};
 
 /// What is read.
 #[derive(Clone, Debug, Args)]
 pub struct ConsumerFlags {
-    /// HOST:PORT of the node
+    /// HOST:PORT of the node, or https://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:40840")]
     pub address: String,
+    /// With an address that begins with https
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// First block; absent: the next one that is published
     #[arg(long)]
     pub start: Option<u64>,
@@ -63,7 +66,7 @@ impl fmt::Display for Read {
 /// Subscribes and reads to the end; `seen` is given every block.
 pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Result<Read, GrpcError> {
     use proto::subscribe_stream_response::Response;
-    let mut channel = connect(&flags.address).await?;
+    let mut channel = connect_with(&flags.address, &flags.tls).await?;
     let call = channel.call(SUBSCRIBE);
     let request = proto::SubscribeStreamRequest {
         start_block_number: flags.start.unwrap_or(NO_BLOCK),

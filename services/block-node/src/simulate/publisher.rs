@@ -11,7 +11,7 @@ use service_kit::client::{Channel, GrpcError, StreamReceiver, StreamSender};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{PUBLISH, STATUS, connect};
+use super::{PUBLISH, STATUS, TlsFlags, connect_with};
 use crate::craft::{Crafter, Shape};
 use crate::messages::{EndCode, EndStreamCode, PublishResponse, WireEra, item_ranges, proto, sets};
 use crate::wire::WireError;
@@ -36,9 +36,12 @@ pub enum Fault {
 /// What is published.
 #[derive(Clone, Debug, Args)]
 pub struct PublisherFlags {
-    /// HOST:PORT of the node
+    /// HOST:PORT of the node, or https://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:40840")]
     pub address: String,
+    /// With an address that begins with https
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// First block to send; those before are crafted all the same, since every block names them
     #[arg(long, default_value_t = 0)]
     pub first: u64,
@@ -195,7 +198,7 @@ async fn listen(
 
 /// Publishes until everything is acknowledged, or the node ends the stream.
 pub async fn publish(flags: &PublisherFlags) -> Result<Published, GrpcError> {
-    let channel = connect(&flags.address).await?;
+    let channel = connect_with(&flags.address, &flags.tls).await?;
     let (told, mut answers) = mpsc::channel(ANSWERS_MAX);
     let mut link = Link { channel, sender: None, reading: None, told: Some(told), era: flags.wire_era };
     let mut publisher = Publisher {

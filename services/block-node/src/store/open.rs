@@ -1,5 +1,6 @@
 //! Opens a store, and appends to it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::scan::{self, Scan, SegmentHead};
 use super::segments::{self, OpenFiles};
 use super::{AppendError, OpenError, Options, failed, index};
 use crate::block::Chain;
+use crate::hash::Hash;
 
 /// Offsets in the index have 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -76,7 +78,7 @@ impl<D: Directory> Store<D> {
         let name = scan::name(number);
         let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
         let bytes = file.read().map_err(failed(format!("read {name}")))?;
-        let Some(scan) = scan::scan(number, &bytes) else {
+        let Some(scan) = scan::scan(number, &bytes, false) else {
             if let Some(offset) = later_batch(&bytes) {
                 let what = format!("the segment's head is not valid, but a later record, at byte {offset}, is there");
                 return Err(OpenError::Damaged { file: name, offset: 0, what });
@@ -112,21 +114,29 @@ impl<D: Directory> Store<D> {
         self.salt = scan.head.salt;
         self.chain = scan.head.chain.clone();
         let mut quarantined = Vec::new();
+        let repaired: BTreeMap<u64, Hash> =
+            scan.repaired.iter().map(|record| (record.head.number, record.head.root)).collect();
         for record in &scan.blocks {
             let head = &record.head;
             if head.number < self.chain.next() {
                 let what = format!("block {} stands behind block {}", head.number, self.chain.next() - 1);
                 return Err(OpenError::Damaged { file: scan::name(number), offset: record.offset, what });
             }
-            // Of a damaged block the root is not known, and so not the tree of all roots either.
-            if head.number > self.chain.next() {
-                quarantined.extend(self.chain.next()..head.number);
-                self.chain = Chain::from(head.number);
+            for missing in self.chain.next()..head.number {
+                match repaired.get(&missing) {
+                    Some(root) => self.chain.extend(*root),
+                    // Of a damaged block the root is not known, and so not the tree of all roots either.
+                    None => {
+                        quarantined.push(missing);
+                        self.chain = Chain::unknown(missing + 1);
+                    }
+                }
             }
             let entry = entry(number, record.offset, head);
             self.index.write(head.number, &[entry]).map_err(failed("write the index"))?;
             self.chain.extend(head.root);
         }
+        self.write_repaired(number, scan).map_err(failed("write the index"))?;
         self.shown.set(first, self.chain.next(), quarantined, scan.head.salt);
         Ok(())
     }
@@ -143,15 +153,24 @@ impl<D: Directory> Store<D> {
             let name = scan::name(*number);
             let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
             let bytes = file.read().map_err(failed(format!("read {name}")))?;
-            let Some(scan) = scan::scan(*number, &bytes) else {
+            let Some(scan) = scan::scan(*number, &bytes, true) else {
                 return Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() });
             };
             for record in &scan.blocks {
                 let entry = entry(*number, record.offset, &record.head);
                 self.index.write(record.head.number, &[entry]).map_err(failed("write the index"))?;
             }
+            self.write_repaired(*number, &scan).map_err(failed("write the index"))?;
         }
         self.index.sync().map_err(failed("sync the index"))
+    }
+
+    /// Behind the entries of the blocks as they stood first.
+    fn write_repaired(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
+        scan.repaired.iter().try_for_each(|record| {
+            let entry = entry(segment, record.offset, &record.head);
+            self.index.write(record.head.number, &[entry])
+        })
     }
 
     /// What the next block continues.
@@ -175,16 +194,39 @@ impl<D: Directory> Store<D> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.write(blocks).map_err(|(what, source)| {
+        let Some(first) = blocks.first() else { return Ok(()) };
+        debug_assert_eq!(first.number, self.chain.next());
+        let written = self.write(blocks, Kind::Block);
+        self.remember(written)?;
+        blocks.iter().for_each(|block| self.chain.extend(block.root));
+        self.shown.advance(self.chain.next(), self.salt);
+        Ok(())
+    }
+
+    /// Writes an earlier block once more, which was damaged. When this returns `Ok`, it is there for good, and served from here. The caller
+    /// has compared it with those beside it. Errors are those of [`Store::append`].
+    pub fn repair(&mut self, block: &Prepared) -> Result<(), AppendError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        debug_assert!((self.shown.first()..self.chain.next()).contains(&block.number));
+        let written = self.write(std::slice::from_ref(block), Kind::Repaired);
+        self.remember(written)?;
+        self.shown.repaired(block.number);
+        Ok(())
+    }
+
+    fn remember(&mut self, written: Result<(), (&'static str, io::Error)>) -> Result<(), AppendError> {
+        written.map_err(|(what, source)| {
             let error = AppendError { what, source: Arc::new(source) };
             self.failed = Some(error.clone());
             error
         })
     }
 
-    fn write(&mut self, blocks: &[Prepared]) -> Result<(), (&'static str, io::Error)> {
+    /// One batch of blocks of consecutive numbers.
+    fn write(&mut self, blocks: &[Prepared], kind: Kind) -> Result<(), (&'static str, io::Error)> {
         let Some(first) = blocks.first() else { return Ok(()) };
-        debug_assert_eq!(first.number, self.chain.next());
         let is_new = self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes);
         let mut bytes = Vec::new();
         if is_new {
@@ -197,7 +239,7 @@ impl<D: Directory> Store<D> {
         let mut entries = Vec::with_capacity(blocks.len());
         for block in blocks {
             let offset = batch + bytes.len() as u64;
-            let head = head(block, batch);
+            let head = head(block, kind, batch);
             let place = Place { salt: self.salt, segment: current.number, offset };
             head.encode(place, &block.stored, &mut bytes);
             entries.push(entry(current.number, offset, &head));
@@ -209,10 +251,7 @@ impl<D: Directory> Store<D> {
             self.directory.sync().map_err(|error| ("a sync of names", error))?;
         }
         current.end = batch + bytes.len() as u64;
-        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))?;
-        blocks.iter().for_each(|block| self.chain.extend(block.root));
-        self.shown.advance(self.chain.next(), self.salt);
-        Ok(())
+        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))
     }
 
     /// Removes the oldest segments whose blocks need not be kept; how many. An error is none of appending: nothing that must stay is
@@ -236,9 +275,9 @@ impl<D: Directory> Store<D> {
     }
 }
 
-fn head(block: &Prepared, batch: u64) -> Head {
+fn head(block: &Prepared, kind: Kind, batch: u64) -> Head {
     Head {
-        kind: Kind::Block,
+        kind,
         encoding: block.encoding as u8,
         evidence: block.evidence as u8,
         batch,

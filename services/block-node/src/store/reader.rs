@@ -46,6 +46,11 @@ impl<D: Directory> Shown<D> {
         self.quarantined().retain(|number| *number >= first);
     }
 
+    /// A block that was damaged is whole again.
+    pub(super) fn repaired(&self, number: u64) {
+        self.quarantined().remove(&number);
+    }
+
     pub(super) fn first(&self) -> u64 {
         self.first.load(Ordering::Acquire)
     }
@@ -149,6 +154,11 @@ impl<D: Directory> Reader<D> {
         self.shown.quarantined().len()
     }
 
+    /// Which blocks are damaged, as far as is known; the first so many of them.
+    pub fn quarantined_blocks(&self, count_max: usize) -> Vec<u64> {
+        self.shown.quarantined().iter().copied().take(count_max).collect()
+    }
+
     /// Reads a block. It is compared with its checksums; one that is damaged is quarantined.
     pub fn read(&self, number: u64) -> Result<Stored, ReadError> {
         if number < self.first() || number >= self.next() {
@@ -169,6 +179,13 @@ impl<D: Directory> Reader<D> {
         }
     }
 
+    /// The file of a block's record, and where in it that begins.
+    #[cfg(test)]
+    pub(super) fn place(&self, number: u64) -> (String, usize) {
+        let entry = index::find(&self.shown.files, number).unwrap().unwrap();
+        (scan::name(entry.segment.into()), entry.offset as usize)
+    }
+
     fn find(&self, number: u64) -> Result<Stored, Trouble> {
         let Some(entry) = index::find(&self.shown.files, number)? else {
             return Err(Trouble::Damage("its entry in the index is not there".into()));
@@ -178,7 +195,7 @@ impl<D: Directory> Reader<D> {
         file.read_at(&mut record, entry.offset.into())?;
         let salt = self.shown.salt.load(Ordering::Relaxed);
         let place = Place { salt, segment: entry.segment.into(), offset: entry.offset.into() };
-        let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Block && head.number == number);
+        let head = Head::decode(place, &record).filter(|head| head.kind != Kind::SegmentHead && head.number == number);
         let head = head.ok_or_else(|| Trouble::Damage("its head is not valid".into()))?;
         let stored = head.stored(&record).ok_or_else(|| Trouble::Damage("its checksum is wrong".into()))?;
         let encoding = Encoding::of(head.encoding);

@@ -236,6 +236,84 @@ fn a_damaged_block_is_quarantined_and_the_others_are_served() {
     }
 }
 
+/// Damages some blocks where they stand, quarantines them, and repairs them; how many were repaired.
+fn damage_and_repair(directory: &SimulatedDirectory, blocks: &[Crafted], numbers: &[u64]) -> usize {
+    for number in numbers {
+        let reader = Store::open(directory.copy(), OPTIONS).unwrap().reader();
+        let (segment, offset) = reader.place(*number);
+        directory.damage(&segment, |bytes| bytes[offset + 120] ^= 1).unwrap();
+    }
+    let Ok(mut store) = Store::open(directory.clone(), OPTIONS) else { return 0 };
+    let reader = store.reader();
+    numbers.iter().for_each(|number| assert!(reader.read(*number).is_err(), "block {number} is not damaged"));
+    assert_eq!(reader.quarantined_blocks(9), numbers);
+    numbers.iter().take_while(|number| store.repair(&prepared(&blocks[**number as usize])).is_ok()).count()
+}
+
+#[test]
+fn a_damaged_block_is_repaired_for_good_in_whatever_segment_it_was() {
+    let blocks = blocks(40);
+    let directory = SimulatedDirectory::default();
+    append_all(&mut Store::open(directory.clone(), OPTIONS).unwrap(), &blocks[..37]);
+    // In the first segment, in another one, and in the last one, where damage is found at the start.
+    let numbers = [2, 17, 34];
+    assert_eq!(damage_and_repair(&directory, &blocks, &numbers), 3);
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    check(&store, &blocks, 37);
+    assert!(store.chain().knows_all(), "the tree of all root hashes is whole again");
+    append_all(&mut store, &blocks);
+    drop(store);
+    // In later segments, and with an index that is made again.
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 40);
+    directory.remove("00000000000000000000.index").unwrap();
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 40);
+    assert_eq!(damage_and_repair(&directory, &blocks, &[17]), 1, "what was repaired is damaged once more");
+    check(&Store::open(directory, OPTIONS).unwrap(), &blocks, 40);
+}
+
+#[test]
+fn a_power_cut_at_any_operation_of_a_repair_loses_nothing_that_was_whole() {
+    let blocks = blocks(40);
+    let original = SimulatedDirectory::default();
+    append_all(&mut Store::open(original.clone(), OPTIONS).unwrap(), &blocks);
+    let numbers = [2, 17, 38];
+    for cut in 0.. {
+        let mut random = SmallRng::seed_from_u64(cut);
+        let directory = original.copy();
+        for number in numbers {
+            let reader = Store::open(directory.copy(), OPTIONS).unwrap().reader();
+            let (segment, offset) = reader.place(number);
+            directory.damage(&segment, |bytes| bytes[offset + 120] ^= 1).unwrap();
+        }
+        let before = directory.operations();
+        directory.fail(Fault::Power, cut);
+        let repaired = match Store::open(directory.clone(), OPTIONS) {
+            Err(_) => 0,
+            Ok(mut store) => {
+                let repair = |number: &&u64| store.repair(&prepared(&blocks[**number as usize])).is_ok();
+                numbers.iter().take_while(repair).count()
+            }
+        };
+        if repaired == numbers.len() {
+            assert!(cut > 3 && directory.operations() > before, "nothing was cut");
+            break;
+        }
+        directory.crash(|| random.next_u64());
+        let store = Store::open(directory, OPTIONS).unwrap();
+        let reader = store.reader();
+        assert_eq!(reader.next(), 40);
+        for block in &blocks {
+            match reader.read(block.number) {
+                Ok(found) => assert_eq!(found.bytes, block.bytes),
+                Err(error) => {
+                    let open = &numbers[repaired..];
+                    assert!(open.contains(&block.number), "cut {cut}: block {}: {error}", block.number);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_index_is_made_again_where_it_was_lost() {
     let blocks = blocks(40);
@@ -281,6 +359,7 @@ fn who_waits_for_a_sync_shares_the_next() {
         .iter()
         .map(|appended| match appended {
             Appended::Safe { last, .. } => last,
+            Appended::Repaired(number) => panic!("{number}"),
             Appended::Failed(error) => panic!("{error}"),
         })
         .collect();
