@@ -1,6 +1,10 @@
 //! Blocks that verify, made of a seed: for tests, for the simulator, for loads. Their proof is the dummy, which a node accepts only
 //! where it is told to.
 
+mod traffic;
+
+pub use traffic::Traffic;
+
 use bytes::Bytes;
 use prost::Message as _;
 use rand::rngs::SmallRng;

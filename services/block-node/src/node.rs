@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, Shared};
 use crate::settings::Settings;
-use crate::store::{Appended, Prepared, ReadError, Reader, Store, Writer};
+use crate::store::{Appended, Dictionary, Prepared, ReadError, Reader, Store, Trainer, Writer};
 use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
@@ -36,9 +36,10 @@ pub struct Offered {
 
 impl Offered {
     /// Compresses a block for the disk, and frames it for subscribers.
-    pub fn of(verified: &Verified, era: WireEra) -> Result<Self, WireError> {
+    fn of(verified: &Verified, dictionary: Option<Arc<Dictionary>>, era: WireEra) -> Result<Self, WireError> {
         let shared = Shared::new(verified.number, verified.root, &verified.bytes, era)?;
-        Ok(Self { root: verified.root, footer: verified.footer, prepared: Prepared::of(verified), shared })
+        let prepared = Prepared::with(verified, dictionary);
+        Ok(Self { root: verified.root, footer: verified.footer, prepared, shared })
     }
 }
 
@@ -102,6 +103,7 @@ pub struct Node {
     pub recent: Recent,
     inner: Mutex<Inner>,
     writer: Mutex<Option<Writer>>,
+    trainer: Mutex<Trainer>,
     changed: watch::Sender<()>,
     tip: watch::Sender<Tip>,
     reads: Semaphore,
@@ -129,6 +131,7 @@ impl Node {
             reader,
             inner: Mutex::new(Inner { publishing, written: VecDeque::new() }),
             writer: Mutex::new(None),
+            trainer: Mutex::new(Trainer::new(store.dictionary())),
             changed: watch::Sender::new(()),
             tip: watch::Sender::new(tip),
             reads: Semaphore::new(READS_MAX),
@@ -190,6 +193,31 @@ impl Node {
     /// Which proofs are accepted.
     pub fn proof_rules(&self) -> ProofRules {
         self.rules.clone()
+    }
+
+    fn trainer(&self) -> MutexGuard<'_, Trainer> {
+        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a verified block ready to be offered.
+    pub fn prepare(self: &Arc<Self>, verified: &Verified) -> Result<Offered, WireError> {
+        let (samples, dictionary) = {
+            let mut trainer = self.trainer();
+            (trainer.take(&verified.bytes), trainer.dictionary())
+        };
+        if let Some(samples) = samples {
+            let node = Arc::clone(self);
+            let train = move || {
+                let dictionary = samples.train();
+                tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
+                node.trainer().trained(dictionary);
+            };
+            // Without a thread there is no dictionary, and blocks are stored larger.
+            if let Err(error) = std::thread::Builder::new().name("dictionary".into()).spawn(train) {
+                tracing::warn!("no dictionary is trained: {error}");
+            }
+        }
+        Offered::of(verified, dictionary, self.settings.wire_era)
     }
 
     /// A publisher's block is whole and its hash verified.

@@ -11,7 +11,7 @@ use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
 use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
-use crate::node::{Node, Offered};
+use crate::node::Node;
 use crate::publish::{PublisherId, Room, Verdict};
 use crate::wire::Fields;
 
@@ -264,8 +264,8 @@ impl Session {
         let received = Instant::now();
         let rules = self.node.proof_rules();
         let is_large = builder.bytes() > AT_ONCE_BYTES;
-        let era = self.node.settings.wire_era;
-        let finish = move || Ok(Offered::of(&builder.finish(&rules)?, era)?);
+        let node = Arc::clone(&self.node);
+        let finish = move || Ok(node.prepare(&builder.finish(&rules)?)?);
         let finished = if is_large { aside(finish).await } else { finish() };
         match finished {
             Ok(offered) => self.node.offer(self.id, offered, self.began, received),

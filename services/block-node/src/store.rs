@@ -13,12 +13,12 @@
 //! | 0 | 4 | magic | `BLK1` |
 //! | 4 | 4 | head checksum | CRC-32C of: salt (8), segment number (8), offset of the record (8), bytes 8 to 88 |
 //! | 8 | 4 | stored checksum | CRC-32C of what is stored |
-//! | 12 | 1 | kind | 1 segment head, 2 block, 3 block of an earlier number that was damaged and is written once more |
-//! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame; 2 and up are for dictionaries and frames of several blocks |
+//! | 12 | 1 | kind | 1 segment head, 2 block, 3 block of an earlier number that was damaged and is written once more, 4 dictionary |
+//! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame, 2 offsets of the two copies of a dictionary in this segment (4 bytes each) and a zstd frame that needs it; 3 and up are for frames of several blocks |
 //! | 14 | 1 | evidence | 0 dummy proof, 1 signature unchecked, 2 signature valid |
 //! | 15 | 1 | zero | |
 //! | 16 | 8 | batch | offset at which the write that holds this record began |
-//! | 24 | 8 | number | of the block, or of the segment |
+//! | 24 | 8 | number | of the block, or of the segment; of a dictionary the beginning of its hash |
 //! | 32 | 4 | stored length | |
 //! | 36 | 4 | plain length | of the `Block` message |
 //! | 40 | 48 | root hash | |
@@ -51,6 +51,7 @@
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
 
 mod compress;
+mod dictionary;
 mod format;
 mod index;
 mod open;
@@ -61,6 +62,7 @@ mod segments;
 mod writer;
 
 pub use compress::{Encoding, Prepared, UnpackError};
+pub use dictionary::{Dictionary, Samples, Trainer};
 pub use open::Store;
 pub use reader::{ReadError, Reader, Stored};
 pub use writer::{Appended, Writer};

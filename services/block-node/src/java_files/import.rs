@@ -18,7 +18,7 @@ use wal::files::{Directory, RealDirectory};
 
 use super::{Archive, JavaFileError, Packing, block_of, read_recent};
 use crate::block::{Chain, HashOnly, Limits, ProofRules, Verified};
-use crate::store::{self, Prepared, Store};
+use crate::store::{self, Prepared, Store, Trainer};
 
 /// What is appended, and synced, at once.
 const BATCH_BLOCKS: usize = 1_024;
@@ -271,6 +271,7 @@ pub fn import<D: Directory>(
         return Err(ImportError::TooLate(store.chain().next(), source.first));
     }
     let mut chain = store.chain().clone();
+    let mut trainer = Trainer::new(store.dictionary());
     let (mut batch, mut batch_bytes, mut stopped) = (Vec::new(), 0, None);
     while chain.next() <= source.last && stopped.is_none() {
         let number = chain.next();
@@ -280,7 +281,11 @@ pub fn import<D: Directory>(
                 imported.blocks += 1;
                 imported.bytes += verified.bytes.len() as u64;
                 chain.extend(verified.root);
-                let prepared = Prepared::of(&verified);
+                let samples = trainer.take(&verified.bytes);
+                if let Some(samples) = samples {
+                    trainer.trained(samples.train());
+                }
+                let prepared = Prepared::with(&verified, trainer.dictionary());
                 batch_bytes += prepared.stored.len();
                 batch.push(prepared);
             }

@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Block = 2,
     /// A block that was damaged where it stood first, once more.
     Repaired = 3,
+    /// What blocks of this segment need to be read.
+    Dictionary = 4,
 }
 
 /// A record's head.
@@ -86,6 +88,7 @@ impl Head {
             1 => Kind::SegmentHead,
             2 => Kind::Block,
             3 => Kind::Repaired,
+            4 => Kind::Dictionary,
             _ => return None,
         };
         let mut root = [0; HASH_BYTES];

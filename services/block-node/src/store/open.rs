@@ -1,5 +1,6 @@
 //! Opens a store, and appends to it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use wal::files::{Directory, File};
 
 use super::compress::Prepared;
+use super::dictionary::Dictionary;
 use super::format::{Head, Kind, Place};
 use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
 use super::retention::Retention;
-use super::scan::{self, Scan, SegmentHead};
+use super::scan::{self, Record, Scan, SegmentHead};
 use super::segments::{self, OpenFiles};
 use super::{AppendError, OpenError, Options, failed, index};
 use crate::block::Chain;
@@ -25,6 +27,25 @@ struct Current<F> {
     number: u64,
     file: F,
     end: u64,
+    /// By the beginning of its hash, where each copy of a dictionary begins.
+    dictionaries: BTreeMap<u64, [u32; 2]>,
+}
+
+impl<F> Current<F> {
+    /// Where the copies of a dictionary begin; they are appended to the batch where there are none.
+    fn copies(&mut self, dictionary: &Dictionary, salt: u64, batch: u64, bytes: &mut Vec<u8>) -> [u32; 2] {
+        if let Some(copies) = self.dictionaries.get(&dictionary.id()) {
+            return *copies;
+        }
+        let head = dictionary_head(dictionary, batch);
+        let copies = [(); 2].map(|()| {
+            let offset = batch + bytes.len() as u64;
+            head.encode(Place { salt, segment: self.number, offset }, dictionary.bytes(), bytes);
+            offset as u32
+        });
+        self.dictionaries.insert(dictionary.id(), copies);
+        copies
+    }
 }
 
 /// A store that is open, for its only writer.
@@ -39,6 +60,8 @@ pub struct Store<D: Directory> {
     chain: Chain,
     shown: Arc<Shown<D>>,
     retention: Retention,
+    /// The last one that blocks of the last segment were compressed with.
+    dictionary: Option<Arc<Dictionary>>,
     failed: Option<AppendError>,
     syncs: u64,
 }
@@ -61,6 +84,7 @@ impl<D: Directory> Store<D> {
             chain,
             shown,
             retention: Retention::new(options.keep_blocks),
+            dictionary: None,
             failed: None,
             syncs: 0,
         };
@@ -95,7 +119,16 @@ impl<D: Directory> Store<D> {
             self.rebuild_index(earlier)?;
         }
         self.adopt(number, &scan, first)?;
-        self.current = Some(Current { number, file, end: scan.end });
+        let mut dictionaries = BTreeMap::new();
+        for Record { offset, head } in &scan.dictionaries {
+            // Of a copy that is damaged the other one stands in for both.
+            let copies = dictionaries.entry(head.number).or_insert([*offset as u32; 2]);
+            copies[1] = *offset as u32;
+        }
+        let last = scan.dictionaries.last();
+        let last = last.and_then(|record| record.head.stored(bytes.get(record.offset as usize..)?));
+        self.dictionary = last.map(|content| Arc::new(Dictionary::new(content.to_vec())));
+        self.current = Some(Current { number, file, end: scan.end, dictionaries });
         Ok(true)
     }
 
@@ -178,6 +211,11 @@ impl<D: Directory> Store<D> {
         &self.chain
     }
 
+    /// What the newest blocks that it found were compressed with.
+    pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
+        self.dictionary.clone()
+    }
+
     /// Reads what is safe, beside the writer.
     pub fn reader(&self) -> Reader<D> {
         Reader::new(Arc::clone(&self.shown))
@@ -238,10 +276,17 @@ impl<D: Directory> Store<D> {
         let batch = current.end;
         let mut entries = Vec::with_capacity(blocks.len());
         for block in blocks {
+            let stored = match &block.dictionary {
+                None => Cow::Borrowed(&block.stored),
+                Some(dictionary) => {
+                    let copies = current.copies(dictionary, self.salt, batch, &mut bytes);
+                    Cow::Owned([&copies[0].to_le_bytes()[..], &copies[1].to_le_bytes(), &block.stored].concat())
+                }
+            };
             let offset = batch + bytes.len() as u64;
-            let head = head(block, kind, batch);
+            let head = head(block, kind, batch, &stored);
             let place = Place { salt: self.salt, segment: current.number, offset };
-            head.encode(place, &block.stored, &mut bytes);
+            head.encode(place, &stored, &mut bytes);
             entries.push(entry(current.number, offset, &head));
         }
         current.file.write_at(&bytes, batch).map_err(|error| ("a write of blocks", error))?;
@@ -269,23 +314,38 @@ impl<D: Directory> Store<D> {
         let name = scan::name(number);
         let file = self.directory.create_zeroed(&name, 0).map_err(|error| ("the creation of a segment", error))?;
         SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
-        self.current = Some(Current { number, file, end: 0 });
+        self.current = Some(Current { number, file, end: 0, dictionaries: BTreeMap::new() });
         self.retention.begun(number);
         Ok(())
     }
 }
 
-fn head(block: &Prepared, kind: Kind, batch: u64) -> Head {
+fn dictionary_head(dictionary: &Dictionary, batch: u64) -> Head {
+    let bytes = dictionary.bytes().len() as u32;
+    Head {
+        kind: Kind::Dictionary,
+        encoding: 0,
+        evidence: 0,
+        batch,
+        number: dictionary.id(),
+        stored_bytes: bytes,
+        plain_bytes: bytes,
+        root: [0; 48],
+        stored_checksum: crc32c::crc32c(dictionary.bytes()),
+    }
+}
+
+fn head(block: &Prepared, kind: Kind, batch: u64, stored: &[u8]) -> Head {
     Head {
         kind,
         encoding: block.encoding as u8,
         evidence: block.evidence as u8,
         batch,
         number: block.number,
-        stored_bytes: block.stored.len() as u32,
+        stored_bytes: stored.len() as u32,
         plain_bytes: block.plain_bytes,
         root: block.root,
-        stored_checksum: crc32c::crc32c(&block.stored),
+        stored_checksum: crc32c::crc32c(stored),
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) struct Scan {
     pub(super) blocks: Vec<Record>,
     /// Blocks of any earlier number that were damaged and are whole here, in the order in which they were written.
     pub(super) repaired: Vec<Record>,
+    /// Dictionaries, each of them twice.
+    pub(super) dictionaries: Vec<Record>,
     /// Offsets at which something that was safe is damaged.
     pub(super) damaged: Vec<u64>,
     /// Where the last batch begins.
@@ -82,14 +84,25 @@ pub(super) struct Scan {
 pub(super) fn scan(segment: u64, bytes: &[u8], is_full: bool) -> Option<Scan> {
     let (head, head_bytes) = SegmentHead::decode(segment, bytes)?;
     let salt = head.salt;
-    let mut scan =
-        Scan { head, blocks: Vec::new(), repaired: Vec::new(), damaged: Vec::new(), batch: 0, end: head_bytes as u64 };
+    let mut scan = Scan {
+        head,
+        blocks: Vec::new(),
+        repaired: Vec::new(),
+        dictionaries: Vec::new(),
+        damaged: Vec::new(),
+        batch: 0,
+        end: head_bytes as u64,
+    };
     let mut offset = head_bytes;
     while offset < bytes.len() {
         if let Some(head) = valid(salt, segment, bytes, offset) {
             let record_bytes = head.record_bytes();
             scan.batch = head.batch;
-            let records = if head.kind == Kind::Repaired { &mut scan.repaired } else { &mut scan.blocks };
+            let records = match head.kind {
+                Kind::Repaired => &mut scan.repaired,
+                Kind::Dictionary => &mut scan.dictionaries,
+                Kind::Block | Kind::SegmentHead => &mut scan.blocks,
+            };
             records.push(Record { offset: offset as u64, head });
             offset += record_bytes;
             scan.end = offset as u64;

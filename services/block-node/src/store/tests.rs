@@ -10,7 +10,7 @@ use wal::files::{Directory as _, Fault, HeldDirectory, SimulatedDirectory};
 
 use super::*;
 use crate::block::{Evidence, Footer, Verified};
-use crate::craft::{Crafted, Crafter, Shape};
+use crate::craft::{Crafted, Crafter, Shape, Traffic};
 
 /// Some batches to a segment, some blocks to a batch.
 const OPTIONS: Options = Options { segment_bytes: 6_000, first_block: 0, keep_blocks: None, salt: 77 };
@@ -312,6 +312,94 @@ fn a_power_cut_at_any_operation_of_a_repair_loses_nothing_that_was_whole() {
             }
         }
     }
+}
+
+/// Blocks of a network's traffic, and a dictionary for them.
+fn alike(count: usize) -> (Vec<Crafted>, Arc<Dictionary>) {
+    let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
+    let mut trainer = Trainer::new(None);
+    let blocks: Vec<_> = (0..count).map(|_| crafter.next_of(traffic.items(2))).collect();
+    let samples = blocks.iter().cycle().find_map(|block| trainer.take(&block.bytes)).unwrap();
+    (blocks, Arc::new(samples.train().unwrap()))
+}
+
+fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
+    let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
+    let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
+    let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
+    let prepared = Prepared::with(&verified, Some(Arc::clone(dictionary)));
+    assert_eq!(prepared.encoding, Encoding::Dictionary);
+    prepared
+}
+
+#[test]
+fn blocks_with_a_dictionary_survive_a_power_cut_at_every_operation() {
+    let (blocks, dictionary) = alike(40);
+    // Some batches to a segment, besides the dictionary.
+    let options = Options { segment_bytes: 2 * dictionary.bytes().len() as u64 + 5_000, ..OPTIONS };
+    let append = |store: &mut Store<SimulatedDirectory>| {
+        while let Some(next) = blocks.get(store.chain().next() as usize..).filter(|next| !next.is_empty()) {
+            // The first blocks come before there is a dictionary.
+            let batch: Vec<_> = next[..next.len().min(3)]
+                .iter()
+                .map(|block| if block.number < 5 { prepared(block) } else { prepared_with(block, &dictionary) })
+                .collect();
+            if store.append(&batch).is_err() {
+                break;
+            }
+        }
+        store.chain().next() as usize
+    };
+    let operations = {
+        let directory = SimulatedDirectory::default();
+        let mut store = Store::open(directory.clone(), options).unwrap();
+        assert_eq!(append(&mut store), blocks.len());
+        check(&store, &blocks, blocks.len());
+        assert!(directory.names().unwrap().len() > 3, "several segments");
+        directory.operations()
+    };
+    for cut in 0..operations {
+        let mut random = SmallRng::seed_from_u64(cut);
+        let directory = SimulatedDirectory::default();
+        directory.fail(Fault::Power, cut);
+        let acknowledged = Store::open(directory.clone(), options).map_or(0, |mut store| append(&mut store));
+        directory.crash(|| random.next_u64());
+        let mut store = Store::open(directory.clone(), options).unwrap();
+        check(&store, &blocks, acknowledged);
+        assert_eq!(append(&mut store), blocks.len());
+        drop(store);
+        let store = Store::open(directory, options).unwrap();
+        check(&store, &blocks, blocks.len());
+        assert_eq!(store.dictionary().as_ref(), Some(&dictionary), "the next blocks go on with it");
+    }
+}
+
+#[test]
+fn damage_to_one_copy_of_a_dictionary_costs_nothing_and_to_both_no_other_segment() {
+    let (blocks, dictionary) = alike(20);
+    let directory = SimulatedDirectory::default();
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    let mut store = Store::open(directory.clone(), one_segment).unwrap();
+    let batches: Vec<_> = blocks.iter().map(|block| prepared_with(block, &dictionary)).collect();
+    batches.iter().for_each(|block| store.append(std::slice::from_ref(block)).unwrap());
+    let name = scan::name(1);
+    let scan = scan::scan(1, &directory.contents(&name).unwrap(), false).unwrap();
+    let copies: Vec<_> = scan.dictionaries.iter().map(|record| record.offset as usize).collect();
+    assert_eq!(copies.len(), 2);
+    for place in [copies[0] + 5, copies[0] + 1_000, copies[1] + 5, copies[1] + 1_000] {
+        let directory = directory.copy();
+        directory.damage(&name, |bytes| bytes[place] ^= 1).unwrap();
+        let mut store = Store::open(directory.clone(), one_segment).unwrap();
+        check(&store, &blocks, 20);
+        // Blocks that come now need a copy, too.
+        let more = { alike(21).0.swap_remove(20) };
+        store.append(&[prepared_with(&more, &dictionary)]).unwrap();
+        assert_eq!(store.reader().read(20).unwrap().bytes, more.bytes);
+    }
+    copies.iter().for_each(|copy| directory.damage(&name, |bytes| bytes[copy + 1_000] ^= 1).unwrap());
+    let reader = Store::open(directory, one_segment).unwrap().reader();
+    let said = reader.read(3).unwrap_err().to_string();
+    assert!(said.contains("both copies of its dictionary are damaged"), "{said}");
 }
 
 #[test]
