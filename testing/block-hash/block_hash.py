@@ -28,6 +28,17 @@ def two_children(left, right):
 
 
 EMPTY = leaf(b"")
+NOTHING = sha384(b"")
+
+
+def padded(contents):
+    """The root of the tree of the time of two trees: no prefixes, empty leaves up to a power of two."""
+    level = [sha384(content) for content in contents] or [NOTHING]
+    while len(level) & (len(level) - 1):
+        level.append(NOTHING)
+    while len(level) > 1:
+        level = [sha384(left + right) for left, right in zip(level[::2], level[1::2])]
+    return level[0]
 
 
 def merkle(leaves):
@@ -103,16 +114,50 @@ def subtree(number):
     raise Refused("unknown item %d" % number)
 
 
-def root(block):
-    header = footer = None
-    below = {place: [] for place in range(3, 16)}
+def two_trees(items):
+    """Block node 0.13 and 0.14: the proof says what a footer says later, and its signature is the root's hash."""
+    inputs, outputs, proof = [], [], None
+    for number, item, content in items:
+        if proof is not None:
+            raise Refused("an item behind the proof")
+        if number in (2, 3, 4):
+            inputs.append(item)
+        elif number in (1, 5, 6, 7):
+            outputs.append(item)
+        elif number == 9:
+            proof = {field: value for field, _, value in fields(content)}
+        else:
+            raise Refused("unknown item %d" % number)
+    if proof is None or len(proof.get(2, b"")) != 48 or len(proof.get(3, b"")) != 48:
+        raise Refused("no proof, or one without its hashes")
+    left = sha384(proof[2] + padded(inputs))
+    right = sha384(padded(outputs) + proof[3])
+    return sha384(left + right)
+
+
+def only_items(block):
     for field, kind, item in fields(block):
         if field != 1 or kind != 2:
             raise Refused("a block has items only")
         only = list(fields(item))
         if len(only) != 1 or only[0][1] != 2:
             raise Refused("an item has one field")
-        number, _, content = only[0]
+        yield only[0][0], item, only[0][2]
+
+
+def root(block):
+    items = list(only_items(block))
+    header = {number: value for number, _, value in fields(items[0][2])} if items and items[0][0] == 1 else {}
+    version = {number: value for number, _, value in fields(header.get(1, b""))}
+    if (0, 62) <= (version.get(1, 0), version.get(2, 0)) < (0, 64):
+        return two_trees(items)
+    return prefixed(items)
+
+
+def prefixed(items):
+    header = footer = None
+    below = {place: [] for place in range(3, 16)}
+    for number, item, content in items:
         if number == 1:
             header = content
         if number == 12:
@@ -144,6 +189,9 @@ def self_test():
     four = two_children(two_children(leaves[0], leaves[1]), two_children(leaves[2], leaves[3]))
     three = two_children(two_children(leaves[4], leaves[5]), leaves[6])
     assert merkle(leaves) == two_children(four, three)
+    one, two, three = (sha384(content) for content in (b"a", b"b", b"c"))
+    assert padded([b"a", b"b", b"c"]) == sha384(sha384(one + two) + sha384(three + NOTHING))
+    assert padded([]) == NOTHING and padded([b"a"]) == one
 
 
 def main():

@@ -124,7 +124,9 @@ impl Service for Api {
             Method::GetBlock => self.get_block(message),
             Method::Status => {
                 let request = decode(message);
-                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::status(&self.node.reader))))
+                let era = self.node.settings.wire_era;
+                let answer = |proto::ServerStatusRequest {}| status::status_frame(&self.node.reader, era);
+                Unary::Now(request.map(answer))
             }
             Method::StatusDetail => {
                 let request = decode(message);

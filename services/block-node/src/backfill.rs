@@ -1,19 +1,25 @@
-//! Fetches from other block nodes what this one is behind by.
+//! Fetches from other block nodes what this one is behind by, and blocks of which the copy here is damaged.
 //!
 //! Once a second each peer is asked for its last block, the most reliable peer first. Where a peer has more, and nobody has published here
 //! meanwhile, its blocks are subscribed to and taken as those of one more publisher: verified, compared with the blocks before them, safe
 //! on disk before they are shown. So a peer cannot bring in what a publisher could not, and a publisher that comes back goes on at any
-//! block. A peer that fails, stalls or sends what is refused is asked last, and less and less often.
+//! block. A damaged block is asked for by its number, from one peer after the other, and must stand between those beside it. A peer that
+//! fails,
+//! stalls or sends what is refused is asked last, and less and less often; none is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::grpc::Status;
+use service_kit::tls::ClientTls;
+use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::messages::{NO_BLOCK, STATUS, SUBSCRIBE, proto};
-use crate::node::Node;
+use crate::block::Verified;
+use crate::connect::connect;
+use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, proto};
+use crate::node::{Node, RepairError};
 use crate::publish_stream::{Fed, Fetched};
 
 /// Between two looks at the peers.
@@ -22,6 +28,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A peer that fails is left alone for `INTERVAL` times two to the power of its failures in a row, and at most for this long.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// Damaged blocks that are asked for at a time.
+const REPAIRS_MAX: usize = 64;
 
 /// Why a peer could not be fetched from.
 #[derive(Debug, thiserror::Error)]
@@ -34,13 +42,17 @@ enum FetchError {
     Full(Status),
     #[error("its blocks were refused")]
     Refused,
+    #[error("{0}")]
+    Repair(#[from] RepairError),
+    #[error("block {0} is not what its proof says: {1}")]
+    Wrong(u64, String),
     #[error("it ended with status {0} before block {1}")]
     Ended(i32, u64),
 }
 
 /// What is known of a peer.
 struct Peer {
-    address: String,
+    address: Url,
     failures: u32,
     rests_until: Option<Instant>,
 }
@@ -55,13 +67,13 @@ impl Peer {
         let rest = INTERVAL.saturating_mul(2_u32.saturating_pow(self.failures)).min(REST_MAX);
         self.rests_until = Some(Instant::now() + rest);
         let seconds = rest.as_secs();
-        tracing::warn!(peer = self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
+        tracing::warn!(peer = %self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
     }
 }
 
 /// Looks after the node until it stops. Without peers it does nothing.
-pub async fn run(node: &Arc<Node>) {
-    let peer = |address: &String| Peer { address: address.clone(), failures: 0, rests_until: None };
+pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
+    let peer = |address: &Url| Peer { address: address.clone(), failures: 0, rests_until: None };
     let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().map(peer).collect();
     if peers.is_empty() {
         return std::future::pending().await;
@@ -69,18 +81,19 @@ pub async fn run(node: &Arc<Node>) {
     let mut seen = node.reader.next();
     loop {
         sleep(INTERVAL).await;
+        peers.sort_by_key(|peer| peer.failures);
+        repair_from(node, &mut peers, tls).await;
         let next = node.reader.next();
         // Who publishes is nearer than any peer.
         if std::mem::replace(&mut seen, next) != next && node.publishing(|publishing| publishing.publishers()) > 0 {
             continue;
         }
-        peers.sort_by_key(|peer| peer.failures);
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
-            match fetch(node, &peer.address).await {
+            match fetch(node, &peer.address, tls).await {
                 Ok(0) => peer.failures = 0,
                 Ok(blocks) => {
                     peer.failures = 0;
-                    tracing::info!(peer = peer.address, blocks, next = node.reader.next(), "fetched blocks");
+                    tracing::info!(peer = %peer.address, blocks, next = node.reader.next(), "fetched blocks");
                     break;
                 }
                 Err(error) => {
@@ -93,14 +106,74 @@ pub async fn run(node: &Arc<Node>) {
     }
 }
 
-/// Fetches what a peer has beyond this node; how many blocks.
-async fn fetch(node: &Arc<Node>, address: &str) -> Result<u64, FetchError> {
+/// Fetches damaged blocks anew, each from the first peer that has a right one.
+async fn repair_from(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>) {
+    for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
+        let damaged = node.reader.quarantined_blocks(REPAIRS_MAX);
+        if damaged.is_empty() {
+            return;
+        }
+        match repair(node, &peer.address, tls, &damaged).await {
+            Ok(0) => {}
+            Ok(blocks) => tracing::info!(peer = %peer.address, blocks, "repaired blocks"),
+            Err(error) => {
+                node.metrics.backfill_failures.inc();
+                peer.failed(&error);
+            }
+        }
+    }
+}
+
+/// Fetches these damaged blocks as far as a peer has them; how many.
+async fn repair(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>, damaged: &[u64]) -> Result<u64, FetchError> {
+    use proto::block_request::BlockSpecifier::BlockNumber;
+    let mut channel = open(node, address, tls).await?;
+    let call = channel.call(GET_BLOCK);
+    let mut repaired = 0;
+    for number in damaged {
+        let request = proto::BlockRequest { block_specifier: Some(BlockNumber(*number)) };
+        let response: proto::BlockResponse = channel.unary(&call, &request).await?;
+        let Some(block) =
+            response.block.filter(|_| response.status == BlockCode::Success.number(node.settings.wire_era))
+        else {
+            continue;
+        };
+        let (limits, rules) = (node.block_limits(), node.proof_rules());
+        let verify = move || Verified::of(&block, limits, &rules).map_err(|error| error.to_string());
+        let verified = match tokio::task::spawn_blocking(verify).await {
+            Ok(verified) => verified.map_err(|why| FetchError::Wrong(*number, why))?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        if verified.number != *number {
+            return Err(FetchError::Wrong(*number, format!("its header says {}", verified.number)));
+        }
+        match node.repair(verified).await {
+            Ok(()) => repaired += 1,
+            // Perhaps one beside it comes first.
+            Err(RepairError::Alone(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(repaired)
+}
+
+async fn open(node: &Node, address: &Url, tls: Option<&ClientTls>) -> Result<Channel, GrpcError> {
     let options = Options { message_bytes_max: node.settings.message_bytes_max, ..Options::new(PATIENCE) };
-    let mut channel = Channel::connect(address, options).await?;
+    connect(address, tls, options).await
+}
+
+/// Fetches what a peer has beyond this node; how many blocks.
+async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Result<u64, FetchError> {
+    let mut channel = open(node, address, tls).await?;
     let call = channel.call(STATUS);
     let status: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
     let (first, last, from) = (status.first_available_block, status.last_available_block, node.reader.next());
-    if last == NO_BLOCK || last < from || first > from {
+    if last == NO_BLOCK || last < from {
+        return Ok(0);
+    }
+    if first > from {
+        // Not its fault; but who looks after this node must know why it stays behind.
+        tracing::warn!(peer = %address, first, from, "the peer does not have the next block any more");
         return Ok(0);
     }
     let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last };
@@ -108,12 +181,18 @@ async fn fetch(node: &Arc<Node>, address: &str) -> Result<u64, FetchError> {
     let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
     sender.finish()?;
     let mut fed = Fed::join(Arc::clone(node)).map_err(FetchError::Full)?;
-    let mut next = from;
+    let (mut next, era) = (from, node.settings.wire_era);
     while next <= last {
         use proto::subscribe_stream_response::Response;
         let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)??;
         let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
-            Some(Response::BlockItems(set)) => fed.items(set).await,
+            Some(Response::BlockItems(set)) => {
+                if !era.has_end_of_block() && ends_with_proof(&set) {
+                    next += 1;
+                    node.metrics.backfilled.inc();
+                }
+                fed.items(set).await
+            }
             Some(Response::EndOfBlock(end)) => {
                 next = end.block_number.saturating_add(1);
                 node.metrics.backfilled.inc();

@@ -9,7 +9,7 @@ mod proof;
 
 pub use builder::{Builder, BuilderError, Limits, Verified};
 pub use chain::{Chain, ChainError};
-pub use proof::{Evidence, HashOnly, ProofError, ProofRules, SignatureVerifier, Verdict, dummy};
+pub use proof::{Evidence, HashOnly, OldProof, ProofError, ProofRules, SignatureVerifier, Verdict, dummy};
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub enum Kind {
     Header,
     /// record_file: once at most.
     RecordFile,
-    /// block_footer: once, behind everything but proofs.
+    /// block_footer: once, behind everything but proofs; none in the time of two trees.
     Footer,
     /// block_proof: last, at least once.
     Proof,
@@ -210,13 +210,13 @@ impl Header {
     }
 }
 
-/// What a block's footer says of what was before it.
+/// What a block's footer says of what was before it; in the time of two trees its proof says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// Root hash of the block before.
     pub previous_root: Hash,
-    /// Root of the tree of all root hashes before.
-    pub all_previous_root: Hash,
+    /// Root of the tree of all root hashes before; `None`: the block is of the time of two trees, which had none.
+    pub all_previous_root: Option<Hash>,
     /// Root hash of the state at the start of the block; `None`: it is empty.
     pub state_root: Option<Hash>,
 }
@@ -243,7 +243,7 @@ impl Footer {
         let missing = |number| WireError::Field(number, NAME, "a hash of 48 bytes must be there");
         Ok(Self {
             previous_root: previous_root.ok_or(missing(1))?,
-            all_previous_root: all_previous_root.ok_or(missing(2))?,
+            all_previous_root: Some(all_previous_root.ok_or(missing(2))?),
             state_root,
         })
     }
@@ -309,7 +309,7 @@ mod tests {
         assert!(Footer::of(&footer).unwrap_err().to_string().contains("field 2 of BlockFooter"));
         put_bytes(&mut footer, 2, &[8; 48]);
         put_bytes(&mut footer, 3, b"");
-        let expected = Footer { previous_root: [7; 48], all_previous_root: [8; 48], state_root: None };
+        let expected = Footer { previous_root: [7; 48], all_previous_root: Some([8; 48]), state_root: None };
         assert_eq!(Footer::of(&footer), Ok(expected));
         put_bytes(&mut footer, 1, &[7; 48]);
         assert!(Footer::of(&footer).is_err(), "a hash occurs twice");

@@ -1,12 +1,17 @@
 //! Blocks that verify, made of a seed: for tests, for the simulator, for loads. Their proof is the dummy, which a node accepts only
 //! where it is told to.
 
+mod traffic;
+
+pub use traffic::Traffic;
+
+use bytes::Bytes;
 use prost::Message as _;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-use crate::block::{Chain, FOOTER_FIELD, HEADER_FIELD, ITEMS_FIELD, Item, PROOF_FIELD, Version, dummy};
-use crate::hash::{Era, Hash, RootHasher};
+use crate::block::{Chain, FOOTER_FIELD, Footer, HEADER_FIELD, ITEMS_FIELD, Item, PROOF_FIELD, Version, dummy};
+use crate::hash::{Era, HASH_BYTES, Hash, RootHasher};
 use crate::messages::proto;
 use crate::wire::put_bytes;
 
@@ -94,14 +99,16 @@ impl Crafter {
 
     fn finish(&mut self, mut items: Vec<Vec<u8>>) -> Crafted {
         let number = self.chain.next();
-        let footer = self.chain.footer(None);
-        let encoded = proto::BlockFooter {
-            previous_block_root_hash: bytes::Bytes::copy_from_slice(&footer.previous_root),
-            root_hash_of_all_block_hashes_tree: bytes::Bytes::copy_from_slice(&footer.all_previous_root),
-            start_of_block_state_root_hash: bytes::Bytes::new(),
-        };
-        items.push(field(FOOTER_FIELD, &encoded.encode_to_vec()));
         let era = Era::of(self.version).unwrap_or(Era::MountainTop);
+        let footer = self.footer(era);
+        if let Some(all_previous_root) = &footer.all_previous_root {
+            let encoded = proto::BlockFooter {
+                previous_block_root_hash: Bytes::copy_from_slice(&footer.previous_root),
+                root_hash_of_all_block_hashes_tree: Bytes::copy_from_slice(all_previous_root),
+                start_of_block_state_root_hash: Bytes::new(),
+            };
+            items.push(field(FOOTER_FIELD, &encoded.encode_to_vec()));
+        }
         let mut hasher = RootHasher::new(era);
         for item in &items {
             if let Ok(read) = Item::of(item) {
@@ -109,13 +116,23 @@ impl Crafter {
             }
         }
         let root = hasher.root(&timestamp(number).encode_to_vec(), &footer);
-        let signed = proto::SignedBlockProof { block_signature: bytes::Bytes::copy_from_slice(&dummy(&root)) };
-        let proof = proto::BlockProof { block: number, signed_block_proof: Some(signed) };
-        items.push(field(PROOF_FIELD, &proof.encode_to_vec()));
+        items.push(field(PROOF_FIELD, &proof(number, &footer, &root)));
         self.chain.extend(root);
         let mut bytes = Vec::with_capacity(items.iter().map(|item| item.len() + 6).sum());
         items.iter().for_each(|item| put_bytes(&mut bytes, ITEMS_FIELD, item));
         Crafted { number, bytes, root }
+    }
+
+    fn footer(&self, era: Era) -> Footer {
+        let footer = self.chain.footer(None);
+        match era.has_footer() {
+            true => footer,
+            false => Footer {
+                previous_root: if self.chain.next() == 0 { [0; HASH_BYTES] } else { footer.previous_root },
+                all_previous_root: None,
+                state_root: Some([0; HASH_BYTES]),
+            },
+        }
     }
 
     fn header(&self, number: u64) -> Vec<u8> {
@@ -151,6 +168,24 @@ impl Crafter {
             }
         }
         content
+    }
+}
+
+/// The content of a proof item, with the dummy in the signature's place.
+fn proof(number: u64, footer: &Footer, root: &Hash) -> Vec<u8> {
+    let block_signature = Bytes::copy_from_slice(&dummy(root));
+    match (footer.all_previous_root, footer.state_root) {
+        (None, Some(state_root)) => proto::OldBlockProof {
+            block: number,
+            previous_block_root_hash: Bytes::copy_from_slice(&footer.previous_root),
+            start_of_block_state_root_hash: Bytes::copy_from_slice(&state_root),
+            block_signature,
+        }
+        .encode_to_vec(),
+        _ => {
+            let signed = proto::SignedBlockProof { block_signature };
+            proto::BlockProof { block: number, signed_block_proof: Some(signed) }.encode_to_vec()
+        }
     }
 }
 

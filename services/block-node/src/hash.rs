@@ -1,11 +1,14 @@
-//! Hashes of blocks: SHA-384, leaves, inner nodes and the streaming tree that both prefixed eras share.
+//! Hashes of blocks: SHA-384, leaves, inner nodes, the streaming tree that both prefixed eras share, and the padded tree of the time
+//! before them.
 //!
-//! Source: facts of the block stream, HIP-1056 as implemented from block node 0.28 on. A leaf is `H(00‖content)`, an inner node
+//! Source: HIP-1056 as implemented from block node 0.28 on; for the time before, see [`PaddedTree`]. A leaf is `H(00‖content)`, an inner node
 //! `H(02‖left‖right)`, a node with one child `H(01‖child)`, an empty tree `H(00)`.
 
+mod padded;
 mod root;
 mod tree;
 
+pub use padded::PaddedTree;
 pub use root::{Era, EraError, RootHasher};
 pub use tree::Tree;
 

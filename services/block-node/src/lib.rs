@@ -7,8 +7,10 @@
 pub mod api;
 pub mod backfill;
 pub mod block;
+pub mod connect;
 pub mod craft;
 pub mod hash;
+pub mod java_files;
 pub mod messages;
 pub mod metrics;
 pub mod node;

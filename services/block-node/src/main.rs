@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use block_node::java_files;
 use block_node::server;
 use block_node::settings::{Command, CommandLine, Flags, Simulate};
 use block_node::simulate;
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         Some(Command::Simulate(Simulate::Publisher(flags))) => simulate::publisher(&flags),
         Some(Command::Simulate(Simulate::Consumer(flags))) => simulate::consumer(&flags),
         Some(Command::Verify(flags)) => verify::run(&flags),
+        Some(Command::Import(flags)) => java_files::run_import(&flags),
+        Some(Command::Export(flags)) => java_files::run_export(&flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

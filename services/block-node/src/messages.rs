@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use prost::Message as _;
 
-use crate::block::ITEMS_FIELD;
+use crate::block::{ITEMS_FIELD, PROOF_FIELD};
 use crate::wire::{Fields, WireError, put_varint, varint_bytes};
 
 /// Types made of `proto/block_node.proto`.
@@ -28,6 +28,9 @@ pub const PUBLISH: &str = "/org.hiero.block.api.BlockStreamPublishService/publis
 pub const SUBSCRIBE: &str = "/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream";
 /// serverStatus.
 pub const STATUS: &str = "/org.hiero.block.api.BlockNodeService/serverStatus";
+
+/// getBlock.
+pub const GET_BLOCK: &str = "/org.hiero.block.api.BlockAccessService/getBlock";
 
 /// A number that stands for "none" or "latest".
 pub const NO_BLOCK: u64 = u64::MAX;
@@ -73,6 +76,12 @@ pub fn put_set(out: &mut impl bytes::BufMut, field: u32, set: &[u8]) {
 /// Bytes that [`put_set`] appends.
 pub fn set_bytes(field: u32, length: usize) -> usize {
     varint_bytes(u64::from(field) << 3 | 2) + varint_bytes(length as u64) + length
+}
+
+/// Whether a set of items ends a block where no `end_of_block` does: its last item is a proof.
+pub fn ends_with_proof(set: &[u8]) -> bool {
+    let Some(Ok(item)) = items(set).last() else { return false };
+    matches!(Fields::of(item).next(), Some(Ok(field)) if field.number == PROOF_FIELD)
 }
 
 /// Field of the items in a `SubscribeStreamResponse`.
@@ -141,6 +150,20 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_ends_with_a_proof_ends_a_block() {
+        let [mut set, mut proof, mut other] = [const { Vec::new() }; 3];
+        assert!(!ends_with_proof(&set));
+        put_bytes(&mut proof, PROOF_FIELD, b"x");
+        put_bytes(&mut other, 4, b"x");
+        put_bytes(&mut set, ITEMS_FIELD, &other);
+        assert!(!ends_with_proof(&set));
+        put_bytes(&mut set, ITEMS_FIELD, &proof);
+        assert!(ends_with_proof(&set));
+        put_bytes(&mut set, ITEMS_FIELD, &other);
+        assert!(!ends_with_proof(&set));
+    }
+
+    #[test]
     fn bytes_are_those_of_the_tables() {
         // Field 3, wire type 2, two bytes: field 1, varint 5.
         assert_eq!(end_of_block(5), [0x1a, 2, 0x08, 5]);
@@ -149,6 +172,14 @@ mod tests {
         let mut refused = Vec::new();
         put_block_response(&mut refused, BlockCode::NotAvailable, None, WireEra::Today);
         assert_eq!(refused, [0x08, 5]);
+        for (era, subscribe, block) in [(WireEra::V013, 4, 4), (WireEra::V015, 6, 5), (WireEra::V020, 6, 5)] {
+            assert_eq!(subscribe_status(SubscribeCode::NotAvailable, era), [0x08, subscribe], "{era:?}");
+            let mut refused = Vec::new();
+            put_block_response(&mut refused, BlockCode::NotAvailable, None, era);
+            assert_eq!(refused, [0x08, block], "{era:?}");
+        }
+        assert_eq!(subscribe_status(SubscribeCode::InvalidStart, WireEra::V013), [0x08, 2]);
+        assert_eq!(subscribe_status(SubscribeCode::InvalidEnd, WireEra::V013), [0x08, 3]);
         // An empty node: first and last are 2^64-1, field 3 is false and absent, the next is 0 and absent.
         let status = proto::ServerStatusResponse {
             first_available_block: NO_BLOCK,

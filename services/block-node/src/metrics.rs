@@ -100,6 +100,8 @@ metrics! {
     ends: Counter = "ends_of_stream",
     /// Blocks that came from a peer, whole
     backfilled: Counter = "blocks_backfilled",
+    /// Damaged blocks that were fetched from a peer and are whole again
+    repaired: Counter = "blocks_repaired",
     /// Peers that failed, stalled or sent what was refused
     backfill_failures: Counter = "backfill_failures",
     /// Publishers at the moment

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
@@ -11,18 +11,20 @@ use wal::files::RealDirectory;
 
 use crate::block::{Footer, HashOnly, Limits, ProofRules, Verified};
 use crate::hash::Hash;
-use crate::messages::EndCode;
+use crate::messages::{EndCode, WireEra};
 use crate::metrics::Metrics;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, Shared};
 use crate::settings::Settings;
-use crate::store::{Appended, Prepared, ReadError, Reader, Store, Writer};
+use crate::store::{Appended, Dictionary, Prepared, ReadError, Reader, Store, Trainer, Writer};
 use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
 const STORE: &str = "store";
 /// Blocks that are read from disk at a time.
 const READS_MAX: usize = 32;
+/// How long the repair of a block may take, others being written before it.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A verified block with what the writer needs.
 pub struct Offered {
@@ -34,9 +36,10 @@ pub struct Offered {
 
 impl Offered {
     /// Compresses a block for the disk, and frames it for subscribers.
-    pub fn of(verified: &Verified) -> Result<Self, WireError> {
-        let shared = Shared::new(verified.number, &verified.bytes)?;
-        Ok(Self { root: verified.root, footer: verified.footer, prepared: Prepared::of(verified), shared })
+    fn of(verified: &Verified, dictionary: Option<Arc<Dictionary>>, era: WireEra) -> Result<Self, WireError> {
+        let shared = Shared::new(verified.number, verified.root, &verified.bytes, era)?;
+        let prepared = Prepared::with(verified, dictionary);
+        Ok(Self { root: verified.root, footer: verified.footer, prepared, shared })
     }
 }
 
@@ -52,6 +55,22 @@ struct Written {
     shared: Arc<Shared>,
     stored_bytes: usize,
     received: Instant,
+}
+
+/// Why a damaged block is not replaced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepairError {
+    /// Nothing to compare it with.
+    #[error(
+        "block {0}: neither the block before nor the one behind it is whole here, so that nothing tells whether it is the right one"
+    )]
+    Alone(u64),
+    /// A block of another history.
+    #[error("block {0} does not stand between those beside it")]
+    Another(u64),
+    /// The store.
+    #[error("block {0} was not written")]
+    NotWritten(u64),
 }
 
 /// What readers may see.
@@ -84,6 +103,7 @@ pub struct Node {
     pub recent: Recent,
     inner: Mutex<Inner>,
     writer: Mutex<Option<Writer>>,
+    trainer: Mutex<Trainer>,
     changed: watch::Sender<()>,
     tip: watch::Sender<Tip>,
     reads: Semaphore,
@@ -111,6 +131,7 @@ impl Node {
             reader,
             inner: Mutex::new(Inner { publishing, written: VecDeque::new() }),
             writer: Mutex::new(None),
+            trainer: Mutex::new(Trainer::new(store.dictionary())),
             changed: watch::Sender::new(()),
             tip: watch::Sender::new(tip),
             reads: Semaphore::new(READS_MAX),
@@ -174,6 +195,31 @@ impl Node {
         self.rules.clone()
     }
 
+    fn trainer(&self) -> MutexGuard<'_, Trainer> {
+        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a verified block ready to be offered.
+    pub fn prepare(self: &Arc<Self>, verified: &Verified) -> Result<Offered, WireError> {
+        let (samples, dictionary) = {
+            let mut trainer = self.trainer();
+            (trainer.take(&verified.bytes), trainer.dictionary())
+        };
+        if let Some(samples) = samples {
+            let node = Arc::clone(self);
+            let train = move || {
+                let dictionary = samples.train();
+                tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
+                node.trainer().trained(dictionary);
+            };
+            // Without a thread there is no dictionary, and blocks are stored larger.
+            if let Err(error) = std::thread::Builder::new().name("dictionary".into()).spawn(train) {
+                tracing::warn!("no dictionary is trained: {error}");
+            }
+        }
+        Offered::of(verified, dictionary, self.settings.wire_era)
+    }
+
     /// A publisher's block is whole and its hash verified.
     pub fn offer(&self, id: PublisherId, offered: Offered, began: Instant, received: Instant) {
         let Offered { root, footer, prepared, shared } = offered;
@@ -217,6 +263,12 @@ impl Node {
                 self.publishing(|publishing| publishing.safe(last));
                 self.tip.send_modify(|tip| (tip.next, tip.at) = (last + 1, Instant::now()));
             }
+            Appended::Repaired(number) => {
+                tracing::info!(number, "a damaged block is whole again");
+                self.metrics.repaired.inc();
+                self.metrics.quarantined.set(self.reader.quarantined() as i64);
+                self.tip.send_modify(|_| ());
+            }
             Appended::Failed(error) => {
                 tracing::error!("{error}");
                 self.metrics.accepting.set(0);
@@ -242,7 +294,8 @@ impl Node {
             node.metrics.read_from_disk.inc();
             let stored = node.reader.read(number)?;
             node.metrics.framed.inc();
-            Shared::new(number, &stored.bytes).map_err(|error| ReadError::Damaged { number, what: error.to_string() })
+            let shared = Shared::new(number, stored.root, &stored.bytes, node.settings.wire_era);
+            shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
         });
         match read.await {
             Ok(Ok(shared)) => Ok(self.recent.add_past(shared)),
@@ -253,6 +306,48 @@ impl Node {
                 Err(error)
             }
             Err(error) => Err(ReadError::Files { number, source: io::Error::other(error) }),
+        }
+    }
+
+    /// Takes a block of which the copy here is damaged, and waits until it is safe. It must continue the block before it and be continued
+    /// by the one behind it, as far as these are here, and one of them must be.
+    pub async fn repair(self: &Arc<Self>, verified: Verified) -> Result<(), RepairError> {
+        let node = Arc::clone(self);
+        let number = verified.number;
+        let prepare = move || {
+            node.fits(&verified)?;
+            Ok(Prepared::of(&verified))
+        };
+        let prepared = match tokio::task::spawn_blocking(prepare).await {
+            Ok(prepared) => prepared?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let mut tip = self.tip();
+        match &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(writer) => writer.repair(prepared),
+            None => return Err(RepairError::NotWritten(number)),
+        }
+        let is_over = |tip: &Tip| !self.reader.quarantined_blocks(usize::MAX).contains(&number) || tip.is_stopping;
+        let written = tokio::time::timeout(REPAIR_PATIENCE, tip.wait_for(is_over)).await;
+        match written {
+            Ok(Ok(tip)) if !tip.is_stopping => Ok(()),
+            _ => Err(RepairError::NotWritten(number)),
+        }
+    }
+
+    /// Whether a block stands between those beside it.
+    fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
+        let number = verified.number;
+        let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+        let before = number.checked_sub(1).and_then(|before| self.reader.read(before).ok());
+        let behind = self.reader.read(number + 1).ok();
+        let behind = behind.and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &rules).ok());
+        let continues = before.map(|before| before.root == verified.footer.previous_root);
+        let is_continued = behind.map(|behind| behind.footer.previous_root == verified.root);
+        match (continues, is_continued) {
+            (None, None) => Err(RepairError::Alone(number)),
+            (Some(false), _) | (_, Some(false)) => Err(RepairError::Another(number)),
+            _ => Ok(()),
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Settings {
     pub stall_micros: u64,
     /// A block of which nothing comes for so long is given up in any case.
     pub idle_micros: u64,
+    /// Whether a publisher that is ahead of this node is told so at the end of its stream, as before block node 0.25.
+    pub behind_ends_stream: bool,
     /// What blocks under way may take, bytes. The one that all others wait for may take more.
     pub memory_bytes_max: usize,
 }
@@ -45,6 +47,7 @@ impl Default for Settings {
             stall_blocks: 3,
             stall_micros: 4_000_000,
             idle_micros: 30_000_000,
+            behind_ends_stream: false,
             memory_bytes_max: 256 << 20,
         }
     }
@@ -184,7 +187,6 @@ impl<B> Publishing<B> {
     /// The header of a block has come.
     pub fn header(&mut self, id: PublisherId, number: u64, now_micros: u64) -> Verdict {
         self.now_micros = now_micros;
-        let last = self.last();
         let (is_first_time, vacant, slots) = (self.first == self.base, self.has_vacant(), self.slots.len());
         let Some(publisher) = self.publishers.get_mut(&id).filter(|publisher| !publisher.has_ended) else {
             return Verdict::Ignore;
@@ -218,7 +220,7 @@ impl<B> Publishing<B> {
             // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
             None if index == slots && !vacant => return Verdict::Wait,
             None => {
-                publisher.tell(PublishResponse::Behind(last));
+                self.tell_behind(id);
                 return Verdict::Ignore;
             }
         }
@@ -229,7 +231,6 @@ impl<B> Publishing<B> {
     /// More of the block that a publisher sends has come, and wants so many bytes.
     pub fn reserve(&mut self, id: PublisherId, bytes: usize, now_micros: u64) -> Room {
         self.now_micros = now_micros;
-        let last = self.last();
         let Some(number) = self.publishers.get(&id).and_then(|publisher| publisher.streaming) else {
             return Room::Lost;
         };
@@ -240,9 +241,7 @@ impl<B> Publishing<B> {
         if !has_room && is_vacant_before {
             // The room becomes free only when somebody sends the vacant block: perhaps nobody but this publisher can.
             self.give_up(id);
-            if let Some(publisher) = self.publishers.get_mut(&id) {
-                publisher.tell(PublishResponse::Behind(last));
-            }
+            self.tell_behind(id);
             return Room::Lost;
         }
         let Some(slot) = self.slots.get_mut(index) else { return Room::Lost };
@@ -434,6 +433,14 @@ impl<B> Publishing<B> {
             if *id != but {
                 publisher.tell(PublishResponse::Resend(number));
             }
+        }
+    }
+
+    fn tell_behind(&mut self, id: PublisherId) {
+        let last = self.last();
+        if let Some(publisher) = self.publishers.get_mut(&id) {
+            publisher.tell(PublishResponse::Behind(last));
+            publisher.has_ended |= self.settings.behind_ends_stream;
         }
     }
 

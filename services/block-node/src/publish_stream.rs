@@ -11,7 +11,7 @@ use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
 use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
-use crate::node::{Node, Offered};
+use crate::node::Node;
 use crate::publish::{PublisherId, Room, Verdict};
 use crate::wire::Fields;
 
@@ -60,11 +60,19 @@ async fn tell(session: &Session, responses: &Responses) -> bool {
         if told.is_empty() {
             return false;
         }
-        let is_over = matches!(told.last(), Some(PublishResponse::EndOfStream { .. }));
+        let era = session.node.settings.wire_era;
+        let is_over = told.last().is_some_and(|response| response.ends_stream(era));
         let mut frames = Vec::new();
         for response in told {
             session.node.metrics.told(&response);
-            let message = response.encode(session.node.settings.wire_era);
+            let root = match response {
+                // A block that was safe a moment ago; should it be damaged since, the acknowledgement goes without.
+                PublishResponse::Acknowledgement(number) if era.acknowledges_root() => {
+                    session.node.read(number).await.ok().map(|block| block.root)
+                }
+                _ => None,
+            };
+            let message = response.encode(era, root);
             frames.push(encode_with(|out| out.extend_from_slice(&message), message.len()));
         }
         if responses.send(frames.concat().into()).await.is_err() || is_over {
@@ -235,7 +243,13 @@ impl Session {
             _ => aside(move || add(&set)).await,
         };
         match added {
-            Ok(builder) => self.building = Building::Taking(Some(builder)),
+            Ok(builder) => {
+                let (number, is_proven) = (builder.number(), builder.is_proven());
+                self.building = Building::Taking(Some(builder));
+                if is_proven && !self.node.settings.wire_era.has_end_of_block() {
+                    self.finish(number).await;
+                }
+            }
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
         }
     }
@@ -250,7 +264,8 @@ impl Session {
         let received = Instant::now();
         let rules = self.node.proof_rules();
         let is_large = builder.bytes() > AT_ONCE_BYTES;
-        let finish = move || Ok(Offered::of(&builder.finish(&rules)?)?);
+        let node = Arc::clone(&self.node);
+        let finish = move || Ok(node.prepare(&builder.finish(&rules)?)?);
         let finished = if is_large { aside(finish).await } else { finish() };
         match finished {
             Ok(offered) => self.node.offer(self.id, offered, self.began, received),

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{BufMut, Bytes, BytesMut};
 use service_kit::grpc::append_with;
 
-use crate::messages::{SUBSCRIBE_ITEMS_FIELD, end_of_block, put_set, set_bytes, sets};
+use crate::hash::Hash;
+use crate::messages::{SUBSCRIBE_ITEMS_FIELD, WireEra, end_of_block, put_set, set_bytes, sets};
 use crate::wire::WireError;
 
 /// Sets of items are about this large; it is what the Java node sends.
@@ -19,6 +20,8 @@ const SET_BYTES_MAX: usize = 1 << 20;
 pub struct Shared {
     /// Its number.
     pub number: u64,
+    /// Its root hash.
+    pub root: Hash,
     frames: Bytes,
     /// Where in the frames the block's items stand.
     sets: Vec<Range<usize>>,
@@ -26,8 +29,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Of a `Block` message.
-    pub fn new(number: u64, block: &[u8]) -> Result<Arc<Self>, WireError> {
+    /// Of a `Block` message, for subscribers of this era.
+    pub fn new(number: u64, root: Hash, block: &[u8], era: WireEra) -> Result<Arc<Self>, WireError> {
         let mut frames = BytesMut::with_capacity(block.len() + 32 * (2 + block.len() / SET_BYTES_MAX));
         let mut placed = Vec::new();
         for set in sets(block, SET_BYTES_MAX)? {
@@ -36,9 +39,11 @@ impl Shared {
             append_with(&mut frames, |out| put_set(out, SUBSCRIBE_ITEMS_FIELD, set), bytes);
             placed.push(frames.len() - set.len()..frames.len());
         }
-        let end = end_of_block(number);
-        append_with(&mut frames, |out| out.put_slice(&end), end.len());
-        Ok(Arc::new(Self { number, frames: frames.freeze(), sets: placed, block_bytes: block.len() }))
+        if era.has_end_of_block() {
+            let end = end_of_block(number);
+            append_with(&mut frames, |out| out.put_slice(&end), end.len());
+        }
+        Ok(Arc::new(Self { number, root, frames: frames.freeze(), sets: placed, block_bytes: block.len() }))
     }
 
     /// All messages of a subscribeBlockStream that make up this block, in their frames. Shared, not copied.
@@ -140,13 +145,13 @@ mod tests {
     fn block(number: u64, content_bytes: usize) -> Arc<Shared> {
         let mut block = Vec::new();
         put_bytes(&mut block, 1, &vec![0; content_bytes]);
-        Shared::new(number, &block).unwrap()
+        Shared::new(number, [0; 48], &block, WireEra::Today).unwrap()
     }
 
     #[test]
     fn a_block_in_its_frames_comes_back_whole() {
         let crafted = Crafter::new(2, 0).next(Shape { items: 2_500, item_bytes: 1_000 });
-        let shared = Shared::new(0, &crafted.bytes).unwrap();
+        let shared = Shared::new(0, crafted.root, &crafted.bytes, WireEra::Today).unwrap();
         let mut block = Vec::new();
         shared.put_block(&mut block);
         assert_eq!((block.len(), &block), (shared.block_bytes(), &crafted.bytes));
@@ -166,7 +171,10 @@ mod tests {
                 Response::Status(status) => panic!("{status}"),
             }
         }
-        assert_eq!((items, sets, end), (crafted.bytes, 3, Some(0)));
+        assert_eq!((items, sets, end), (crafted.bytes.clone(), 3, Some(0)));
+        let older = Shared::new(0, crafted.root, &crafted.bytes, WireEra::V015).unwrap();
+        assert_eq!(older.frames()[..], shared.frames()[..older.frames().len()], "the same sets");
+        assert_eq!(shared.frames().len() - older.frames().len(), 5 + end_of_block(0).len(), "and no end of block");
     }
 
     #[test]

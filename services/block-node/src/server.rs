@@ -10,7 +10,8 @@ use service_kit::listen::Group;
 use service_kit::operations::{Accompanied, Operations};
 use service_kit::reflection::Reflection;
 use service_kit::server::{Bound, Options, StartError};
-use service_kit::tls::{Tls, TlsError};
+use service_kit::tls::{ClientTls, Tls, TlsError};
+use service_kit::url::Url;
 use wal::files::RealDirectory;
 
 use crate::api::Api;
@@ -34,6 +35,12 @@ pub enum ServerError {
     /// Certificates.
     #[error("--tls-certificate: {0}")]
     Tls(#[from] TlsError),
+    /// Certificates of peers.
+    #[error("--backfill-tls-authority, --backfill-tls-certificate: {0}")]
+    PeersTls(TlsError),
+    /// Who is to be trusted is not said.
+    #[error("--backfill-peers: {0} speaks TLS: --backfill-tls-authority must say who signs its certificate")]
+    NoAuthority(Url),
     /// Sockets.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -54,6 +61,10 @@ pub async fn run(
         Group { urls: health.as_slice(), grpc: false, http: true },
     ])?;
     let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+    let of_peers = settings.backfill_tls.clone().map(ClientTls::open).transpose().map_err(ServerError::PeersTls)?;
+    if let (None, Some(peer)) = (&of_peers, settings.backfill_peers.iter().find(|peer| peer.is_tls)) {
+        return Err(ServerError::NoAuthority(peer.clone()));
+    }
     let store = open(&settings)?;
     let options = Options {
         tls,
@@ -81,7 +92,7 @@ pub async fn run(
     let result = tokio::select! {
         () = stop => Ok(()),
         () = node.tick() => Ok(()),
-        () = backfill::run(&node) => Ok(()),
+        () = backfill::run(&node, of_peers.as_ref()) => Ok(()),
         result = server.accept() => result,
     };
     node.end_streams();

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::logs;
-use service_kit::tls::{Protocol, TlsFiles};
+use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 use service_kit::url::Url;
 
+use crate::connect;
+use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
 use crate::publish;
 use crate::simulate::{ConsumerFlags, PublisherFlags};
@@ -32,6 +34,10 @@ pub enum Command {
     Simulate(Simulate),
     /// Read every block of a directory and check it; exits with 1 where one is wrong
     Verify(VerifyFlags),
+    /// Take blocks from files of the Java node, each verified; goes on where it was stopped
+    Import(ImportFlags),
+    /// Write blocks as files of the Java node; goes on where it was stopped
+    Export(ExportFlags),
 }
 
 /// What is simulated.
@@ -91,7 +97,8 @@ pub struct Flags {
     /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
     #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
     pub accept_dummy_proofs: bool,
-    /// Whose status codes and framing are spoken: today (block node 0.25 and later)
+    /// Whose status codes and framing are spoken, with clients and peers: v0.13 (block node 0.13 and 0.14), v0.15 (to 0.19), v0.20 (to
+    /// 0.24), today (0.25 and later)
     #[arg(long, env = "BLOCK_NODE_WIRE_ERA", default_value = "today")]
     pub wire_era: WireEra,
     /// Publishers at a time
@@ -115,9 +122,19 @@ pub struct Flags {
     /// How many of the newest blocks are kept at least; older ones go with their files. Without it all are kept
     #[arg(long, env = "BLOCK_NODE_KEEP_BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_blocks: Option<u64>,
-    /// HOST:PORT of block nodes to fetch from what this one is behind by, separated by commas
-    #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',')]
-    pub backfill_peers: Vec<String>,
+    /// HOST:PORT of block nodes to fetch from what this one is behind by and what is damaged here, or https://HOST:PORT, separated by
+    /// commas
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',', value_parser = connect::address)]
+    pub backfill_peers: Vec<Url>,
+    /// Who signs the certificates of peers whose address begins with https, PEM. Read anew when it changes
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_AUTHORITY")]
+    pub backfill_tls_authority: Option<PathBuf>,
+    /// Certificate shown to such peers, PEM
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_CERTIFICATE", requires_all = ["backfill_tls_key", "backfill_tls_authority"])]
+    pub backfill_tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_KEY", requires = "backfill_tls_certificate")]
+    pub backfill_tls_key: Option<PathBuf>,
     /// What is logged: error, warn, info, debug
     #[arg(long, env = "BLOCK_NODE_LOG_LEVEL", default_value = "info")]
     pub log_level: tracing::Level,
@@ -164,7 +181,9 @@ pub struct Settings {
     /// Size at which a new file is begun.
     pub segment_bytes: u64,
     /// Whom to ask for what this node is behind by.
-    pub backfill_peers: Vec<String>,
+    pub backfill_peers: Vec<Url>,
+    /// How peers that speak TLS are checked, and what is shown to them.
+    pub backfill_tls: Option<ClientTlsFiles>,
     /// How many of the newest blocks are kept; `None`: all.
     pub keep_blocks: Option<u64>,
 }
@@ -199,6 +218,7 @@ impl Flags {
                 window_blocks: self.publish_window_blocks as usize,
                 duplicate_skip_window: self.producer_duplicate_block_skip_window,
                 memory_bytes_max: self.publish_memory_bytes,
+                behind_ends_stream: !self.wire_era.has_behind(),
                 ..publish::Settings::default()
             },
             future_max: self.subscriber_maximum_future_request,
@@ -209,6 +229,11 @@ impl Flags {
             cache_bytes: self.cache_bytes,
             segment_bytes: self.segment_bytes,
             backfill_peers: self.backfill_peers.clone(),
+            backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
+                authority: Some(authority),
+                certificate: self.backfill_tls_certificate.clone().zip(self.backfill_tls_key.clone()),
+                protocol: Protocol::default(),
+            }),
             keep_blocks: self.keep_blocks,
         }
     }
@@ -232,11 +257,13 @@ mod tests {
     fn what_is_unknown_is_refused() {
         for wrong in [
             &["--nonsense"][..],
-            &["--wire-era", "v0.13"],
+            &["--wire-era", "v0.14"],
             &["--keep-blocks", "0"],
             &["--producer-duplicate-block-skip-window", "11"],
             &["--tls-certificate", "certificate"],
             &["--tls-client-authority", "authority"],
+            &["--backfill-peers", "localhost"],
+            &["--backfill-tls-certificate", "a", "--backfill-tls-key", "b"],
         ] {
             assert!(CommandLine::try_parse_from([&["block-node"], wrong].concat()).is_err(), "{wrong:?}");
         }

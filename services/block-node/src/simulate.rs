@@ -7,18 +7,49 @@ pub use consumer::{ConsumerFlags, Read, read};
 pub use publisher::{Fault, Published, PublisherFlags, publish, request};
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::messages::{PUBLISH, STATUS, SUBSCRIBE};
 
+use clap::Args;
 use service_kit::client::{Channel, GrpcError, Options};
+use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol};
+
+use crate::connect;
 
 /// How long a node may take to answer a unary call.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How a node that speaks TLS is checked.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsFlags {
+    /// Who signs the node's certificate, PEM; needed where the address begins with https
+    #[arg(long)]
+    pub tls_authority: Option<PathBuf>,
+    /// Certificate shown to the node, PEM
+    #[arg(long, requires_all = ["tls_key", "tls_authority"])]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+}
+
 /// Connects to `HOST:PORT`.
 pub async fn connect(address: &str) -> Result<Channel, GrpcError> {
-    Channel::connect(address, Options::new(LIMIT)).await
+    connect_with(address, &TlsFlags::default()).await
+}
+
+/// Connects to `HOST:PORT`, or by TLS to `https://HOST:PORT`.
+pub async fn connect_with(address: &str, flags: &TlsFlags) -> Result<Channel, GrpcError> {
+    let url = connect::address(address).map_err(GrpcError::Connect)?;
+    let files = flags.tls_authority.clone().map(|authority| ClientTlsFiles {
+        authority: Some(authority),
+        certificate: flags.tls_certificate.clone().zip(flags.tls_key.clone()),
+        protocol: Protocol::default(),
+    });
+    let tls = files.map(ClientTls::open).transpose().map_err(|error| GrpcError::Connect(error.to_string()))?;
+    connect::connect(&url, tls.as_ref(), Options::new(LIMIT)).await
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Box<dyn Error>> {

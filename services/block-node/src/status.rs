@@ -1,13 +1,35 @@
 //! What the node says of itself: which blocks it has, and what it has checked of them.
 
+use bytes::Bytes;
+use service_kit::grpc::encode;
 use wal::files::Directory;
 
-use crate::messages::{NO_BLOCK, proto};
+use crate::messages::{NO_BLOCK, WireEra, proto};
 use crate::node::Node;
 use crate::store::Reader;
 
 /// The block stream's protobufs that are spoken, and what the API of that time calls itself.
 const STREAM_PROTO: (i32, i32, i32) = (0, 76, 1);
+
+/// serverStatus in its frame. Until block node 0.27 field 4 was another: who reads that time's messages could not read today's.
+pub fn status_frame<D: Directory>(reader: &Reader<D>, era: WireEra) -> Bytes {
+    let today = status(reader);
+    let version_information = match era {
+        WireEra::Today => return encode(&today),
+        WireEra::V013 => Some(proto::OldVersions {
+            stream_proto_version: Some(version(STREAM_PROTO)),
+            software_version: Some(software()),
+        }),
+        // How the versions stood in that message then is not known, and no client needs them.
+        WireEra::V015 | WireEra::V020 => None,
+    };
+    encode(&proto::OldServerStatusResponse {
+        first_available_block: today.first_available_block,
+        last_available_block: today.last_available_block,
+        only_latest_state: today.only_latest_state,
+        version_information,
+    })
+}
 
 /// serverStatus. Of an empty node first and last are 2^64-1.
 pub fn status<D: Directory>(reader: &Reader<D>) -> proto::ServerStatusResponse {
@@ -84,6 +106,19 @@ mod tests {
             next_expected_block: 7,
         };
         assert_eq!(status(&store.reader()), empty);
+    }
+
+    #[test]
+    fn older_eras_are_not_told_the_next_block_in_the_place_of_the_version() {
+        let store = Store::open(SimulatedDirectory::default(), Options::default()).unwrap();
+        let none = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        let empty = [&[0x08][..], &none, &[0x10], &none].concat();
+        let bytes = |era| status_frame(&store.reader(), era)[5..].to_vec();
+        assert_eq!(bytes(WireEra::V015), empty);
+        assert_eq!(bytes(WireEra::V020), empty);
+        // Stream proto 0.76.1 and software 0.1.0.
+        let versions = [0x22, 10, 0x12, 4, 0x10, 76, 0x18, 1, 0x1a, 2, 0x10, 1];
+        assert_eq!(bytes(WireEra::V013), [&empty[..], &versions].concat());
     }
 
     #[test]

@@ -13,12 +13,12 @@
 //! | 0 | 4 | magic | `BLK1` |
 //! | 4 | 4 | head checksum | CRC-32C of: salt (8), segment number (8), offset of the record (8), bytes 8 to 88 |
 //! | 8 | 4 | stored checksum | CRC-32C of what is stored |
-//! | 12 | 1 | kind | 1 segment head, 2 block |
-//! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame; 2 and up are for dictionaries and frames of several blocks |
+//! | 12 | 1 | kind | 1 segment head, 2 block, 3 block of an earlier number that was damaged and is written once more, 4 dictionary |
+//! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame, 2 offsets of the two copies of a dictionary in this segment (4 bytes each) and a zstd frame that needs it; 3 and up are for frames of several blocks |
 //! | 14 | 1 | evidence | 0 dummy proof, 1 signature unchecked, 2 signature valid |
 //! | 15 | 1 | zero | |
 //! | 16 | 8 | batch | offset at which the write that holds this record began |
-//! | 24 | 8 | number | of the block, or of the segment |
+//! | 24 | 8 | number | of the block, or of the segment; of a dictionary the beginning of its hash |
 //! | 32 | 4 | stored length | |
 //! | 36 | 4 | plain length | of the `Block` message |
 //! | 40 | 48 | root hash | |
@@ -42,7 +42,8 @@
 //!   overwritten with zeros, the last batch is written again, and both are synced, before anything is shown or written.
 //! - **Between the creation of a segment and its first sync**: it has no valid head, nothing in it was acknowledged, it is removed.
 //! - **Not a crash**: a record that is not valid in front of one of a *later* batch. Something that was safe has been damaged. The
-//!   block is quarantined: it is not served, status tells the gap, and the rest goes on.
+//!   block is quarantined: it is not served, status tells the gap, and the rest goes on. Fetched again, it is appended as a record of its
+//!   own kind, to which the index points from then on.
 //!
 //! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
 //!   the first segment that is left; an index without its segments is no block's.
@@ -50,6 +51,7 @@
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
 
 mod compress;
+mod dictionary;
 mod format;
 mod index;
 mod open;
@@ -60,6 +62,7 @@ mod segments;
 mod writer;
 
 pub use compress::{Encoding, Prepared, UnpackError};
+pub use dictionary::{Dictionary, Samples, Trainer};
 pub use open::Store;
 pub use reader::{ReadError, Reader, Stored};
 pub use writer::{Appended, Writer};

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use wal::files::{Directory, RealDirectory};
 
-use crate::block::{Builder, Chain, HashOnly, Limits, ProofRules, Verified};
-use crate::messages::items;
+use crate::block::{Chain, HashOnly, Limits, ProofRules, Verified};
 use crate::store::{self, Reader, Store, Stored};
 
 /// What is verified.
@@ -85,17 +84,13 @@ pub fn verify<D: Directory>(reader: &Reader<D>) -> Found {
     found
 }
 
-fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> {
+/// A stored block, as what a publisher sends is checked.
+pub(crate) fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> {
     // Which proofs were accepted was decided when the block came.
     let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
     let said = |error: &dyn std::fmt::Display| error.to_string();
-    let mut items = items(&stored.bytes);
-    let header = items.next().ok_or("it is empty")?.map_err(|error| said(&error))?;
-    let mut builder = Builder::begin(header, Limits { block_bytes_max: usize::MAX }).map_err(|error| said(&error))?;
-    for item in items {
-        builder.add(item.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
-    }
-    let verified = builder.finish(&rules).map_err(|error| said(&error))?;
+    let limits = Limits { block_bytes_max: usize::MAX };
+    let verified = Verified::of(&stored.bytes, limits, &rules).map_err(|error| said(&error))?;
     if (verified.number, verified.root) != (stored.number, stored.root) {
         return Err("its root hash is not the one that it was stored with".into());
     }
@@ -114,7 +109,7 @@ mod tests {
     fn stored(blocks: &[Crafted]) -> Store<SimulatedDirectory> {
         let mut store = Store::open(SimulatedDirectory::default(), Options::default()).unwrap();
         for block in blocks {
-            let footer = Footer { previous_root: [0; 48], all_previous_root: [0; 48], state_root: None };
+            let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
             let Crafted { number, bytes, root } = block.clone();
             let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
             store.append(&[Prepared::of(&verified)]).unwrap();

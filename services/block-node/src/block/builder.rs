@@ -2,8 +2,9 @@
 //! with the last one.
 
 use crate::block::ITEMS_FIELD;
-use crate::block::{Evidence, Footer, Header, Item, ItemError, Kind, ProofError, ProofRules};
+use crate::block::{Evidence, Footer, Header, Item, ItemError, Kind, OldProof, ProofError, ProofRules};
 use crate::hash::{Era, EraError, Hash, RootHasher};
+use crate::messages::items;
 use crate::wire::{WireError, put_bytes, varint_bytes};
 
 /// What a block may take.
@@ -65,11 +66,25 @@ pub struct Verified {
     pub items: usize,
 }
 
+impl Verified {
+    /// Verifies a `Block` message.
+    pub fn of(block: &[u8], limits: Limits, rules: &ProofRules) -> Result<Self, BuilderError> {
+        let mut items = items(block);
+        let header = items.next().ok_or(BuilderError::Missing("header"))??;
+        let mut builder = Builder::begin(header, limits)?;
+        for item in items {
+            builder.add(item?)?;
+        }
+        builder.finish(rules)
+    }
+}
+
 /// A block in the making.
 #[derive(Clone, Debug)]
 pub struct Builder {
     limits: Limits,
     number: u64,
+    /// Empty in the time of two trees.
     timestamp: Vec<u8>,
     era: Era,
     hasher: RootHasher,
@@ -93,10 +108,14 @@ impl Builder {
             return Err(BuilderError::HashAlgorithm(header.hash_algorithm));
         }
         let era = Era::of(header.version)?;
+        let timestamp = match header.timestamp {
+            None if era.has_footer() => return Err(BuilderError::NoTimestamp),
+            timestamp => timestamp.unwrap_or_default(),
+        };
         let mut builder = Self {
             limits,
             number: header.number,
-            timestamp: header.timestamp.ok_or(BuilderError::NoTimestamp)?,
+            timestamp,
             era,
             hasher: RootHasher::new(era),
             bytes: Vec::new(),
@@ -115,8 +134,11 @@ impl Builder {
         let kind = item.kind();
         match kind {
             Kind::Header => return Err(BuilderError::Order(item.field, "the block has a header")),
-            Kind::Proof if self.footer.is_none() => {
+            Kind::Proof if self.footer.is_none() && self.era.has_footer() => {
                 return Err(BuilderError::Order(item.field, "a proof stands behind the footer"));
+            }
+            _ if self.is_proven() && !self.era.has_footer() => {
+                return Err(BuilderError::Order(item.field, "nothing stands behind the proof"));
             }
             Kind::Proof => {}
             _ if self.footer.is_some() => {
@@ -133,7 +155,7 @@ impl Builder {
     }
 
     fn keep(&mut self, item: &Item<'_>, bytes: &[u8]) -> Result<(), BuilderError> {
-        if !self.era.has(item.category) {
+        if !self.era.has(item.field, item.category) {
             return Err(ItemError::Unknown(item.field).into());
         }
         let framed = 1 + varint_bytes(bytes.len() as u64) + bytes.len();
@@ -159,8 +181,28 @@ impl Builder {
         self.bytes.len()
     }
 
+    /// Whether it has a proof: where publishers name no end of a block, it ends with that.
+    pub fn is_proven(&self) -> bool {
+        !self.proofs.is_empty()
+    }
+
     /// All items are there.
     pub fn finish(self, rules: &ProofRules) -> Result<Verified, BuilderError> {
+        match self.era.has_footer() {
+            true => self.finish_with_footer(rules),
+            false => self.finish_with_old_proof(rules),
+        }
+    }
+
+    fn finish_with_old_proof(self, rules: &ProofRules) -> Result<Verified, BuilderError> {
+        let proof = OldProof::of(self.proofs.first().ok_or(BuilderError::Missing("proof"))?)?;
+        let footer = proof.footer;
+        let root = self.hasher.root(&self.timestamp, &footer);
+        let evidence = rules.check_old(&proof, self.number, &root)?;
+        Ok(Verified { number: self.number, bytes: self.bytes, root, footer, evidence, items: self.items })
+    }
+
+    fn finish_with_footer(self, rules: &ProofRules) -> Result<Verified, BuilderError> {
         let footer = self.footer.ok_or(BuilderError::Missing("footer"))?;
         let root = self.hasher.root(&self.timestamp, &footer);
         let mut evidence = None;
@@ -176,8 +218,8 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::Version;
     use crate::craft::{Crafter, Shape};
-    use crate::messages::items;
     use proptest::prelude::*;
 
     const LIMITS: Limits = Limits { block_bytes_max: 1 << 20 };
@@ -195,8 +237,45 @@ mod tests {
     }
 
     fn crafted(seed: u64) -> Vec<Vec<u8>> {
-        let block = Crafter::new(seed, 0).next(Shape { items: 6, item_bytes: 40 });
+        crafted_in(seed, Version { major: 0, minor: 76, patch: 1 })
+    }
+
+    fn crafted_in(seed: u64, version: Version) -> Vec<Vec<u8>> {
+        let block = Crafter::in_version(seed, 0, version).next(Shape { items: 6, item_bytes: 40 });
         items(&block.bytes).map(|item| item.unwrap().to_vec()).collect()
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_block_of_any_era_is_noticed() {
+        for minor in [62, 73, 76] {
+            let mut items = crafted_in(9, Version { major: 0, minor, patch: 1 });
+            assert!(build(&items).is_ok(), "0.{minor}");
+            for index in 0..items.len() {
+                for place in 0..items[index].len() {
+                    for bit in 0..8 {
+                        items[index][place] ^= 1 << bit;
+                        assert!(build(&items).is_err(), "0.{minor}: bit {bit} of byte {place} of item {index}");
+                        items[index][place] ^= 1 << bit;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_the_time_of_two_trees_ends_with_its_proof() {
+        let items = crafted_in(3, Version { major: 0, minor: 62, patch: 2 });
+        let last = items.len() - 1;
+        let verified = build(&items).unwrap();
+        assert_eq!((verified.footer.previous_root, verified.footer.all_previous_root), ([0; 48], None));
+        assert_eq!(build(&items[..last]).unwrap_err(), BuilderError::Missing("proof"));
+        for behind in [&items[last], &items[1]] {
+            let again = [&items[..], &[behind.clone()]].concat();
+            assert!(matches!(build(&again), Err(BuilderError::Order(_, "nothing stands behind the proof"))));
+        }
+        let mut footer = items.clone();
+        footer.insert(last, crafted(3).swap_remove(last));
+        assert!(build(&footer).is_err(), "there were no footers");
     }
 
     #[test]

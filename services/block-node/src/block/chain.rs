@@ -32,8 +32,13 @@ impl Chain {
     pub fn from(first: u64) -> Self {
         match first {
             0 => Self { next: 0, previous: Some(empty()), all: Some(Tree::default()) },
-            next => Self { next, previous: None, all: None },
+            next => Self::unknown(next),
         }
+    }
+
+    /// Nothing is known of what is before this block.
+    pub fn unknown(next: u64) -> Self {
+        Self { next, previous: None, all: None }
     }
 
     /// Number of the next block.
@@ -51,11 +56,16 @@ impl Chain {
         if number != self.next {
             return Err(ChainError::Number(number, self.next));
         }
-        if self.previous.is_some_and(|previous| previous != footer.previous_root) {
+        let previous = match footer.all_previous_root {
+            // Before the first block of the time of two trees was nothing but zeros.
+            None if number == 0 => Some([0; HASH_BYTES]),
+            _ => self.previous,
+        };
+        if previous.is_some_and(|previous| previous != footer.previous_root) {
             return Err(ChainError::Previous(number));
         }
-        match &self.all {
-            Some(all) if all.root() != footer.all_previous_root => Err(ChainError::AllPrevious(number)),
+        match (&self.all, footer.all_previous_root) {
+            (Some(all), Some(named)) if all.root() != named => Err(ChainError::AllPrevious(number)),
             _ => Ok(()),
         }
     }
@@ -73,7 +83,7 @@ impl Chain {
     pub fn footer(&self, state_root: Option<Hash>) -> Footer {
         Footer {
             previous_root: self.previous.unwrap_or_else(empty),
-            all_previous_root: self.all.as_ref().map_or_else(empty, Tree::root),
+            all_previous_root: Some(self.all.as_ref().map_or_else(empty, Tree::root)),
             state_root,
         }
     }
@@ -125,14 +135,14 @@ mod tests {
     fn a_block_must_name_what_is_before_it() {
         let mut chain = Chain::from(0);
         let genesis = chain.footer(None);
-        assert_eq!(genesis, Footer { previous_root: empty(), all_previous_root: empty(), state_root: None });
+        assert_eq!(genesis, Footer { previous_root: empty(), all_previous_root: Some(empty()), state_root: None });
         assert_eq!(chain.check(0, &genesis), Ok(()));
         assert_eq!(chain.check(1, &genesis), Err(ChainError::Number(1, 0)));
         chain.extend([1; 48]);
         let second = chain.footer(None);
         assert_eq!(chain.check(1, &second), Ok(()));
         assert_eq!(chain.check(1, &Footer { previous_root: [2; 48], ..second }), Err(ChainError::Previous(1)));
-        let forged = Footer { all_previous_root: [2; 48], ..second };
+        let forged = Footer { all_previous_root: Some([2; 48]), ..second };
         assert_eq!(chain.check(1, &forged), Err(ChainError::AllPrevious(1)));
         chain.extend([2; 48]);
         chain.extend([3; 48]);
@@ -143,7 +153,7 @@ mod tests {
     #[test]
     fn without_the_history_only_the_block_before_is_compared() {
         let mut chain = Chain::from(100);
-        let any = Footer { previous_root: [5; 48], all_previous_root: [6; 48], state_root: None };
+        let any = Footer { previous_root: [5; 48], all_previous_root: Some([6; 48]), state_root: None };
         assert_eq!(chain.check(100, &any), Ok(()));
         assert!(!chain.knows_all());
         chain.extend([7; 48]);

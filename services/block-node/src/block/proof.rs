@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Footer;
 use crate::hash::{HASH_BYTES, Hash, sha384};
 use crate::wire::{Fields, WireError, once};
 
@@ -81,6 +82,9 @@ pub enum ProofError {
     /// Without a proof.
     #[error("a block proof has no signature")]
     Missing,
+    /// Without a hash that it must have.
+    #[error("a block proof has no {0} of 48 bytes, which a block of its time must have")]
+    MissingHash(&'static str),
     /// Not the signature of this root.
     #[error("the signature of {0} bytes is not one of the block's root hash, which was computed from its items")]
     Invalid(usize),
@@ -114,6 +118,19 @@ impl ProofRules {
         self.check_signature(signature(signed.ok_or(ProofError::Missing)?)?, root)
     }
 
+    /// Checks the proof of a block of the time of two trees.
+    pub fn check_old(&self, proof: &OldProof, number: u64, root: &Hash) -> Result<Evidence, ProofError> {
+        match proof.block {
+            block if block == number => {}
+            other => return Err(ProofError::OtherBlock(other)),
+        }
+        match proof.signature.len() {
+            // Nothing is known of what else stood there at that time.
+            HASH_BYTES => self.check_signature(&proof.signature, root),
+            length => Err(ProofError::Invalid(length)),
+        }
+    }
+
     fn check_signature(&self, signature: &[u8], root: &Hash) -> Result<Evidence, ProofError> {
         let length = signature.len();
         if length == HASH_BYTES {
@@ -131,6 +148,46 @@ impl ProofRules {
             Verdict::Unchecked => Ok(Evidence::SignatureUnchecked),
             Verdict::Invalid => Err(ProofError::Invalid(length)),
         }
+    }
+}
+
+/// The proof of a block of the time of two trees (block node 0.13 and 0.14), which is its footer as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldProof {
+    block: u64,
+    /// What it says of the block before.
+    pub footer: Footer,
+    signature: Vec<u8>,
+}
+
+impl OldProof {
+    /// Reads the content of a proof item: block (1), previous_block_root_hash (2), start_of_block_state_root_hash (3), block_signature (4),
+    /// scheme_id (6). A proof that is of another block, and leads to this one by sibling_hashes (5), is refused, and so is one that
+    /// brings its own verification_key (7).
+    pub fn of(content: &[u8]) -> Result<Self, ProofError> {
+        const NAME: &str = "BlockProof";
+        let (mut block, mut previous, mut state, mut signature, mut scheme) = (None, None, None, None, None);
+        for field in Fields::of(content) {
+            let field = field?;
+            match field.number {
+                1 => once(&mut block, field.varint(NAME)?, 1, NAME)?,
+                2 => once(&mut previous, &content[field.bytes(NAME)?], 2, NAME)?,
+                3 => once(&mut state, &content[field.bytes(NAME)?], 3, NAME)?,
+                4 => once(&mut signature, &content[field.bytes(NAME)?], 4, NAME)?,
+                6 => once(&mut scheme, field.varint(NAME)?, 6, NAME)?,
+                other => return Err(ProofError::Kind(other)),
+            }
+        }
+        let hash = |bytes: Option<&[u8]>, name| {
+            bytes.and_then(|bytes| <Hash>::try_from(bytes).ok()).ok_or(ProofError::MissingHash(name))
+        };
+        let footer = Footer {
+            previous_root: hash(previous, "previous_block_root_hash (2)")?,
+            all_previous_root: None,
+            state_root: Some(hash(state, "start_of_block_state_root_hash (3)")?),
+        };
+        let signature = signature.ok_or(ProofError::Missing)?.to_vec();
+        Ok(Self { block: block.unwrap_or_default(), footer, signature })
     }
 }
 
@@ -181,6 +238,32 @@ mod tests {
         assert_eq!(rules(false, Verdict::Valid).check(&right, 9, &root), Err(ProofError::DummyRefused));
         assert_eq!(rules(true, Verdict::Valid).check(&right, 9, &[4; 48]), Err(ProofError::Invalid(48)));
         assert_eq!(rules(true, Verdict::Valid).check(&right, 8, &root), Err(ProofError::OtherBlock(9)));
+    }
+
+    #[test]
+    fn a_proof_of_the_time_of_two_trees_is_a_footer_too_and_only_the_dummy_is_accepted() {
+        let root = [3; 48];
+        let old = |signature: &[u8], hash_bytes: usize| {
+            let mut proof = vec![0x08, 9];
+            put_bytes(&mut proof, 2, &vec![1; hash_bytes]);
+            put_bytes(&mut proof, 3, &[2; 48]);
+            put_bytes(&mut proof, 4, signature);
+            proof
+        };
+        let read = OldProof::of(&old(&dummy(&root), 48)).unwrap();
+        let footer = Footer { previous_root: [1; 48], all_previous_root: None, state_root: Some([2; 48]) };
+        assert_eq!(read.footer, footer);
+        assert_eq!(rules(true, Verdict::Valid).check_old(&read, 9, &root), Ok(Evidence::Dummy));
+        assert_eq!(rules(false, Verdict::Valid).check_old(&read, 9, &root), Err(ProofError::DummyRefused));
+        assert_eq!(rules(true, Verdict::Valid).check_old(&read, 8, &root), Err(ProofError::OtherBlock(9)));
+        assert_eq!(rules(true, Verdict::Valid).check_old(&read, 9, &[4; 48]), Err(ProofError::Invalid(48)));
+        // Long enough for today's signature.
+        let long = OldProof::of(&old(&[0; 2_920], 48)).unwrap();
+        assert_eq!(rules(true, Verdict::Valid).check_old(&long, 9, &root), Err(ProofError::Invalid(2_920)));
+        assert!(matches!(OldProof::of(&old(&[], 47)), Err(ProofError::MissingHash(_))));
+        let mut siblings = old(&dummy(&root), 48);
+        put_bytes(&mut siblings, 5, b"");
+        assert_eq!(OldProof::of(&siblings), Err(ProofError::Kind(5)));
     }
 
     #[test]

@@ -2,18 +2,22 @@
 //!
 //! | era | subtrees | root |
 //! | --- | --- | --- |
+//! | two trees (block node 0.13 and 0.14) | 2 | `H(H(previous‖inputs) ‖ H(outputs‖state))`, without prefixes |
 //! | legacy (block node 0.28 to 0.40) | 8 | `H(02 ‖ H(00‖timestamp) ‖ H(01‖T))` |
 //! | mountain top (from 0.41 on) | 16 | `H(02 ‖ H(00‖timestamp) ‖ T)` |
 //!
 //! T is the tree over: root of the previous block, root of the tree of all previous roots, state at the start, then the roots of
 //! the subtrees consensus, inputs, outputs, state changes, traces; and, in the mountain top, of eight subtrees for extensions.
+//! Of two trees the inputs are consensus and inputs, the outputs are outputs and state changes, each in the order of the block.
 
-use super::{HASH_BYTES, Hash, Tree, empty, inner, leaf, single_child};
+use super::{HASH_BYTES, Hash, PaddedTree, Tree, empty, inner, leaf, sha384, single_child};
 use crate::block::{Category, Footer, Version};
 
 /// Hash rules of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
+    /// Block node 0.13 and 0.14: what a footer says later stands in the proof.
+    TwoTrees,
     /// Block node 0.28 to 0.40.
     Legacy,
     /// Block node 0.41 and later.
@@ -22,9 +26,15 @@ pub enum Era {
 
 /// A block of a time whose rules are not implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("blocks of hapi_proto_version {0} cannot be verified: hash rules are known from {FIRST_LEGACY} on")]
+#[error(
+    "blocks of hapi_proto_version {0} cannot be verified: hash rules are known of {FIRST_TWO_TREES} to 0.63 and from {FIRST_LEGACY} on"
+)]
 pub struct EraError(pub Version);
 
+/// Block node 0.13 went with consensus node 0.62.2 and 0.63.9.
+const FIRST_TWO_TREES: Version = Version { major: 0, minor: 62, patch: 0 };
+/// Block node 0.15 hashed five subtrees without prefixes, which nobody keeps.
+const FIRST_FIVE_TREES: Version = Version { major: 0, minor: 64, patch: 0 };
 /// Consensus nodes that went with block node 0.28.
 const FIRST_LEGACY: Version = Version { major: 0, minor: 71, patch: 0 };
 /// Block node 0.40.1 went with consensus node 0.73, 0.41 with 0.76.
@@ -36,13 +46,24 @@ impl Era {
         match version {
             version if version >= FIRST_MOUNTAIN_TOP => Ok(Self::MountainTop),
             version if version >= FIRST_LEGACY => Ok(Self::Legacy),
+            version if (FIRST_TWO_TREES..FIRST_FIVE_TREES).contains(&version) => Ok(Self::TwoTrees),
             version => Err(EraError(version)),
         }
     }
 
-    /// Whether items of this category exist.
-    pub fn has(self, category: Category) -> bool {
-        self == Self::MountainTop || !matches!(category, Category::Extension(_))
+    /// Whether items of this field exist, which goes into the hash there.
+    pub fn has(self, field: u32, category: Category) -> bool {
+        match self {
+            // event_header, round_header, transaction and its results, state changes, header and proof.
+            Self::TwoTrees => matches!(field, 1..=7 | 9),
+            Self::Legacy => !matches!(category, Category::Extension(_)),
+            Self::MountainTop => true,
+        }
+    }
+
+    /// Whether a block has a footer, and any number of proofs; otherwise it has one proof that says the same.
+    pub fn has_footer(self) -> bool {
+        self != Self::TwoTrees
     }
 }
 
@@ -50,8 +71,22 @@ const EXTENSIONS: usize = 8;
 
 /// Takes a block's items, in order.
 #[derive(Clone, Debug)]
-pub struct RootHasher {
-    era: Era,
+pub enum RootHasher {
+    /// Of the time of two trees.
+    TwoTrees {
+        /// Consensus and inputs.
+        inputs: PaddedTree,
+        /// Outputs and state changes.
+        outputs: PaddedTree,
+    },
+    /// Of the time of prefixes.
+    Prefixed(Box<Prefixed>),
+}
+
+/// Subtrees of the time of prefixes.
+#[derive(Clone, Debug, Default)]
+pub struct Prefixed {
+    has_extensions: bool,
     consensus: Tree,
     inputs: Tree,
     outputs: Tree,
@@ -63,20 +98,40 @@ pub struct RootHasher {
 impl RootHasher {
     /// For a block of this era.
     pub fn new(era: Era) -> Self {
-        Self {
-            era,
-            consensus: Tree::default(),
-            inputs: Tree::default(),
-            outputs: Tree::default(),
-            state_changes: Tree::default(),
-            traces: Tree::default(),
-            extensions: Default::default(),
+        match era {
+            Era::TwoTrees => Self::TwoTrees { inputs: PaddedTree::default(), outputs: PaddedTree::default() },
+            Era::Legacy => Self::Prefixed(Box::default()),
+            Era::MountainTop => Self::Prefixed(Box::new(Prefixed { has_extensions: true, ..Prefixed::default() })),
         }
     }
 
     /// Adds the exact bytes of an item.
     pub fn add(&mut self, category: Category, item: &[u8]) {
-        debug_assert!(self.era.has(category));
+        match self {
+            Self::TwoTrees { inputs, outputs } => match category {
+                Category::Consensus | Category::Inputs => inputs.add(item),
+                Category::Outputs | Category::StateChanges => outputs.add(item),
+                Category::Traces | Category::Extension(_) | Category::NotHashed => {}
+            },
+            Self::Prefixed(trees) => trees.add(category, item),
+        }
+    }
+
+    /// The root, given the exact bytes of the header's timestamp, which was no part of it in the time of two trees.
+    pub fn root(&self, timestamp: &[u8], footer: &Footer) -> Hash {
+        match self {
+            Self::TwoTrees { inputs, outputs } => {
+                let state = footer.state_root.unwrap_or([0; HASH_BYTES]);
+                let left = sha384(&[&footer.previous_root, &inputs.root()]);
+                sha384(&[&left, &sha384(&[&outputs.root(), &state])])
+            }
+            Self::Prefixed(trees) => trees.root(timestamp, footer),
+        }
+    }
+}
+
+impl Prefixed {
+    fn add(&mut self, category: Category, item: &[u8]) {
         let tree = match category {
             Category::Consensus => &mut self.consensus,
             Category::Inputs => &mut self.inputs,
@@ -89,25 +144,20 @@ impl RootHasher {
         tree.add(leaf(item));
     }
 
-    /// The root, given the exact bytes of the header's timestamp.
-    pub fn root(&self, timestamp: &[u8], footer: &Footer) -> Hash {
-        let missing_state = match self.era {
-            Era::Legacy => [0; HASH_BYTES],
-            Era::MountainTop => empty(),
-        };
+    fn root(&self, timestamp: &[u8], footer: &Footer) -> Hash {
+        let missing_state = if self.has_extensions { empty() } else { [0; HASH_BYTES] };
         let mut top = Tree::default();
         top.add(footer.previous_root);
-        top.add(footer.all_previous_root);
+        top.add(footer.all_previous_root.unwrap_or_else(empty));
         top.add(footer.state_root.unwrap_or(missing_state));
         for tree in [&self.consensus, &self.inputs, &self.outputs, &self.state_changes, &self.traces] {
             top.add(tree.root());
         }
-        let below = match self.era {
-            Era::Legacy => single_child(&top.root()),
-            Era::MountainTop => {
-                self.extensions.iter().for_each(|tree| top.add(tree.root()));
-                top.root()
-            }
+        let below = if self.has_extensions {
+            self.extensions.iter().for_each(|tree| top.add(tree.root()));
+            top.root()
+        } else {
+            single_child(&top.root())
         };
         inner(&leaf(timestamp), &below)
     }
@@ -120,11 +170,17 @@ mod tests {
     #[test]
     fn a_block_names_its_era() {
         let version = |minor, patch| Version { major: 0, minor, patch };
+        assert_eq!(Era::of(version(62, 2)), Ok(Era::TwoTrees));
+        assert_eq!(Era::of(version(63, 9)), Ok(Era::TwoTrees));
         assert_eq!(Era::of(version(71, 0)), Ok(Era::Legacy));
         assert_eq!(Era::of(version(73, 9)), Ok(Era::Legacy));
         assert_eq!(Era::of(version(74, 0)), Ok(Era::MountainTop));
         assert_eq!(Era::of(Version { major: 1, minor: 0, patch: 0 }), Ok(Era::MountainTop));
-        let said = Era::of(version(62, 2)).unwrap_err().to_string();
-        assert_eq!(said, "blocks of hapi_proto_version 0.62.2 cannot be verified: hash rules are known from 0.71.0 on");
+        let said = Era::of(version(65, 0)).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "blocks of hapi_proto_version 0.65.0 cannot be verified: hash rules are known of 0.62.0 to 0.63 and from 0.71.0 on"
+        );
+        assert!(Era::of(version(61, 9)).is_err());
     }
 }

@@ -1,11 +1,60 @@
-//! Status codes. Their numbers were changed twice, so that a server must know whom it speaks with.
+//! Status codes and framing. Both were changed twice, so that a server must know whom it speaks with.
+//!
+//! | era | block nodes | codes | a block ends with | who is ahead is told | an acknowledgement has the root hash |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `v0.13` | 0.13 and 0.14 | the first | its proof | EndOfStream(BEHIND) | yes |
+//! | `v0.15` | 0.15 to 0.19 | the second | its proof | EndOfStream(BEHIND) | yes (until 0.18; later clients skip it) |
+//! | `v0.20` | 0.20 to 0.24 | the second | end_of_block | EndOfStream(BEHIND) | no |
+//! | `today` | 0.25 and later | the third | end_of_block | node_behind_publisher | no |
+//!
+//! What an era has no code for is told with the nearest one it has: each function says which.
 
 /// The time whose numbers and framing are spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireEra {
+    /// Block node 0.13 and 0.14.
+    V013,
+    /// Block node 0.15 to 0.19.
+    V015,
+    /// Block node 0.20 to 0.24.
+    V020,
     /// Block node 0.25 and later.
     #[default]
     Today,
+}
+
+impl WireEra {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 4] = [Self::V013, Self::V015, Self::V020, Self::Today];
+
+    /// Whether a block ends with `end_of_block`; otherwise it ends with its proof.
+    pub fn has_end_of_block(self) -> bool {
+        matches!(self, Self::V020 | Self::Today)
+    }
+
+    /// Whether a publisher that is ahead goes on with its stream; otherwise it is ended with the code BEHIND.
+    pub fn has_behind(self) -> bool {
+        self == Self::Today
+    }
+
+    /// Whether an acknowledgement has the block's root hash.
+    pub fn acknowledges_root(self) -> bool {
+        matches!(self, Self::V013 | Self::V015)
+    }
+
+    /// `EndOfStream.Code.BEHIND`; `None`: there is none.
+    pub(super) fn behind(self) -> Option<i32> {
+        match self {
+            Self::V013 => Some(5),
+            Self::V015 | Self::V020 => Some(7),
+            Self::Today => None,
+        }
+    }
+
+    /// One of the numbers in the columns of a table: the first era, and all later ones.
+    fn of_two(self, first: i32, later: i32) -> i32 {
+        if self == Self::V013 { first } else { later }
+    }
 }
 
 impl std::str::FromStr for WireEra {
@@ -14,21 +63,25 @@ impl std::str::FromStr for WireEra {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
             "today" => Ok(Self::Today),
-            "v0.13" | "v0.15" => Err("this era of the wire is not implemented yet: only `today` (0.25 and later) is"),
-            _ => Err("it must be `today` (block node 0.25 and later)"),
+            "v0.20" => Ok(Self::V020),
+            "v0.15" => Ok(Self::V015),
+            "v0.13" => Ok(Self::V013),
+            _ => Err(
+                "it must be `today` (block node 0.25 and later), `v0.20` (to 0.24), `v0.15` (to 0.19) or `v0.13` (to 0.14)",
+            ),
         }
     }
 }
 
-/// `PublishStreamResponse.EndOfStream.Code`.
+/// `PublishStreamResponse.EndOfStream.Code`, but for BEHIND, which is a [`super::PublishResponse`] of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndCode {
     /// Orderly.
     Success,
-    /// What was sent is none of the messages, or stands where it may not.
-    InvalidRequest,
     /// Of the server.
     Error,
+    /// What was sent is none of the messages, or stands where it may not.
+    InvalidRequest,
     /// A block took too long.
     Timeout,
     /// The block is stored, and was for a while.
@@ -40,32 +93,36 @@ pub enum EndCode {
 }
 
 impl EndCode {
-    /// On the wire.
+    /// All of them; of two with the same number in an era the first is what it says.
+    const ALL: [Self; 7] = [
+        Self::Success,
+        Self::Error,
+        Self::InvalidRequest,
+        Self::Timeout,
+        Self::DuplicateBlock,
+        Self::BadBlockProof,
+        Self::PersistenceFailed,
+    ];
+
+    /// On the wire. In `v0.13` an invalid request is INTERNAL_ERROR.
     pub fn number(self, era: WireEra) -> i32 {
-        match (era, self) {
-            (WireEra::Today, Self::Success) => 1,
-            (WireEra::Today, Self::InvalidRequest) => 2,
-            (WireEra::Today, Self::Error) => 3,
-            (WireEra::Today, Self::Timeout) => 4,
-            (WireEra::Today, Self::DuplicateBlock) => 5,
-            (WireEra::Today, Self::BadBlockProof) => 6,
-            (WireEra::Today, Self::PersistenceFailed) => 7,
+        match self {
+            Self::Success => 1,
+            Self::InvalidRequest => era.of_two(6, 2),
+            Self::Error => era.of_two(6, 3),
+            Self::Timeout => era.of_two(2, 4),
+            Self::DuplicateBlock => era.of_two(3, 5),
+            Self::BadBlockProof => era.of_two(4, 6),
+            Self::PersistenceFailed => match era {
+                WireEra::V013 | WireEra::Today => 7,
+                WireEra::V015 | WireEra::V020 => 8,
+            },
         }
     }
 
     /// By its number.
     pub fn of(number: i32, era: WireEra) -> Option<Self> {
-        [
-            Self::Success,
-            Self::InvalidRequest,
-            Self::Error,
-            Self::Timeout,
-            Self::DuplicateBlock,
-            Self::BadBlockProof,
-            Self::PersistenceFailed,
-        ]
-        .into_iter()
-        .find(|code| code.number(era) == number)
+        Self::ALL.into_iter().find(|code| code.number(era) == number)
     }
 }
 
@@ -126,15 +183,15 @@ pub enum SubscribeCode {
 }
 
 impl SubscribeCode {
-    /// On the wire.
+    /// On the wire. In `v0.13` an invalid request and an error are NOT_AVAILABLE.
     pub fn number(self, era: WireEra) -> i32 {
-        match (era, self) {
-            (WireEra::Today, Self::Success) => 1,
-            (WireEra::Today, Self::InvalidRequest) => 2,
-            (WireEra::Today, Self::Error) => 3,
-            (WireEra::Today, Self::InvalidStart) => 4,
-            (WireEra::Today, Self::InvalidEnd) => 5,
-            (WireEra::Today, Self::NotAvailable) => 6,
+        match self {
+            Self::Success => 1,
+            Self::InvalidRequest => era.of_two(4, 2),
+            Self::Error => era.of_two(4, 3),
+            Self::InvalidStart => era.of_two(2, 4),
+            Self::InvalidEnd => era.of_two(3, 5),
+            Self::NotAvailable => era.of_two(4, 6),
         }
     }
 }
@@ -155,14 +212,14 @@ pub enum BlockCode {
 }
 
 impl BlockCode {
-    /// On the wire.
+    /// On the wire. In `v0.13` an error is NOT_FOUND.
     pub fn number(self, era: WireEra) -> i32 {
-        match (era, self) {
-            (WireEra::Today, Self::Success) => 1,
-            (WireEra::Today, Self::InvalidRequest) => 2,
-            (WireEra::Today, Self::Error) => 3,
-            (WireEra::Today, Self::NotFound) => 4,
-            (WireEra::Today, Self::NotAvailable) => 5,
+        match self {
+            Self::Success => 1,
+            Self::InvalidRequest => 2,
+            Self::Error => 3,
+            Self::NotFound => era.of_two(3, 4),
+            Self::NotAvailable => era.of_two(4, 5),
         }
     }
 }
@@ -170,35 +227,84 @@ impl BlockCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use WireEra::{Today, V013, V015, V020};
 
     #[test]
     fn codes_are_those_of_the_table() {
-        for (number, code) in [
-            (1, EndCode::Success),
-            (2, EndCode::InvalidRequest),
-            (3, EndCode::Error),
-            (4, EndCode::Timeout),
-            (5, EndCode::DuplicateBlock),
-            (6, EndCode::BadBlockProof),
-            (7, EndCode::PersistenceFailed),
+        use EndCode::{BadBlockProof, DuplicateBlock, Error, InvalidRequest, PersistenceFailed, Success, Timeout};
+        for (era, numbers) in [
+            (
+                V013,
+                [
+                    (1, Success),
+                    (2, Timeout),
+                    (3, DuplicateBlock),
+                    (4, BadBlockProof),
+                    (6, Error),
+                    (7, PersistenceFailed),
+                ],
+            ),
+            (
+                V015,
+                [
+                    (1, Success),
+                    (3, Error),
+                    (4, Timeout),
+                    (5, DuplicateBlock),
+                    (6, BadBlockProof),
+                    (8, PersistenceFailed),
+                ],
+            ),
+            (
+                V020,
+                [
+                    (1, Success),
+                    (3, Error),
+                    (4, Timeout),
+                    (5, DuplicateBlock),
+                    (6, BadBlockProof),
+                    (8, PersistenceFailed),
+                ],
+            ),
+            (
+                Today,
+                [
+                    (1, Success),
+                    (3, Error),
+                    (4, Timeout),
+                    (5, DuplicateBlock),
+                    (6, BadBlockProof),
+                    (7, PersistenceFailed),
+                ],
+            ),
         ] {
-            assert_eq!(code.number(WireEra::Today), number);
-            assert_eq!(EndCode::of(number, WireEra::Today), Some(code));
+            for (number, code) in numbers {
+                assert_eq!(code.number(era), number, "{era:?}");
+                assert_eq!(EndCode::of(number, era), Some(code), "{era:?}");
+            }
+            assert_eq!((EndCode::of(0, era), EndCode::of(9, era)), (None, None));
         }
-        assert_eq!(EndCode::of(8, WireEra::Today), None);
+        assert_eq!([V013, V015, V020, Today].map(|era| InvalidRequest.number(era)), [6, 2, 2, 2]);
+        assert_eq!([V013, V015, V020, Today].map(WireEra::behind), [Some(5), Some(7), Some(7), None]);
         for number in 0..5 {
             assert_eq!(EndStreamCode::of(number).number(), number as i32);
         }
         assert_eq!(EndStreamCode::of(77), EndStreamCode::Unknown);
-        assert_eq!(SubscribeCode::InvalidStart.number(WireEra::Today), 4);
-        assert_eq!(SubscribeCode::InvalidEnd.number(WireEra::Today), 5);
-        assert_eq!(BlockCode::NotFound.number(WireEra::Today), 4);
+        use SubscribeCode as S;
+        let all = [S::Success, S::InvalidRequest, S::Error, S::InvalidStart, S::InvalidEnd, S::NotAvailable];
+        assert_eq!(all.map(|code| code.number(V013)), [1, 4, 4, 2, 3, 4]);
+        use BlockCode as B;
+        let all_of_blocks = [B::Success, B::InvalidRequest, B::Error, B::NotFound, B::NotAvailable];
+        assert_eq!(all_of_blocks.map(|code| code.number(V013)), [1, 2, 3, 3, 4]);
+        for later in [V015, V020, Today] {
+            assert_eq!(all.map(|code| code.number(later)), [1, 2, 3, 4, 5, 6]);
+            assert_eq!(all_of_blocks.map(|code| code.number(later)), [1, 2, 3, 4, 5]);
+        }
     }
 
     #[test]
-    fn an_era_that_is_not_there_is_refused_by_its_name() {
-        assert_eq!("today".parse(), Ok(WireEra::Today));
-        assert!("v0.13".parse::<WireEra>().unwrap_err().contains("not implemented"));
-        assert!("yesterday".parse::<WireEra>().is_err());
+    fn an_era_has_the_name_of_its_first_block_node() {
+        assert_eq!(["v0.13", "v0.15", "v0.20", "today"].map(str::parse), WireEra::ALL.map(Ok));
+        assert!("v0.14".parse::<WireEra>().unwrap_err().contains("`v0.13` (to 0.14)"));
     }
 }

@@ -6,6 +6,7 @@ use prost::Message as _;
 
 use super::proto::{self, publish_stream_response::Response};
 use super::{EndCode, EndStreamCode, WireEra};
+use crate::hash::Hash;
 use crate::wire::{Fields, WireError};
 
 /// A `PublishStreamRequest`.
@@ -94,18 +95,34 @@ pub enum PublishResponse {
 }
 
 impl PublishResponse {
-    /// As bytes.
-    pub fn encode(self, era: WireEra) -> Vec<u8> {
+    /// Whether nothing comes behind it.
+    pub fn ends_stream(self, era: WireEra) -> bool {
+        match self {
+            Self::EndOfStream { .. } => true,
+            Self::Behind(_) => !era.has_behind(),
+            Self::Acknowledgement(_) | Self::Skip(_) | Self::Resend(_) => false,
+        }
+    }
+
+    /// As bytes. `root` is that of an acknowledged block, for eras that tell it.
+    pub fn encode(self, era: WireEra, root: Option<Hash>) -> Vec<u8> {
         let of = |block_number| proto::BlockNumber { block_number };
+        let end = |status, last| {
+            Response::EndStream(proto::EndOfStream { status, block_number: last, proximate_block_number: 0 })
+        };
         let response = match self {
-            Self::Acknowledgement(number) => Response::Acknowledgement(of(number)),
+            Self::Acknowledgement(block_number) => {
+                let root = root.filter(|_| era.acknowledges_root());
+                let block_root_hash = root.map(|root| root.to_vec().into()).unwrap_or_default();
+                Response::Acknowledgement(proto::BlockAcknowledgement { block_number, block_root_hash })
+            }
             Self::Skip(number) => Response::SkipBlock(of(number)),
             Self::Resend(number) => Response::ResendBlock(of(number)),
-            Self::Behind(last) => Response::NodeBehindPublisher(of(last)),
-            Self::EndOfStream { code, last } => {
-                let status = code.number(era);
-                Response::EndStream(proto::EndOfStream { status, block_number: last, proximate_block_number: 0 })
-            }
+            Self::Behind(last) => match era.behind() {
+                None => Response::NodeBehindPublisher(of(last)),
+                Some(status) => end(status, last),
+            },
+            Self::EndOfStream { code, last } => end(code.number(era), last),
         };
         proto::PublishStreamResponse { response: Some(response) }.encode_to_vec()
     }
@@ -117,6 +134,7 @@ impl PublishResponse {
             Response::SkipBlock(of) => Self::Skip(of.block_number),
             Response::ResendBlock(of) => Self::Resend(of.block_number),
             Response::NodeBehindPublisher(of) => Self::Behind(of.block_number),
+            Response::EndStream(end) if era.behind() == Some(end.status) => Self::Behind(end.block_number),
             Response::EndStream(end) => {
                 Self::EndOfStream { code: EndCode::of(end.status, era)?, last: end.block_number }
             }
@@ -154,9 +172,46 @@ mod tests {
             (PublishResponse::Resend(3), &[0x22, 2, 0x08, 3]),
             (PublishResponse::Behind(300), &[0x2a, 3, 0x08, 0xac, 0x02]),
         ] {
-            assert_eq!(response.encode(WireEra::Today), bytes, "{response:?}");
+            assert_eq!(response.encode(WireEra::Today, Some([7; 48])), bytes, "{response:?}");
             let message = proto::PublishStreamResponse::decode(bytes).unwrap();
             assert_eq!(PublishResponse::of(message, WireEra::Today), Some(response));
         }
+    }
+
+    #[test]
+    fn responses_of_older_eras_are_written_byte_by_byte() {
+        use PublishResponse::{Acknowledgement, Behind, EndOfStream, Resend, Skip};
+        use WireEra::{V013, V015, V020};
+        let with_root = [&[0x0a, 52, 0x08, 1, 0x12, 48][..], &[7; 48]].concat();
+        let end = |code| EndOfStream { code, last: 9 };
+        for (era, response, bytes) in [
+            (V013, Acknowledgement(1), &with_root[..]),
+            (V015, Acknowledgement(1), &with_root),
+            (V020, Acknowledgement(1), &[0x0a, 2, 0x08, 1]),
+            (V013, Skip(2), &[0x1a, 2, 0x08, 2]),
+            (V015, Skip(2), &[0x1a, 2, 0x08, 2]),
+            (V020, Resend(3), &[0x22, 2, 0x08, 3]),
+            // BEHIND ends the stream.
+            (V013, Behind(300), &[0x12, 5, 0x08, 5, 0x10, 0xac, 0x02]),
+            (V015, Behind(300), &[0x12, 5, 0x08, 7, 0x10, 0xac, 0x02]),
+            (V020, Behind(300), &[0x12, 5, 0x08, 7, 0x10, 0xac, 0x02]),
+            (V013, end(EndCode::Success), &[0x12, 4, 0x08, 1, 0x10, 9]),
+            (V013, end(EndCode::Timeout), &[0x12, 4, 0x08, 2, 0x10, 9]),
+            (V013, end(EndCode::DuplicateBlock), &[0x12, 4, 0x08, 3, 0x10, 9]),
+            (V013, end(EndCode::BadBlockProof), &[0x12, 4, 0x08, 4, 0x10, 9]),
+            (V013, end(EndCode::Error), &[0x12, 4, 0x08, 6, 0x10, 9]),
+            (V013, end(EndCode::PersistenceFailed), &[0x12, 4, 0x08, 7, 0x10, 9]),
+            (V015, end(EndCode::InvalidRequest), &[0x12, 4, 0x08, 2, 0x10, 9]),
+            (V015, end(EndCode::Timeout), &[0x12, 4, 0x08, 4, 0x10, 9]),
+            (V020, end(EndCode::BadBlockProof), &[0x12, 4, 0x08, 6, 0x10, 9]),
+            (V020, end(EndCode::PersistenceFailed), &[0x12, 4, 0x08, 8, 0x10, 9]),
+        ] {
+            assert_eq!(response.encode(era, Some([7; 48])), bytes, "{era:?} {response:?}");
+            let message = proto::PublishStreamResponse::decode(bytes).unwrap();
+            assert_eq!(PublishResponse::of(message, era), Some(response), "{era:?}");
+            let is_last = matches!(response, Behind(_) | EndOfStream { .. });
+            assert_eq!(response.ends_stream(era), is_last, "{era:?} {response:?}");
+        }
+        assert!(!Behind(1).ends_stream(WireEra::Today));
     }
 }

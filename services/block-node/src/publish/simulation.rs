@@ -14,6 +14,7 @@ const SETTINGS: Settings = Settings {
     stall_blocks: 3,
     stall_micros: 40,
     idle_micros: 300,
+    behind_ends_stream: false,
     memory_bytes_max: 60,
 };
 const BLOCKS: u64 = 40;
@@ -172,7 +173,7 @@ impl World {
         }
         let mut footer = self.footers[number as usize];
         if fault == 2 {
-            footer.all_previous_root = [0xee; 48];
+            footer.all_previous_root = Some([0xee; 48]);
         }
         sender.parts = None;
         sender.next = sender.back.take().unwrap_or(number + 1);

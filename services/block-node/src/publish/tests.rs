@@ -80,6 +80,16 @@ fn who_is_ahead_is_told_the_last_block() {
 }
 
 #[test]
+fn before_0_25_the_stream_of_who_is_ahead_ends() {
+    let (mut publishing, one, two) = start(Settings { behind_ends_stream: true, ..Settings::default() });
+    assert_eq!(publishing.header(one, 1, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(one), [Behind(NO_BLOCK)]);
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Ignore, "its stream is over");
+    assert_eq!(publishing.take(one), []);
+    assert_eq!(send(&mut publishing, two, 0), [0]);
+}
+
+#[test]
 fn a_block_that_is_refused_is_asked_of_the_others() {
     let (mut publishing, one, two) = start(Settings::default());
     assert_eq!(publishing.header(one, 0, 0), Verdict::Take);

@@ -7,22 +7,28 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use service_kit::client::GrpcError;
 
-use super::{SUBSCRIBE, connect};
-use crate::block::{Builder, HashOnly, Limits, ProofRules, Verified};
-use crate::messages::{NO_BLOCK, items, proto};
+use super::{SUBSCRIBE, TlsFlags, connect_with};
+use crate::block::{HashOnly, Limits, ProofRules, Verified};
+use crate::messages::{NO_BLOCK, WireEra, ends_with_proof, proto};
 
 /// What is read.
 #[derive(Clone, Debug, Args)]
 pub struct ConsumerFlags {
-    /// HOST:PORT of the node
+    /// HOST:PORT of the node, or https://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:40840")]
     pub address: String,
+    /// With an address that begins with https
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// First block; absent: the next one that is published
     #[arg(long)]
     pub start: Option<u64>,
     /// Last block; absent: go on until the node stops
     #[arg(long)]
     pub end: Option<u64>,
+    /// Whose framing the node speaks: v0.13, v0.15, v0.20, today
+    #[arg(long, default_value = "today")]
+    pub wire_era: WireEra,
     /// Wait so long behind each block, milliseconds
     #[arg(long, default_value_t = 0)]
     pub slow_millis: u64,
@@ -60,7 +66,7 @@ impl fmt::Display for Read {
 /// Subscribes and reads to the end; `seen` is given every block.
 pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Result<Read, GrpcError> {
     use proto::subscribe_stream_response::Response;
-    let mut channel = connect(&flags.address).await?;
+    let mut channel = connect_with(&flags.address, &flags.tls).await?;
     let call = channel.call(SUBSCRIBE);
     let request = proto::SubscribeStreamRequest {
         start_block_number: flags.start.unwrap_or(NO_BLOCK),
@@ -73,25 +79,32 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
     let mut block = Vec::new();
     let mut before: Option<Verified> = None;
     while let Some(proto::SubscribeStreamResponse { response }) = receiver.next().await? {
-        match response.ok_or_else(|| GrpcError::Decode("a SubscribeStreamResponse says nothing".into()))? {
-            Response::BlockItems(set) => block.extend_from_slice(&set),
-            Response::EndOfBlock(end) => {
-                match check(&std::mem::take(&mut block), end.block_number, before.as_ref()) {
-                    Ok(verified) => {
-                        seen(&verified);
-                        result.blocks += 1;
-                        result.bytes += verified.bytes.len() as u64;
-                        before = Some(verified);
-                    }
-                    Err(wrong) => {
-                        result.wrong.get_or_insert(wrong);
-                    }
-                }
-                if flags.slow_millis > 0 {
-                    tokio::time::sleep(Duration::from_millis(flags.slow_millis)).await;
-                }
+        let whole = match response.ok_or_else(|| GrpcError::Decode("a SubscribeStreamResponse says nothing".into()))? {
+            Response::BlockItems(set) => {
+                let is_whole = !flags.wire_era.has_end_of_block() && ends_with_proof(&set);
+                block.extend_from_slice(&set);
+                is_whole.then_some(None)
             }
-            Response::Status(status) => result.status = status,
+            Response::EndOfBlock(end) => Some(Some(end.block_number)),
+            Response::Status(status) => {
+                result.status = status;
+                None
+            }
+        };
+        let Some(number) = whole else { continue };
+        match check(&std::mem::take(&mut block), number, before.as_ref()) {
+            Ok(verified) => {
+                seen(&verified);
+                result.blocks += 1;
+                result.bytes += verified.bytes.len() as u64;
+                before = Some(verified);
+            }
+            Err(wrong) => {
+                result.wrong.get_or_insert(wrong);
+            }
+        }
+        if flags.slow_millis > 0 {
+            tokio::time::sleep(Duration::from_millis(flags.slow_millis)).await;
         }
     }
     if !block.is_empty() {
@@ -101,18 +114,18 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
     Ok(result)
 }
 
-/// Verifies a block, and that it continues the one before.
-fn check(block: &[u8], number: u64, before: Option<&Verified>) -> Result<Verified, String> {
+/// Verifies a block, and that it continues the one before; its end names its number, if there is one.
+fn check(block: &[u8], ended: Option<u64>, before: Option<&Verified>) -> Result<Verified, String> {
     let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
-    let wrong = |error: &dyn fmt::Display| format!("block {number}: {error}");
-    let mut items = items(block);
-    let first = items.next().ok_or_else(|| wrong(&"it is empty"))?.map_err(|error| wrong(&error))?;
-    let mut builder = Builder::begin(first, Limits { block_bytes_max: usize::MAX }).map_err(|error| wrong(&error))?;
-    for item in items {
-        builder.add(item.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-    }
-    let verified = builder.finish(&rules).map_err(|error| wrong(&error))?;
-    if verified.number != number {
+    let expected = ended.or(before.map(|before| before.number + 1));
+    let wrong = |error: &dyn fmt::Display| match expected {
+        Some(number) => format!("block {number}: {error}"),
+        None => format!("the first block: {error}"),
+    };
+    let limits = Limits { block_bytes_max: usize::MAX };
+    let verified = Verified::of(block, limits, &rules).map_err(|error| wrong(&error))?;
+    let number = verified.number;
+    if ended.is_some_and(|ended| ended != number) {
         return Err(wrong(&format!("its header says {}", verified.number)));
     }
     match before {

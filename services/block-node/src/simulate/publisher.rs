@@ -11,7 +11,7 @@ use service_kit::client::{Channel, GrpcError, StreamReceiver, StreamSender};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{PUBLISH, STATUS, connect};
+use super::{PUBLISH, STATUS, TlsFlags, connect_with};
 use crate::craft::{Crafter, Shape};
 use crate::messages::{EndCode, EndStreamCode, PublishResponse, WireEra, item_ranges, proto, sets};
 use crate::wire::WireError;
@@ -36,9 +36,12 @@ pub enum Fault {
 /// What is published.
 #[derive(Clone, Debug, Args)]
 pub struct PublisherFlags {
-    /// HOST:PORT of the node
+    /// HOST:PORT of the node, or https://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:40840")]
     pub address: String,
+    /// With an address that begins with https
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// First block to send; those before are crafted all the same, since every block names them
     #[arg(long, default_value_t = 0)]
     pub first: u64,
@@ -57,6 +60,9 @@ pub struct PublisherFlags {
     /// Size of a message, bytes
     #[arg(long, default_value_t = 262_144)]
     pub message_bytes: usize,
+    /// Whose status codes and framing the node speaks: v0.13, v0.15, v0.20, today
+    #[arg(long, default_value = "today")]
+    pub wire_era: WireEra,
     /// The same seed makes the same blocks
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -135,6 +141,7 @@ struct Link {
     sender: Option<StreamSender<proto::PublishStreamRequest>>,
     reading: Option<JoinHandle<Result<(), GrpcError>>>,
     told: Option<mpsc::Sender<PublishResponse>>,
+    era: WireEra,
 }
 
 impl Link {
@@ -145,7 +152,7 @@ impl Link {
         let call = self.channel.call(PUBLISH);
         let (sender, receiver) = self.channel.stream(&call, message).await?;
         self.sender = Some(sender);
-        self.reading = self.told.take().map(|told| tokio::spawn(listen(receiver, told)));
+        self.reading = self.told.take().map(|told| tokio::spawn(listen(receiver, told, self.era)));
         Ok(())
     }
 
@@ -153,7 +160,8 @@ impl Link {
     async fn stored_until(&mut self) -> Result<u64, GrpcError> {
         let call = self.channel.call(STATUS);
         let status: proto::ServerStatusResponse = self.channel.unary(&call, &proto::ServerStatusRequest {}).await?;
-        Ok(status.next_expected_block)
+        // Older eras do not tell the next block.
+        Ok(status.last_available_block.wrapping_add(1))
     }
 
     /// Says goodbye, and hears the last of it.
@@ -176,9 +184,10 @@ impl Link {
 async fn listen(
     mut receiver: StreamReceiver<proto::PublishStreamResponse>,
     told: mpsc::Sender<PublishResponse>,
+    era: WireEra,
 ) -> Result<(), GrpcError> {
     while let Some(message) = receiver.next().await? {
-        let response = PublishResponse::of(message, WireEra::Today);
+        let response = PublishResponse::of(message, era);
         let response = response.ok_or_else(|| GrpcError::Decode("a PublishStreamResponse says nothing".into()))?;
         if told.send(response).await.is_err() {
             break;
@@ -189,9 +198,9 @@ async fn listen(
 
 /// Publishes until everything is acknowledged, or the node ends the stream.
 pub async fn publish(flags: &PublisherFlags) -> Result<Published, GrpcError> {
-    let channel = connect(&flags.address).await?;
+    let channel = connect_with(&flags.address, &flags.tls).await?;
     let (told, mut answers) = mpsc::channel(ANSWERS_MAX);
-    let mut link = Link { channel, sender: None, reading: None, told: Some(told) };
+    let mut link = Link { channel, sender: None, reading: None, told: Some(told), era: flags.wire_era };
     let mut publisher = Publisher {
         flags,
         crafter: Crafter::new(flags.seed, 0),
@@ -303,7 +312,9 @@ impl Publisher<'_> {
         for set in sets(&block, self.flags.message_bytes).map_err(broken)? {
             link.send(&request(BlockItems(block.slice(set)))).await?;
         }
-        link.send(&request(EndOfBlock(proto::BlockEnd { block_number: number }))).await?;
+        if self.flags.wire_era.has_end_of_block() {
+            link.send(&request(EndOfBlock(proto::BlockEnd { block_number: number }))).await?;
+        }
         if let Some(kept) = self.kept.get_mut(&number) {
             kept.sent = Some(Instant::now());
         }

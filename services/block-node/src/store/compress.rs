@@ -1,18 +1,25 @@
-//! A block as it is stored: one zstd frame, or as it is where that is smaller.
+//! A block as it is stored: one zstd frame, with or without a dictionary, or as it is where that is smaller.
 
+use std::sync::Arc;
+
+use zstd::dict::DecoderDictionary;
+
+use super::dictionary::{Dictionary, decompress};
 use crate::block::{Evidence, Verified};
 use crate::hash::Hash;
 
 /// Fast; as the Java node's files, so that sizes can be compared.
-const LEVEL: i32 = 1;
+pub(super) const LEVEL: i32 = 1;
 
-/// How a block's bytes are stored. Dictionaries and frames of several blocks will be further numbers.
+/// How a block's bytes are stored. Frames of several blocks would be further numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// As they are.
     Plain = 0,
     /// One zstd frame.
     Zstd = 1,
+    /// Where the two copies of a dictionary begin in the segment (4 bytes each, little-endian), then a zstd frame that needs it.
+    Dictionary = 2,
 }
 
 impl Encoding {
@@ -20,6 +27,7 @@ impl Encoding {
         match number {
             0 => Some(Self::Plain),
             1 => Some(Self::Zstd),
+            2 => Some(Self::Dictionary),
             _ => None,
         }
     }
@@ -38,18 +46,32 @@ pub struct Prepared {
     pub plain_bytes: u32,
     /// How it is stored.
     pub encoding: Encoding,
-    /// What is stored.
+    /// What is stored; where the dictionary is, is put before it when it is written.
     pub stored: Vec<u8>,
+    /// What it needs to be read again.
+    pub dictionary: Option<Arc<Dictionary>>,
 }
 
 impl Prepared {
-    /// Compresses a block.
+    /// Compresses a block by itself.
     pub fn of(block: &Verified) -> Self {
+        Self::with(block, None)
+    }
+
+    /// Compresses a block, with a dictionary if there is one.
+    pub fn with(block: &Verified, dictionary: Option<Arc<Dictionary>>) -> Self {
         let plain = &block.bytes;
+        let compressed = match &dictionary {
+            Some(dictionary) => dictionary.compress(plain),
+            None => zstd::bulk::compress(plain, LEVEL),
+        };
         // Compression fails for lack of memory alone; then it is stored as it is.
-        let (encoding, stored) = match zstd::bulk::compress(plain, LEVEL) {
-            Ok(compressed) if compressed.len() < plain.len() => (Encoding::Zstd, compressed),
-            _ => (Encoding::Plain, plain.clone()),
+        let (encoding, stored, dictionary) = match (compressed, dictionary) {
+            (Ok(compressed), Some(dictionary)) if compressed.len() + 8 < plain.len() => {
+                (Encoding::Dictionary, compressed, Some(dictionary))
+            }
+            (Ok(compressed), None) if compressed.len() < plain.len() => (Encoding::Zstd, compressed, None),
+            _ => (Encoding::Plain, plain.clone(), None),
         };
         Self {
             number: block.number,
@@ -58,6 +80,7 @@ impl Prepared {
             plain_bytes: plain.len() as u32,
             encoding,
             stored,
+            dictionary,
         }
     }
 }
@@ -68,17 +91,37 @@ pub enum UnpackError {
     /// The frame.
     #[error("its zstd frame is damaged")]
     Zstd,
+    /// Both copies of what it needs.
+    #[error("both copies of its dictionary are damaged")]
+    Dictionary,
     /// The length.
     #[error("it has {0} bytes instead of {1}")]
     Length(usize, u32),
 }
 
-/// The `Block` message again.
-pub(super) fn unpack(encoding: Encoding, stored: Vec<u8>, plain_bytes: u32) -> Result<Vec<u8>, UnpackError> {
+/// Where the copies of the dictionary begin in the segment, and the frame.
+pub(super) fn split(stored: &[u8]) -> Option<([u32; 2], &[u8])> {
+    let (first, rest) = stored.split_first_chunk::<4>()?;
+    let (second, frame) = rest.split_first_chunk::<4>()?;
+    Some(([u32::from_le_bytes(*first), u32::from_le_bytes(*second)], frame))
+}
+
+/// The `Block` message again; `dictionary` finds a copy of the dictionary.
+pub(super) fn unpack(
+    encoding: Encoding,
+    stored: Vec<u8>,
+    plain_bytes: u32,
+    dictionary: impl FnOnce([u32; 2]) -> Option<Arc<DecoderDictionary<'static>>>,
+) -> Result<Vec<u8>, UnpackError> {
     let plain = match encoding {
         Encoding::Plain => stored,
         // Takes no more memory than the length says, whatever the frame says.
         Encoding::Zstd => zstd::bulk::decompress(&stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
+        Encoding::Dictionary => {
+            let (copies, frame) = split(&stored).ok_or(UnpackError::Zstd)?;
+            let dictionary = dictionary(copies).ok_or(UnpackError::Dictionary)?;
+            decompress(&dictionary, frame, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?
+        }
     };
     match plain.len() == plain_bytes as usize {
         true => Ok(plain),

@@ -13,6 +13,10 @@ const MAGIC: [u8; 4] = *b"BLK1";
 pub(super) enum Kind {
     SegmentHead = 1,
     Block = 2,
+    /// A block that was damaged where it stood first, once more.
+    Repaired = 3,
+    /// What blocks of this segment need to be read.
+    Dictionary = 4,
 }
 
 /// A record's head.
@@ -83,6 +87,8 @@ impl Head {
         let kind = match head[12] {
             1 => Kind::SegmentHead,
             2 => Kind::Block,
+            3 => Kind::Repaired,
+            4 => Kind::Dictionary,
             _ => return None,
         };
         let mut root = [0; HASH_BYTES];

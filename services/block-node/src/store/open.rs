@@ -1,19 +1,23 @@
 //! Opens a store, and appends to it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use wal::files::{Directory, File};
 
 use super::compress::Prepared;
+use super::dictionary::Dictionary;
 use super::format::{Head, Kind, Place};
 use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
 use super::retention::Retention;
-use super::scan::{self, Scan, SegmentHead};
+use super::scan::{self, Record, Scan, SegmentHead};
 use super::segments::{self, OpenFiles};
 use super::{AppendError, OpenError, Options, failed, index};
 use crate::block::Chain;
+use crate::hash::Hash;
 
 /// Offsets in the index have 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -23,6 +27,25 @@ struct Current<F> {
     number: u64,
     file: F,
     end: u64,
+    /// By the beginning of its hash, where each copy of a dictionary begins.
+    dictionaries: BTreeMap<u64, [u32; 2]>,
+}
+
+impl<F> Current<F> {
+    /// Where the copies of a dictionary begin; they are appended to the batch where there are none.
+    fn copies(&mut self, dictionary: &Dictionary, salt: u64, batch: u64, bytes: &mut Vec<u8>) -> [u32; 2] {
+        if let Some(copies) = self.dictionaries.get(&dictionary.id()) {
+            return *copies;
+        }
+        let head = dictionary_head(dictionary, batch);
+        let copies = [(); 2].map(|()| {
+            let offset = batch + bytes.len() as u64;
+            head.encode(Place { salt, segment: self.number, offset }, dictionary.bytes(), bytes);
+            offset as u32
+        });
+        self.dictionaries.insert(dictionary.id(), copies);
+        copies
+    }
 }
 
 /// A store that is open, for its only writer.
@@ -37,6 +60,8 @@ pub struct Store<D: Directory> {
     chain: Chain,
     shown: Arc<Shown<D>>,
     retention: Retention,
+    /// The last one that blocks of the last segment were compressed with.
+    dictionary: Option<Arc<Dictionary>>,
     failed: Option<AppendError>,
     syncs: u64,
 }
@@ -59,6 +84,7 @@ impl<D: Directory> Store<D> {
             chain,
             shown,
             retention: Retention::new(options.keep_blocks),
+            dictionary: None,
             failed: None,
             syncs: 0,
         };
@@ -76,7 +102,7 @@ impl<D: Directory> Store<D> {
         let name = scan::name(number);
         let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
         let bytes = file.read().map_err(failed(format!("read {name}")))?;
-        let Some(scan) = scan::scan(number, &bytes) else {
+        let Some(scan) = scan::scan(number, &bytes, false) else {
             if let Some(offset) = later_batch(&bytes) {
                 let what = format!("the segment's head is not valid, but a later record, at byte {offset}, is there");
                 return Err(OpenError::Damaged { file: name, offset: 0, what });
@@ -93,7 +119,16 @@ impl<D: Directory> Store<D> {
             self.rebuild_index(earlier)?;
         }
         self.adopt(number, &scan, first)?;
-        self.current = Some(Current { number, file, end: scan.end });
+        let mut dictionaries = BTreeMap::new();
+        for Record { offset, head } in &scan.dictionaries {
+            // Of a copy that is damaged the other one stands in for both.
+            let copies = dictionaries.entry(head.number).or_insert([*offset as u32; 2]);
+            copies[1] = *offset as u32;
+        }
+        let last = scan.dictionaries.last();
+        let last = last.and_then(|record| record.head.stored(bytes.get(record.offset as usize..)?));
+        self.dictionary = last.map(|content| Arc::new(Dictionary::new(content.to_vec())));
+        self.current = Some(Current { number, file, end: scan.end, dictionaries });
         Ok(true)
     }
 
@@ -112,21 +147,29 @@ impl<D: Directory> Store<D> {
         self.salt = scan.head.salt;
         self.chain = scan.head.chain.clone();
         let mut quarantined = Vec::new();
+        let repaired: BTreeMap<u64, Hash> =
+            scan.repaired.iter().map(|record| (record.head.number, record.head.root)).collect();
         for record in &scan.blocks {
             let head = &record.head;
             if head.number < self.chain.next() {
                 let what = format!("block {} stands behind block {}", head.number, self.chain.next() - 1);
                 return Err(OpenError::Damaged { file: scan::name(number), offset: record.offset, what });
             }
-            // Of a damaged block the root is not known, and so not the tree of all roots either.
-            if head.number > self.chain.next() {
-                quarantined.extend(self.chain.next()..head.number);
-                self.chain = Chain::from(head.number);
+            for missing in self.chain.next()..head.number {
+                match repaired.get(&missing) {
+                    Some(root) => self.chain.extend(*root),
+                    // Of a damaged block the root is not known, and so not the tree of all roots either.
+                    None => {
+                        quarantined.push(missing);
+                        self.chain = Chain::unknown(missing + 1);
+                    }
+                }
             }
             let entry = entry(number, record.offset, head);
             self.index.write(head.number, &[entry]).map_err(failed("write the index"))?;
             self.chain.extend(head.root);
         }
+        self.write_repaired(number, scan).map_err(failed("write the index"))?;
         self.shown.set(first, self.chain.next(), quarantined, scan.head.salt);
         Ok(())
     }
@@ -143,20 +186,34 @@ impl<D: Directory> Store<D> {
             let name = scan::name(*number);
             let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
             let bytes = file.read().map_err(failed(format!("read {name}")))?;
-            let Some(scan) = scan::scan(*number, &bytes) else {
+            let Some(scan) = scan::scan(*number, &bytes, true) else {
                 return Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() });
             };
             for record in &scan.blocks {
                 let entry = entry(*number, record.offset, &record.head);
                 self.index.write(record.head.number, &[entry]).map_err(failed("write the index"))?;
             }
+            self.write_repaired(*number, &scan).map_err(failed("write the index"))?;
         }
         self.index.sync().map_err(failed("sync the index"))
+    }
+
+    /// Behind the entries of the blocks as they stood first.
+    fn write_repaired(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
+        scan.repaired.iter().try_for_each(|record| {
+            let entry = entry(segment, record.offset, &record.head);
+            self.index.write(record.head.number, &[entry])
+        })
     }
 
     /// What the next block continues.
     pub fn chain(&self) -> &Chain {
         &self.chain
+    }
+
+    /// What the newest blocks that it found were compressed with.
+    pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
+        self.dictionary.clone()
     }
 
     /// Reads what is safe, beside the writer.
@@ -175,16 +232,39 @@ impl<D: Directory> Store<D> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.write(blocks).map_err(|(what, source)| {
+        let Some(first) = blocks.first() else { return Ok(()) };
+        debug_assert_eq!(first.number, self.chain.next());
+        let written = self.write(blocks, Kind::Block);
+        self.remember(written)?;
+        blocks.iter().for_each(|block| self.chain.extend(block.root));
+        self.shown.advance(self.chain.next(), self.salt);
+        Ok(())
+    }
+
+    /// Writes an earlier block once more, which was damaged. When this returns `Ok`, it is there for good, and served from here. The caller
+    /// has compared it with those beside it. Errors are those of [`Store::append`].
+    pub fn repair(&mut self, block: &Prepared) -> Result<(), AppendError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        debug_assert!((self.shown.first()..self.chain.next()).contains(&block.number));
+        let written = self.write(std::slice::from_ref(block), Kind::Repaired);
+        self.remember(written)?;
+        self.shown.repaired(block.number);
+        Ok(())
+    }
+
+    fn remember(&mut self, written: Result<(), (&'static str, io::Error)>) -> Result<(), AppendError> {
+        written.map_err(|(what, source)| {
             let error = AppendError { what, source: Arc::new(source) };
             self.failed = Some(error.clone());
             error
         })
     }
 
-    fn write(&mut self, blocks: &[Prepared]) -> Result<(), (&'static str, io::Error)> {
+    /// One batch of blocks of consecutive numbers.
+    fn write(&mut self, blocks: &[Prepared], kind: Kind) -> Result<(), (&'static str, io::Error)> {
         let Some(first) = blocks.first() else { return Ok(()) };
-        debug_assert_eq!(first.number, self.chain.next());
         let is_new = self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes);
         let mut bytes = Vec::new();
         if is_new {
@@ -196,10 +276,17 @@ impl<D: Directory> Store<D> {
         let batch = current.end;
         let mut entries = Vec::with_capacity(blocks.len());
         for block in blocks {
+            let stored = match &block.dictionary {
+                None => Cow::Borrowed(&block.stored),
+                Some(dictionary) => {
+                    let copies = current.copies(dictionary, self.salt, batch, &mut bytes);
+                    Cow::Owned([&copies[0].to_le_bytes()[..], &copies[1].to_le_bytes(), &block.stored].concat())
+                }
+            };
             let offset = batch + bytes.len() as u64;
-            let head = head(block, batch);
+            let head = head(block, kind, batch, &stored);
             let place = Place { salt: self.salt, segment: current.number, offset };
-            head.encode(place, &block.stored, &mut bytes);
+            head.encode(place, &stored, &mut bytes);
             entries.push(entry(current.number, offset, &head));
         }
         current.file.write_at(&bytes, batch).map_err(|error| ("a write of blocks", error))?;
@@ -209,10 +296,7 @@ impl<D: Directory> Store<D> {
             self.directory.sync().map_err(|error| ("a sync of names", error))?;
         }
         current.end = batch + bytes.len() as u64;
-        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))?;
-        blocks.iter().for_each(|block| self.chain.extend(block.root));
-        self.shown.advance(self.chain.next(), self.salt);
-        Ok(())
+        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))
     }
 
     /// Removes the oldest segments whose blocks need not be kept; how many. An error is none of appending: nothing that must stay is
@@ -230,23 +314,38 @@ impl<D: Directory> Store<D> {
         let name = scan::name(number);
         let file = self.directory.create_zeroed(&name, 0).map_err(|error| ("the creation of a segment", error))?;
         SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
-        self.current = Some(Current { number, file, end: 0 });
+        self.current = Some(Current { number, file, end: 0, dictionaries: BTreeMap::new() });
         self.retention.begun(number);
         Ok(())
     }
 }
 
-fn head(block: &Prepared, batch: u64) -> Head {
+fn dictionary_head(dictionary: &Dictionary, batch: u64) -> Head {
+    let bytes = dictionary.bytes().len() as u32;
     Head {
-        kind: Kind::Block,
+        kind: Kind::Dictionary,
+        encoding: 0,
+        evidence: 0,
+        batch,
+        number: dictionary.id(),
+        stored_bytes: bytes,
+        plain_bytes: bytes,
+        root: [0; 48],
+        stored_checksum: crc32c::crc32c(dictionary.bytes()),
+    }
+}
+
+fn head(block: &Prepared, kind: Kind, batch: u64, stored: &[u8]) -> Head {
+    Head {
+        kind,
         encoding: block.encoding as u8,
         evidence: block.evidence as u8,
         batch,
         number: block.number,
-        stored_bytes: block.stored.len() as u32,
+        stored_bytes: stored.len() as u32,
         plain_bytes: block.plain_bytes,
         root: block.root,
-        stored_checksum: crc32c::crc32c(&block.stored),
+        stored_checksum: crc32c::crc32c(stored),
     }
 }
 

@@ -1,18 +1,22 @@
 //! Reads blocks beside the writer: what is shown is safe on disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wal::files::{Directory, File};
+use zstd::dict::DecoderDictionary;
 
 use super::compress::{Encoding, UnpackError, unpack};
-use super::format::{Head, Kind, Place};
+use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::segments::OpenFiles;
 use super::{index, scan};
 use crate::hash::Hash;
+
+/// Dictionaries that are kept for readers.
+const DICTIONARIES_MAX: usize = 8;
 
 /// What the writer shows.
 pub(super) struct Shown<D: Directory> {
@@ -22,12 +26,15 @@ pub(super) struct Shown<D: Directory> {
     next: AtomicU64,
     salt: AtomicU64,
     quarantined: Mutex<BTreeSet<u64>>,
+    /// Dictionaries that were used last, by segment and offset.
+    dictionaries: Mutex<VecDeque<((u32, u32), Arc<DecoderDictionary<'static>>)>>,
 }
 
 impl<D: Directory> Shown<D> {
     pub(super) fn new(files: OpenFiles<D>, first: u64) -> Self {
         let (first, next) = (AtomicU64::new(first), AtomicU64::new(first));
-        Self { files, first, next, salt: AtomicU64::default(), quarantined: Mutex::default() }
+        let (quarantined, dictionaries) = Default::default();
+        Self { files, first, next, salt: AtomicU64::default(), quarantined, dictionaries }
     }
 
     pub(super) fn files(&self) -> &OpenFiles<D> {
@@ -44,6 +51,11 @@ impl<D: Directory> Shown<D> {
     pub(super) fn begin_at(&self, first: u64) {
         self.first.store(first, Ordering::Release);
         self.quarantined().retain(|number| *number >= first);
+    }
+
+    /// A block that was damaged is whole again.
+    pub(super) fn repaired(&self, number: u64) {
+        self.quarantined().remove(&number);
     }
 
     pub(super) fn first(&self) -> u64 {
@@ -149,6 +161,11 @@ impl<D: Directory> Reader<D> {
         self.shown.quarantined().len()
     }
 
+    /// Which blocks are damaged, as far as is known; the first so many of them.
+    pub fn quarantined_blocks(&self, count_max: usize) -> Vec<u64> {
+        self.shown.quarantined().iter().copied().take(count_max).collect()
+    }
+
     /// Reads a block. It is compared with its checksums; one that is damaged is quarantined.
     pub fn read(&self, number: u64) -> Result<Stored, ReadError> {
         if number < self.first() || number >= self.next() {
@@ -169,6 +186,13 @@ impl<D: Directory> Reader<D> {
         }
     }
 
+    /// The file of a block's record, and where in it that begins.
+    #[cfg(test)]
+    pub(super) fn place(&self, number: u64) -> (String, usize) {
+        let entry = index::find(&self.shown.files, number).unwrap().unwrap();
+        (scan::name(entry.segment.into()), entry.offset as usize)
+    }
+
     fn find(&self, number: u64) -> Result<Stored, Trouble> {
         let Some(entry) = index::find(&self.shown.files, number)? else {
             return Err(Trouble::Damage("its entry in the index is not there".into()));
@@ -178,13 +202,40 @@ impl<D: Directory> Reader<D> {
         file.read_at(&mut record, entry.offset.into())?;
         let salt = self.shown.salt.load(Ordering::Relaxed);
         let place = Place { salt, segment: entry.segment.into(), offset: entry.offset.into() };
-        let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Block && head.number == number);
+        let head = Head::decode(place, &record)
+            .filter(|head| matches!(head.kind, Kind::Block | Kind::Repaired) && head.number == number);
         let head = head.ok_or_else(|| Trouble::Damage("its head is not valid".into()))?;
         let stored = head.stored(&record).ok_or_else(|| Trouble::Damage("its checksum is wrong".into()))?;
         let encoding = Encoding::of(head.encoding);
         let encoding = encoding.ok_or_else(|| Trouble::Damage(format!("encoding {} is unknown", head.encoding)))?;
-        let bytes = unpack(encoding, stored.to_vec(), head.plain_bytes)?;
+        let dictionary =
+            |copies: [u32; 2]| copies.into_iter().find_map(|offset| self.dictionary(entry.segment, offset));
+        let bytes = unpack(encoding, stored.to_vec(), head.plain_bytes, dictionary)?;
         Ok(Stored { number, bytes, root: head.root })
+    }
+
+    /// A copy of a dictionary; `None`: it is damaged.
+    fn dictionary(&self, segment: u32, offset: u32) -> Option<Arc<DecoderDictionary<'static>>> {
+        let lock = || self.shown.dictionaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().iter().find(|(place, _)| *place == (segment, offset)).map(|(_, found)| Arc::clone(found));
+        if known.is_some() {
+            return known;
+        }
+        let file = self.shown.files.file(&scan::name(segment.into())).ok()?;
+        let mut record = vec![0; HEAD_BYTES];
+        file.read_at(&mut record, offset.into()).ok()?;
+        let salt = self.shown.salt.load(Ordering::Relaxed);
+        let place = Place { salt, segment: segment.into(), offset: offset.into() };
+        let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Dictionary)?;
+        record.resize(head.record_bytes(), 0);
+        file.read_at(&mut record, offset.into()).ok()?;
+        let dictionary = Arc::new(DecoderDictionary::copy(head.stored(&record)?));
+        let mut kept = lock();
+        kept.push_back(((segment, offset), Arc::clone(&dictionary)));
+        if kept.len() > DICTIONARIES_MAX {
+            kept.pop_front();
+        }
+        Some(dictionary)
     }
 }
 

@@ -67,6 +67,10 @@ pub(super) struct Scan {
     pub(super) head: SegmentHead,
     /// Blocks that are whole, in order.
     pub(super) blocks: Vec<Record>,
+    /// Blocks of any earlier number that were damaged and are whole here, in the order in which they were written.
+    pub(super) repaired: Vec<Record>,
+    /// Dictionaries, each of them twice.
+    pub(super) dictionaries: Vec<Record>,
     /// Offsets at which something that was safe is damaged.
     pub(super) damaged: Vec<u64>,
     /// Where the last batch begins.
@@ -75,22 +79,36 @@ pub(super) struct Scan {
     pub(super) end: u64,
 }
 
-/// Reads a segment from its beginning; `None`: it has no head.
-pub(super) fn scan(segment: u64, bytes: &[u8]) -> Option<Scan> {
+/// Reads a segment from its beginning; `None`: it has no head. Of one that is full all was safe once: what is not valid in it is damaged, and
+/// no end that a crash has left.
+pub(super) fn scan(segment: u64, bytes: &[u8], is_full: bool) -> Option<Scan> {
     let (head, head_bytes) = SegmentHead::decode(segment, bytes)?;
     let salt = head.salt;
-    let mut scan = Scan { head, blocks: Vec::new(), damaged: Vec::new(), batch: 0, end: head_bytes as u64 };
+    let mut scan = Scan {
+        head,
+        blocks: Vec::new(),
+        repaired: Vec::new(),
+        dictionaries: Vec::new(),
+        damaged: Vec::new(),
+        batch: 0,
+        end: head_bytes as u64,
+    };
     let mut offset = head_bytes;
     while offset < bytes.len() {
         if let Some(head) = valid(salt, segment, bytes, offset) {
             let record_bytes = head.record_bytes();
             scan.batch = head.batch;
-            scan.blocks.push(Record { offset: offset as u64, head });
+            let records = match head.kind {
+                Kind::Repaired => &mut scan.repaired,
+                Kind::Dictionary => &mut scan.dictionaries,
+                Kind::Block | Kind::SegmentHead => &mut scan.blocks,
+            };
+            records.push(Record { offset: offset as u64, head });
             offset += record_bytes;
             scan.end = offset as u64;
             continue;
         }
-        let Some(next) = behind_damage(salt, segment, bytes, offset) else { break };
+        let Some(next) = behind_damage(salt, segment, bytes, offset, is_full) else { break };
         scan.damaged.push(offset as u64);
         offset = next;
     }
@@ -100,12 +118,14 @@ pub(super) fn scan(segment: u64, bytes: &[u8]) -> Option<Scan> {
 fn valid(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<Head> {
     let record = bytes.get(offset..)?;
     let head = Head::decode(Place { salt, segment, offset: offset as u64 }, record)?;
-    let is_whole = head.kind == Kind::Block && record.len() >= head.record_bytes() && head.stored(record).is_some();
+    let is_whole =
+        head.kind != Kind::SegmentHead && record.len() >= head.record_bytes() && head.stored(record).is_some();
     is_whole.then_some(head)
 }
 
-/// Where the next valid record stands, if one behind it was written when what is damaged at `offset` was already safe.
-fn behind_damage(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<usize> {
+/// Where the next valid record stands, if one behind it was written when what is damaged at `offset` was already safe, as in a full
+/// segment all was.
+fn behind_damage(salt: u64, segment: u64, bytes: &[u8], offset: usize, is_full: bool) -> Option<usize> {
     let mut first = None;
     let mut at = offset + ALIGNMENT;
     while at < bytes.len() {
@@ -115,7 +135,7 @@ fn behind_damage(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option
             continue;
         };
         let first = *first.get_or_insert(at);
-        if head.batch > offset as u64 {
+        if is_full || head.batch > offset as u64 {
             return Some(first);
         }
         at += head.record_bytes();

@@ -10,7 +10,7 @@ use wal::files::{Directory as _, Fault, HeldDirectory, SimulatedDirectory};
 
 use super::*;
 use crate::block::{Evidence, Footer, Verified};
-use crate::craft::{Crafted, Crafter, Shape};
+use crate::craft::{Crafted, Crafter, Shape, Traffic};
 
 /// Some batches to a segment, some blocks to a batch.
 const OPTIONS: Options = Options { segment_bytes: 6_000, first_block: 0, keep_blocks: None, salt: 77 };
@@ -21,7 +21,7 @@ fn blocks(count: usize) -> Vec<Crafted> {
 }
 
 fn prepared(block: &Crafted) -> Prepared {
-    let footer = Footer { previous_root: [0; 48], all_previous_root: [0; 48], state_root: None };
+    let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
     let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
     Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 })
 }
@@ -236,6 +236,172 @@ fn a_damaged_block_is_quarantined_and_the_others_are_served() {
     }
 }
 
+/// Damages some blocks where they stand, quarantines them, and repairs them; how many were repaired.
+fn damage_and_repair(directory: &SimulatedDirectory, blocks: &[Crafted], numbers: &[u64]) -> usize {
+    for number in numbers {
+        let reader = Store::open(directory.copy(), OPTIONS).unwrap().reader();
+        let (segment, offset) = reader.place(*number);
+        directory.damage(&segment, |bytes| bytes[offset + 120] ^= 1).unwrap();
+    }
+    let Ok(mut store) = Store::open(directory.clone(), OPTIONS) else { return 0 };
+    let reader = store.reader();
+    numbers.iter().for_each(|number| assert!(reader.read(*number).is_err(), "block {number} is not damaged"));
+    assert_eq!(reader.quarantined_blocks(9), numbers);
+    numbers.iter().take_while(|number| store.repair(&prepared(&blocks[**number as usize])).is_ok()).count()
+}
+
+#[test]
+fn a_damaged_block_is_repaired_for_good_in_whatever_segment_it_was() {
+    let blocks = blocks(40);
+    let directory = SimulatedDirectory::default();
+    append_all(&mut Store::open(directory.clone(), OPTIONS).unwrap(), &blocks[..37]);
+    // In the first segment, in another one, and in the last one, where damage is found at the start.
+    let numbers = [2, 17, 34];
+    assert_eq!(damage_and_repair(&directory, &blocks, &numbers), 3);
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    check(&store, &blocks, 37);
+    assert!(store.chain().knows_all(), "the tree of all root hashes is whole again");
+    append_all(&mut store, &blocks);
+    drop(store);
+    // In later segments, and with an index that is made again.
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 40);
+    directory.remove("00000000000000000000.index").unwrap();
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 40);
+    assert_eq!(damage_and_repair(&directory, &blocks, &[17]), 1, "what was repaired is damaged once more");
+    check(&Store::open(directory, OPTIONS).unwrap(), &blocks, 40);
+}
+
+#[test]
+fn a_power_cut_at_any_operation_of_a_repair_loses_nothing_that_was_whole() {
+    let blocks = blocks(40);
+    let original = SimulatedDirectory::default();
+    append_all(&mut Store::open(original.clone(), OPTIONS).unwrap(), &blocks);
+    let numbers = [2, 17, 38];
+    for cut in 0.. {
+        let mut random = SmallRng::seed_from_u64(cut);
+        let directory = original.copy();
+        for number in numbers {
+            let reader = Store::open(directory.copy(), OPTIONS).unwrap().reader();
+            let (segment, offset) = reader.place(number);
+            directory.damage(&segment, |bytes| bytes[offset + 120] ^= 1).unwrap();
+        }
+        let before = directory.operations();
+        directory.fail(Fault::Power, cut);
+        let repaired = match Store::open(directory.clone(), OPTIONS) {
+            Err(_) => 0,
+            Ok(mut store) => {
+                let repair = |number: &&u64| store.repair(&prepared(&blocks[**number as usize])).is_ok();
+                numbers.iter().take_while(repair).count()
+            }
+        };
+        if repaired == numbers.len() {
+            assert!(cut > 3 && directory.operations() > before, "nothing was cut");
+            break;
+        }
+        directory.crash(|| random.next_u64());
+        let store = Store::open(directory, OPTIONS).unwrap();
+        let reader = store.reader();
+        assert_eq!(reader.next(), 40);
+        for block in &blocks {
+            match reader.read(block.number) {
+                Ok(found) => assert_eq!(found.bytes, block.bytes),
+                Err(error) => {
+                    let open = &numbers[repaired..];
+                    assert!(open.contains(&block.number), "cut {cut}: block {}: {error}", block.number);
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of a network's traffic, and a dictionary for them.
+fn alike(count: usize) -> (Vec<Crafted>, Arc<Dictionary>) {
+    let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
+    let mut trainer = Trainer::new(None);
+    let blocks: Vec<_> = (0..count).map(|_| crafter.next_of(traffic.items(2))).collect();
+    let samples = blocks.iter().cycle().find_map(|block| trainer.take(&block.bytes)).unwrap();
+    (blocks, Arc::new(samples.train().unwrap()))
+}
+
+fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
+    let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
+    let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
+    let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
+    let prepared = Prepared::with(&verified, Some(Arc::clone(dictionary)));
+    assert_eq!(prepared.encoding, Encoding::Dictionary);
+    prepared
+}
+
+#[test]
+fn blocks_with_a_dictionary_survive_a_power_cut_at_every_operation() {
+    let (blocks, dictionary) = alike(40);
+    // Some batches to a segment, besides the dictionary.
+    let options = Options { segment_bytes: 2 * dictionary.bytes().len() as u64 + 5_000, ..OPTIONS };
+    let append = |store: &mut Store<SimulatedDirectory>| {
+        while let Some(next) = blocks.get(store.chain().next() as usize..).filter(|next| !next.is_empty()) {
+            // The first blocks come before there is a dictionary.
+            let batch: Vec<_> = next[..next.len().min(3)]
+                .iter()
+                .map(|block| if block.number < 5 { prepared(block) } else { prepared_with(block, &dictionary) })
+                .collect();
+            if store.append(&batch).is_err() {
+                break;
+            }
+        }
+        store.chain().next() as usize
+    };
+    let operations = {
+        let directory = SimulatedDirectory::default();
+        let mut store = Store::open(directory.clone(), options).unwrap();
+        assert_eq!(append(&mut store), blocks.len());
+        check(&store, &blocks, blocks.len());
+        assert!(directory.names().unwrap().len() > 3, "several segments");
+        directory.operations()
+    };
+    for cut in 0..operations {
+        let mut random = SmallRng::seed_from_u64(cut);
+        let directory = SimulatedDirectory::default();
+        directory.fail(Fault::Power, cut);
+        let acknowledged = Store::open(directory.clone(), options).map_or(0, |mut store| append(&mut store));
+        directory.crash(|| random.next_u64());
+        let mut store = Store::open(directory.clone(), options).unwrap();
+        check(&store, &blocks, acknowledged);
+        assert_eq!(append(&mut store), blocks.len());
+        drop(store);
+        let store = Store::open(directory, options).unwrap();
+        check(&store, &blocks, blocks.len());
+        assert_eq!(store.dictionary().as_ref(), Some(&dictionary), "the next blocks go on with it");
+    }
+}
+
+#[test]
+fn damage_to_one_copy_of_a_dictionary_costs_nothing_and_to_both_no_other_segment() {
+    let (blocks, dictionary) = alike(20);
+    let directory = SimulatedDirectory::default();
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    let mut store = Store::open(directory.clone(), one_segment).unwrap();
+    let batches: Vec<_> = blocks.iter().map(|block| prepared_with(block, &dictionary)).collect();
+    batches.iter().for_each(|block| store.append(std::slice::from_ref(block)).unwrap());
+    let name = scan::name(1);
+    let scan = scan::scan(1, &directory.contents(&name).unwrap(), false).unwrap();
+    let copies: Vec<_> = scan.dictionaries.iter().map(|record| record.offset as usize).collect();
+    assert_eq!(copies.len(), 2);
+    for place in [copies[0] + 5, copies[0] + 1_000, copies[1] + 5, copies[1] + 1_000] {
+        let directory = directory.copy();
+        directory.damage(&name, |bytes| bytes[place] ^= 1).unwrap();
+        let mut store = Store::open(directory.clone(), one_segment).unwrap();
+        check(&store, &blocks, 20);
+        // Blocks that come now need a copy, too.
+        let more = { alike(21).0.swap_remove(20) };
+        store.append(&[prepared_with(&more, &dictionary)]).unwrap();
+        assert_eq!(store.reader().read(20).unwrap().bytes, more.bytes);
+    }
+    copies.iter().for_each(|copy| directory.damage(&name, |bytes| bytes[copy + 1_000] ^= 1).unwrap());
+    let reader = Store::open(directory, one_segment).unwrap().reader();
+    let said = reader.read(3).unwrap_err().to_string();
+    assert!(said.contains("both copies of its dictionary are damaged"), "{said}");
+}
+
 #[test]
 fn the_index_is_made_again_where_it_was_lost() {
     let blocks = blocks(40);
@@ -281,6 +447,7 @@ fn who_waits_for_a_sync_shares_the_next() {
         .iter()
         .map(|appended| match appended {
             Appended::Safe { last, .. } => last,
+            Appended::Repaired(number) => panic!("{number}"),
             Appended::Failed(error) => panic!("{error}"),
         })
         .collect();

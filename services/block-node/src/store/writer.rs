@@ -25,6 +25,8 @@ pub enum Appended {
         /// How long write and sync took.
         took: Duration,
     },
+    /// A block that was damaged is whole again.
+    Repaired(u64),
     /// Nothing more will ever be safe.
     Failed(AppendError),
 }
@@ -32,7 +34,14 @@ pub enum Appended {
 #[derive(Default)]
 struct Queue {
     blocks: VecDeque<Prepared>,
+    /// Earlier blocks, which are written once more.
+    repairs: VecDeque<Prepared>,
     is_closed: bool,
+}
+
+enum Work {
+    Append(Vec<Prepared>),
+    Repair(Prepared),
 }
 
 struct Shared {
@@ -45,10 +54,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next batch, when there is one; `None`: it is closed, and all was written.
-    fn batch(&self) -> Option<Vec<Prepared>> {
+    /// What is to be written next, when there is something; `None`: it is closed, and all was written.
+    fn work(&self) -> Option<Work> {
         let mut queue = self.lock();
         while queue.blocks.is_empty() {
+            if let Some(block) = queue.repairs.pop_front() {
+                return Some(Work::Repair(block));
+            }
             if queue.is_closed {
                 return None;
             }
@@ -63,7 +75,7 @@ impl Shared {
             }
             batch.extend(queue.blocks.pop_front());
         }
-        Some(batch)
+        Some(Work::Append(batch))
     }
 }
 
@@ -83,17 +95,22 @@ impl Writer {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let write = move || {
-            while let Some(batch) = of_thread.batch() {
-                let Some(last) = batch.last().map(|block| block.number) else { continue };
+            while let Some(work) = of_thread.work() {
                 let began = Instant::now();
-                match store.append(&batch) {
-                    Ok(()) => {
+                let written = match &work {
+                    Work::Append(batch) => store.append(batch),
+                    Work::Repair(block) => store.repair(block),
+                };
+                if let Err(error) = written {
+                    tell(Appended::Failed(error));
+                    return;
+                }
+                match work {
+                    Work::Repair(block) => tell(Appended::Repaired(block.number)),
+                    Work::Append(batch) => {
+                        let Some(last) = batch.last().map(|block| block.number) else { continue };
                         tell(Appended::Safe { last, took: began.elapsed() });
                         remove_old(&mut store);
-                    }
-                    Err(error) => {
-                        tell(Appended::Failed(error));
-                        return;
                     }
                 }
             }
@@ -105,6 +122,14 @@ impl Writer {
     /// Hands a block over; its number is one more than that of the block before. The caller bounds what waits.
     pub fn append(&self, block: Prepared) {
         self.shared.lock().blocks.push_back(block);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Writer {
+    /// Hands over an earlier block that was damaged; it is written when nothing else is waiting. The caller bounds what waits.
+    pub fn repair(&self, block: Prepared) {
+        self.shared.lock().repairs.push_back(block);
         self.shared.changed.notify_one();
     }
 }

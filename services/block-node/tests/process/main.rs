@@ -3,6 +3,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod java_files;
 mod raw;
 mod server;
 
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use block_node::block::Verified;
 use block_node::craft::{Crafter, Shape};
-use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, proto};
+use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, item_ranges, proto};
 use block_node::simulate::{
-    ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, connect, publish, read, request,
+    ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, TlsFlags, connect, publish, read, request,
 };
 use raw::Raw;
 use rustls::pki_types::ServerName;
@@ -34,12 +35,14 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 fn publisher(server: &Server, first: u64, blocks: u64) -> PublisherFlags {
     PublisherFlags {
         address: server.address.clone(),
+        tls: TlsFlags::default(),
         first,
         blocks,
         block_bytes: BLOCK_BYTES,
         window: 16,
         millis_per_block: 0,
         message_bytes: 1_000,
+        wire_era: WireEra::Today,
         seed: 1,
         fault: Fault::None,
         fault_block: 0,
@@ -47,7 +50,8 @@ fn publisher(server: &Server, first: u64, blocks: u64) -> PublisherFlags {
 }
 
 fn consumer(server: &Server, start: Option<u64>, end: Option<u64>) -> ConsumerFlags {
-    ConsumerFlags { address: server.address.clone(), start, end, slow_millis: 0 }
+    let (address, tls) = (server.address.clone(), TlsFlags::default());
+    ConsumerFlags { address, tls, start, end, wire_era: WireEra::Today, slow_millis: 0 }
 }
 
 /// The blocks that a publisher sends.
@@ -299,6 +303,94 @@ fn blocks_of_another_history_are_not_fetched() {
 }
 
 #[test]
+fn a_block_that_rots_is_fetched_again_from_a_peer_that_has_the_right_one() {
+    let (ours, theirs, others) = (harness::folder(), harness::folder(), harness::folder());
+    let (peer, wrong) = (Server::start(theirs.path(), &[]), Server::start(others.path(), &[]));
+    let server = Server::start(ours.path(), &[]);
+    run(async {
+        publish(&publisher(&peer, 0, 30)).await.unwrap();
+        publish(&PublisherFlags { seed: 2, ..publisher(&wrong, 0, 30) }).await.unwrap();
+        publish(&publisher(&server, 0, 30)).await.unwrap();
+    });
+    assert!(server.terminate());
+    let segment = ours.path().join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let places = [bytes.len() / 3, bytes.len() / 2];
+    places.iter().for_each(|place| bytes[*place] ^= 0x10);
+    std::fs::write(&segment, bytes).unwrap();
+    run(async {
+        let peers = format!("{},{}", wrong.address, peer.address);
+        let server = Server::start(ours.path(), &["--backfill-peers", &peers]);
+        let wait = async {
+            while !http(&server, "/metrics").await.contains("\nblock_node_blocks_repaired_total 2\n") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(harness::LONG, wait).await.expect("two blocks are repaired");
+        let result = read_all(&server, 29).await;
+        assert_eq!((result.blocks, result.wrong), (30, None));
+        let metrics = http(&server, "/metrics").await;
+        assert!(metrics.contains("\nblock_node_quarantined_blocks 0\n"), "{metrics}");
+        publish(&publisher(&server, 30, 5)).await.unwrap();
+        server.kill();
+        // Without peers.
+        let server = Server::start(ours.path(), &[]);
+        let result = read_all(&server, 34).await;
+        assert_eq!((result.blocks, result.wrong), (35, None));
+    });
+}
+
+#[test]
+fn a_node_fetches_over_tls_and_from_nobody_whom_its_authority_has_not_signed() {
+    let directory = harness::folder();
+    let signed = |name: &str| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        [("certificate", parameters.self_signed(&key).unwrap().pem()), ("key", key.serialize_pem())].map(
+            |(what, pem)| {
+                let path = directory.path().join(format!("{name}-{what}"));
+                std::fs::write(&path, pem).unwrap();
+                path.to_str().unwrap().to_owned()
+            },
+        )
+    };
+    let ([certificate, key], [stranger, _]) = (signed("peer"), signed("stranger"));
+    let folder = |name: &str| directory.path().join(name);
+    let flags = ["--tls-certificate", &certificate, "--tls-key", &key, "--tls-client-authority", &certificate];
+    let peer = Server::start(&folder("peer"), &flags);
+    let address = peer.address.replace("127.0.0.1", "https://localhost");
+    let tls = TlsFlags {
+        tls_authority: Some(certificate.clone().into()),
+        tls_certificate: Some(certificate.clone().into()),
+        tls_key: Some(key.clone().into()),
+    };
+    run(async {
+        let published = publish(&PublisherFlags { address: address.clone(), tls, ..publisher(&peer, 0, 20) }).await;
+        assert_eq!(published.unwrap().acknowledged.len(), 20);
+        let own =
+            ["--backfill-tls-certificate", &certificate, "--backfill-tls-key", &key, "--backfill-peers", &address];
+        let trusting = |authority| [&own[..], &["--backfill-tls-authority", authority]].concat();
+        let wary = Server::start(&folder("wary"), &trusting(&stranger));
+        let server = Server::start(&folder("ours"), &trusting(&certificate));
+        has_up_to(&server, 19).await;
+        let wait = async {
+            while http(&wary, "/metrics").await.contains("\nblock_node_backfill_failures_total 0\n") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(harness::LONG, wait).await.expect("a failure");
+        assert_eq!(status(&wary).await.last_available_block, NO_BLOCK);
+    });
+    let output = Command::new(PROGRAM)
+        .args(["--server-port", "0", "--backfill-peers", &address, "--data-dir"])
+        .arg(folder("none"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("--backfill-tls-authority must say"), "{said}");
+}
+
+#[test]
 fn publishers_race_and_every_block_is_stored_once() {
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
@@ -423,11 +515,150 @@ fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
     });
 }
 
+/// Sends these messages on a stream of its own; what the node answers first.
+async fn answer_to(channel: &mut Channel, messages: &[proto::PublishStreamRequest]) -> PublishResponse {
+    let call = channel.call(PUBLISH);
+    let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+        channel.stream(&call, &messages[0]).await.unwrap();
+    for message in &messages[1..] {
+        // It may have ended the stream by then.
+        if sender.send(message).await.is_err() {
+            break;
+        }
+    }
+    let answer = receiver.next().await.unwrap().unwrap();
+    PublishResponse::of(answer, WireEra::Today).unwrap()
+}
+
+#[test]
+fn every_flipped_bit_of_an_item_a_footer_or_a_proof_is_refused_with_the_right_code() {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        let shape = Shape { items: 2, item_bytes: 20 };
+        let mut crafter = Crafter::new(1, 0);
+        let blocks: Vec<_> = (0..3).map(|_| crafter.next(shape)).collect();
+        let mut channel = connect(&server.address).await.unwrap();
+        let messages = |block: &[u8]| {
+            let end = EndOfBlock(proto::BlockEnd { block_number: 2 });
+            [request(BlockItems(bytes::Bytes::copy_from_slice(block))), request(end)]
+        };
+        for block in &blocks[..2] {
+            let end = request(EndOfBlock(proto::BlockEnd { block_number: block.number }));
+            let answer = answer_to(&mut channel, &[request(BlockItems(block.bytes.clone().into())), end]).await;
+            assert_eq!(answer, PublishResponse::Acknowledgement(block.number));
+        }
+        let block = &blocks[2].bytes;
+        let ranges: Vec<_> = item_ranges(block).map(|item| item.unwrap().1).collect();
+        for (index, range) in ranges.iter().enumerate() {
+            for place in range.clone() {
+                for bit in 0..8 {
+                    let mut flipped = block.clone();
+                    flipped[place] ^= 1 << bit;
+                    let answer = answer_to(&mut channel, &messages(&flipped)).await;
+                    let what = || format!("bit {bit} of byte {place}, item {index}: {answer:?}");
+                    match (index, &answer) {
+                        (_, PublishResponse::EndOfStream { code: EndCode::BadBlockProof, last: 1 }) => {}
+                        // A header that is none; one of another block.
+                        (0, PublishResponse::EndOfStream { code: EndCode::InvalidRequest, .. }) => {}
+                        (0, PublishResponse::Behind(1) | PublishResponse::Skip(0)) => {}
+                        _ => panic!("{}", what()),
+                    }
+                }
+            }
+        }
+        assert_eq!(status(&server).await.last_available_block, 1);
+        assert_eq!(answer_to(&mut channel, &messages(block)).await, PublishResponse::Acknowledgement(2));
+    });
+}
+
+#[test]
+fn older_eras_are_spoken_with_their_codes_and_their_ends_of_blocks() {
+    for (name, behind, duplicate, not_available) in
+        [("v0.13", 5, 3, [4, 4]), ("v0.15", 7, 5, [6, 5]), ("v0.20", 7, 5, [6, 5])]
+    {
+        let era: WireEra = name.parse().unwrap();
+        let directory = harness::folder();
+        let server = Server::start(directory.path(), &["--wire-era", name]);
+        run(async {
+            let flags = PublisherFlags { wire_era: era, ..publisher(&server, 0, 20) };
+            let published = publish(&flags).await.unwrap();
+            assert_eq!((published.acknowledged.len(), published.end), (20, None), "{name}");
+            let flags = ConsumerFlags { wire_era: era, ..consumer(&server, Some(0), Some(19)) };
+            let result = read(&flags, |_| ()).await.unwrap();
+            assert_eq!((result.blocks, result.wrong, result.status), (20, None, 1), "{name}");
+            let late = ConsumerFlags { wire_era: era, ..consumer(&server, Some(9_999), None) };
+            assert_eq!(read(&late, |_| ()).await.unwrap().status, not_available[0], "{name}");
+            assert_eq!(get_block(&server, &[0x08, 99]).await.status, not_available[1], "{name}");
+            // Field 4 was a message then.
+            let mut channel = connect(&server.address).await.unwrap();
+            let call = channel.call(STATUS);
+            let status: proto::OldServerStatusResponse =
+                channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+            assert_eq!((status.last_available_block, status.version_information.is_some()), (19, name == "v0.13"));
+            // Whole blocks: one that is far behind, one that is ahead, and the next.
+            let blocks = crafted(23);
+            let call = channel.call(PUBLISH);
+            for (number, expected) in [(2, duplicate), (22, behind)] {
+                let items = proto::publish_stream_request::Request::BlockItems(blocks[number].clone().into());
+                let (_sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+                    channel.stream(&call, &request(items)).await.unwrap();
+                let answer = receiver.next().await.unwrap().unwrap().response.unwrap();
+                let end = proto::EndOfStream { status: expected, block_number: 19, proximate_block_number: 0 };
+                assert_eq!(answer, proto::publish_stream_response::Response::EndStream(end), "{name}");
+                assert_eq!(receiver.next().await, Ok(None), "{name}: the stream is over");
+            }
+            let items =
+                |number: usize| proto::publish_stream_request::Request::BlockItems(blocks[number].clone().into());
+            let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+                channel.stream(&call, &request(items(20))).await.unwrap();
+            if era.has_end_of_block() {
+                let end = proto::publish_stream_request::Request::EndOfBlock(proto::BlockEnd { block_number: 20 });
+                sender.send(&request(end)).await.unwrap();
+            }
+            let mut crafter = Crafter::new(1, 0);
+            (0..20).for_each(|_| drop(crafter.next(Shape::of_bytes(BLOCK_BYTES))));
+            let root = crafter.next(Shape::of_bytes(BLOCK_BYTES)).root.to_vec();
+            let block_root_hash = if era.acknowledges_root() { root.into() } else { Default::default() };
+            let expected = proto::BlockAcknowledgement { block_number: 20, block_root_hash };
+            let answer = receiver.next().await.unwrap().unwrap().response.unwrap();
+            assert_eq!(answer, proto::publish_stream_response::Response::Acknowledgement(expected), "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_behind_catches_up_in_an_older_era_too() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let era = ["--wire-era", "v0.15"];
+    let ahead = Server::start(theirs.path(), &era);
+    run(async {
+        publish(&PublisherFlags { wire_era: WireEra::V015, ..publisher(&ahead, 0, 30) }).await.unwrap();
+        let server = Server::start(ours.path(), &[&era[..], &["--backfill-peers", &ahead.address]].concat());
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        while status_of(&server).await != 29 {
+            assert!(tokio::time::Instant::now() < deadline, "it stays behind");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let flags = ConsumerFlags { wire_era: WireEra::V015, ..consumer(&server, Some(0), Some(29)) };
+        assert_eq!(read(&flags, |_| ()).await.unwrap().blocks, 30);
+    });
+}
+
+/// The last block, in any era.
+async fn status_of(server: &Server) -> u64 {
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call(STATUS);
+    let status: proto::OldServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+    status.last_available_block
+}
+
 #[test]
 fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
     let directory = harness::folder();
     let data = directory.path().join("data");
-    for mistake in [&["--no-such-flag"][..], &["--wire-era", "v0.15"], &["--server-port", "99999"], &["nonsense"]] {
+    for mistake in [&["--no-such-flag"][..], &["--wire-era", "v0.16"], &["--server-port", "99999"], &["nonsense"]] {
         let output = Command::new(PROGRAM).arg("--data-dir").arg(&data).args(mistake).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");

@@ -1,0 +1,311 @@
+//! `block-node import DIRECTORY`: takes blocks from files of the Java node, in order, each verified as one that a publisher sends.
+//!
+//! Whole batches are appended to the store, which syncs each: whenever this ends, by an error, by a signal or by a loss of power, the store
+//! holds verified blocks without a gap, and the next run goes on behind the last of them.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use service_kit::directory::make_private;
+use wal::files::{Directory, RealDirectory};
+
+use super::{Archive, JavaFileError, Packing, block_of, read_recent};
+use crate::block::{Chain, HashOnly, Limits, ProofRules, Verified};
+use crate::store::{self, Prepared, Store, Trainer};
+
+/// What is appended, and synced, at once.
+const BATCH_BLOCKS: usize = 1_024;
+const BATCH_BYTES: usize = 8 << 20;
+/// Between two lines that tell how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+
+/// What is imported, and where to.
+#[derive(Clone, Debug, Args)]
+pub struct ImportFlags {
+    /// Directory of the Java node's files: `.blk.zstd` and `.blk` in folders, ZIP files of them; which blocks they hold is told by their
+    /// names, wherever they lie
+    pub directory: PathBuf,
+    /// Directory of the blocks to import into; a server must not have it open
+    #[arg(long, visible_alias = "data-dir", env = "FILES_RECENT_LIVE_ROOT_PATH", default_value = "block-node-data")]
+    pub files_recent_live_root_path: PathBuf,
+    /// First block of a new store; without it the first that is found
+    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK")]
+    pub block_node_earliest_managed_block: Option<u64>,
+    /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
+    #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
+    pub accept_dummy_proofs: bool,
+    /// The largest block, bytes
+    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
+    pub server_max_message_size_bytes: u32,
+    /// Size at which a new file for blocks is begun, bytes
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
+    pub segment_bytes: u64,
+}
+
+/// What was imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// How many blocks.
+    pub blocks: u64,
+    /// Their bytes, not compressed.
+    pub bytes: u64,
+    /// Files that are no blocks by their names.
+    pub passed_over: usize,
+}
+
+/// Why an import stopped. What was imported before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// Files.
+    #[error("{0}")]
+    File(#[from] JavaFileError),
+    /// A file that is read as a whole.
+    #[error("{0}: {1}")]
+    Archive(PathBuf, JavaFileError),
+    /// Nothing there.
+    #[error("{0}: no .blk.zstd, .blk or .zip file with blocks is in it")]
+    Nothing(PathBuf),
+    /// A hole.
+    #[error(
+        "block {0} is missing, but later ones are there: fetch it from elsewhere, or from a peer with --backfill-peers"
+    )]
+    Missing(u64),
+    /// Later than what is wanted.
+    #[error("the store continues with block {0}; the first one here is {1}")]
+    TooLate(u64, u64),
+    /// A block that is not what it should be, in each of the files that have it.
+    #[error("block {0} is refused: {1}")]
+    Refused(u64, String),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::AppendError),
+}
+
+/// Imports, tells on standard error how far it is, and prints what was imported.
+pub fn run(flags: &ImportFlags) -> Result<(), Box<dyn Error>> {
+    let source = Source::scan(&flags.directory)?;
+    let path = &flags.files_recent_live_root_path;
+    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
+    make_private(path).map_err(|error| named(&error))?;
+    let directory = RealDirectory::open(path).map_err(|error| named(&error))?;
+    let options = store::Options {
+        segment_bytes: flags.segment_bytes,
+        first_block: flags.block_node_earliest_managed_block.unwrap_or(source.first),
+        keep_blocks: None,
+        salt: rand::random(),
+    };
+    let mut store = Store::open(directory, options).map_err(|error| named(&error))?;
+    let rules = ProofRules { accepts_dummy: flags.accept_dummy_proofs, verifier: Arc::new(HashOnly) };
+    let limits = Limits { block_bytes_max: flags.server_max_message_size_bytes as usize - 64 };
+    let mut progress = Progress::new(source.last);
+    let imported = import(source, &mut store, limits, &rules, |number, bytes| progress.tell(number, bytes))?;
+    let chain = if store.chain().knows_all() { "compared" } else { "not known from the beginning, and not compared" };
+    println!(
+        "{} blocks imported, {} bytes; the next block is {}; {} other files passed over; tree of all root hashes: {chain}",
+        imported.blocks,
+        imported.bytes,
+        store.chain().next(),
+        imported.passed_over,
+    );
+    Ok(())
+}
+
+struct Progress {
+    began: Instant,
+    told: Instant,
+    last: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Progress {
+    fn new(last: u64) -> Self {
+        Self { began: Instant::now(), told: Instant::now(), last, blocks: 0, bytes: 0 }
+    }
+
+    fn tell(&mut self, number: u64, bytes: usize) {
+        self.blocks += 1;
+        self.bytes += bytes as u64;
+        if self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let rate = self.blocks as f64 / seconds;
+        let left = self.last.saturating_sub(number) as f64 / rate;
+        eprintln!("block {number} of {}: {rate:.0} blocks/s, about {left:.0} s to go", self.last);
+    }
+}
+
+/// Files that blocks are imported from.
+pub struct Source {
+    recent: BTreeMap<u64, (PathBuf, Packing)>,
+    /// By their first block.
+    archives: Vec<(RangeInclusive<u64>, PathBuf)>,
+    open: Option<(PathBuf, Archive<BufReader<File>>)>,
+    passed_over: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Source {
+    /// Looks what is in a directory, by names; the directories of ZIP files are read.
+    pub fn scan(directory: &Path) -> Result<Self, ImportError> {
+        let mut source = Self {
+            recent: BTreeMap::new(),
+            archives: Vec::new(),
+            open: None,
+            passed_over: 0,
+            first: u64::MAX,
+            last: 0,
+        };
+        let mut folders = vec![directory.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let failed = |error| JavaFileError::Files(folder.clone(), error);
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                match entry.file_type().map_err(failed)?.is_dir() {
+                    true => folders.push(entry.path()),
+                    false => source.found(entry.path())?,
+                }
+            }
+        }
+        source.archives.sort_by_key(|(range, _)| *range.start());
+        match source.first > source.last {
+            true => Err(ImportError::Nothing(directory.to_owned())),
+            false => Ok(source),
+        }
+    }
+
+    fn found(&mut self, path: PathBuf) -> Result<(), ImportError> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some((number, packing)) = block_of(name) {
+            self.has(number..=number);
+            self.recent.insert(number, (path, packing));
+        } else if name.ends_with(".zip") {
+            match open(&path)?.range() {
+                Some(range) => {
+                    self.has(range.clone());
+                    self.archives.push((range, path));
+                }
+                None => self.passed_over += 1,
+            }
+        } else {
+            self.passed_over += 1;
+        }
+        Ok(())
+    }
+
+    fn has(&mut self, range: RangeInclusive<u64>) {
+        self.first = self.first.min(*range.start());
+        self.last = self.last.max(*range.end());
+    }
+
+    /// Reads a block from each file that has it, until one is right.
+    fn verified<T>(
+        &mut self,
+        number: u64,
+        bytes_max: usize,
+        check: impl Fn(Vec<u8>) -> Result<T, String>,
+    ) -> Result<T, ImportError> {
+        let mut wrong = Vec::new();
+        let archives: Vec<PathBuf> = self
+            .archives
+            .iter()
+            .take_while(|(range, _)| *range.start() <= number)
+            .filter(|(range, _)| range.contains(&number))
+            .map(|(_, path)| path.clone())
+            .collect();
+        for path in archives {
+            let read = self.archive(&path)?.read(number, bytes_max);
+            match read.map_err(|error| error.to_string()).and_then(&check) {
+                Ok(right) => return Ok(right),
+                Err(why) => wrong.push(format!("{}: {why}", path.display())),
+            }
+        }
+        if let Some((path, packing)) = self.recent.get(&number) {
+            let read = read_recent(path, number, *packing, bytes_max);
+            match read.map_err(|error| error.to_string()).and_then(&check) {
+                Ok(right) => return Ok(right),
+                Err(why) => wrong.push(format!("{}: {why}", path.display())),
+            }
+        }
+        match wrong.is_empty() {
+            true => Err(ImportError::Missing(number)),
+            false => Err(ImportError::Refused(number, wrong.join("; "))),
+        }
+    }
+
+    fn archive(&mut self, path: &Path) -> Result<&mut Archive<BufReader<File>>, ImportError> {
+        let known = self.open.take().filter(|(open, _)| open == path);
+        let opened = match known {
+            Some(known) => known,
+            None => (path.to_owned(), open(path)?),
+        };
+        Ok(&mut self.open.insert(opened).1)
+    }
+}
+
+fn open(path: &Path) -> Result<Archive<BufReader<File>>, ImportError> {
+    let file = File::open(path).map_err(|error| JavaFileError::Files(path.to_owned(), error))?;
+    Archive::open(BufReader::new(file)).map_err(|error| ImportError::Archive(path.to_owned(), error))
+}
+
+/// Imports what comes behind the store's last block; `tell` hears each block's number and bytes before it is safe.
+pub fn import<D: Directory>(
+    mut source: Source,
+    store: &mut Store<D>,
+    limits: Limits,
+    rules: &ProofRules,
+    mut tell: impl FnMut(u64, usize),
+) -> Result<Imported, ImportError> {
+    let mut imported = Imported { passed_over: source.passed_over, ..Imported::default() };
+    if store.chain().next() < source.first {
+        return Err(ImportError::TooLate(store.chain().next(), source.first));
+    }
+    let mut chain = store.chain().clone();
+    let mut trainer = Trainer::new(store.dictionary());
+    let (mut batch, mut batch_bytes, mut stopped) = (Vec::new(), 0, None);
+    while chain.next() <= source.last && stopped.is_none() {
+        let number = chain.next();
+        match source.verified(number, limits.block_bytes_max, |block| check(number, &block, limits, rules, &chain)) {
+            Ok(verified) => {
+                tell(number, verified.bytes.len());
+                imported.blocks += 1;
+                imported.bytes += verified.bytes.len() as u64;
+                chain.extend(verified.root);
+                let samples = trainer.take(&verified.bytes);
+                if let Some(samples) = samples {
+                    trainer.trained(samples.train());
+                }
+                let prepared = Prepared::with(&verified, trainer.dictionary());
+                batch_bytes += prepared.stored.len();
+                batch.push(prepared);
+            }
+            // What was right before it is kept.
+            Err(error) => stopped = Some(error),
+        }
+        if batch.len() >= BATCH_BLOCKS || batch_bytes >= BATCH_BYTES || stopped.is_some() {
+            store.append(&std::mem::take(&mut batch))?;
+            batch_bytes = 0;
+        }
+    }
+    store.append(&batch)?;
+    stopped.map_or(Ok(imported), Err)
+}
+
+fn check(number: u64, block: &[u8], limits: Limits, rules: &ProofRules, chain: &Chain) -> Result<Verified, String> {
+    let verified = Verified::of(block, limits, rules).map_err(|error| error.to_string())?;
+    if verified.number != number {
+        return Err(format!("its header says {}", verified.number));
+    }
+    chain.check(number, &verified.footer).map_err(|error| error.to_string())?;
+    Ok(verified)
+}

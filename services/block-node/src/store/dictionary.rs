@@ -1,0 +1,214 @@
+//! What blocks have in common, so that a small block shrinks as if it were part of a large one: a zstd dictionary, trained from blocks that
+//! came a moment ago, and kept only where it makes them smaller.
+//!
+//! A dictionary stands in each segment that has blocks which need it, twice, so that no block needs another file, and damage to one copy
+//! costs nothing. Looking a block up stays one read of the index and one of its record; the dictionary is read once and kept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::dict::{DecoderDictionary, EncoderDictionary};
+
+use super::compress::LEVEL;
+use crate::hash::sha384;
+
+/// A dictionary is not larger.
+const DICTIONARY_BYTES_MAX: usize = 64 << 10;
+/// Blocks from which one is trained, …
+const SAMPLES: usize = 96;
+/// … or fewer, if they have so many bytes together. Of a larger block the beginning counts.
+const SAMPLES_BYTES: usize = 3 << 20;
+const SAMPLE_BYTES_MAX: usize = 128 << 10;
+/// Blocks change with time: after so many bytes of them another dictionary is trained.
+const TRAIN_EVERY_BYTES: u64 = 256 << 20;
+/// After a dictionary that was of no use, the next is trained after so many bytes.
+const TRY_AGAIN_BYTES: u64 = 32 << 20;
+
+/// A dictionary to compress with.
+pub struct Dictionary {
+    id: u64,
+    bytes: Vec<u8>,
+    encoder: EncoderDictionary<'static>,
+}
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Dictionary {:016x} of {} bytes", self.id, self.bytes.len())
+    }
+}
+
+impl PartialEq for Dictionary {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Dictionary {}
+
+impl Dictionary {
+    /// One with this content.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let hash = sha384(&[&bytes]);
+        let id = hash.iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        Self { id, encoder: EncoderDictionary::copy(&bytes, LEVEL), bytes }
+    }
+
+    /// The beginning of its hash.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Compresses a block.
+    pub(super) fn compress(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
+        Compressor::with_prepared_dictionary(&self.encoder)?.compress(plain)
+    }
+}
+
+/// Decompresses what was compressed with a dictionary; takes no more memory than the length says, whatever the frame says.
+pub(super) fn decompress(dictionary: &DecoderDictionary<'_>, frame: &[u8], plain_bytes: usize) -> io::Result<Vec<u8>> {
+    Decompressor::with_prepared_dictionary(dictionary)?.decompress(frame, plain_bytes)
+}
+
+/// Blocks from which a dictionary can be trained, which takes a tenth of a second or so.
+#[derive(Debug, Default)]
+pub struct Samples {
+    bytes: Vec<u8>,
+    lengths: VecDeque<usize>,
+}
+
+impl Samples {
+    /// Trains one from the first three quarters. `None`: it would not make the others, which it has not seen, smaller by a thirty-second part
+    /// at least.
+    pub fn train(self) -> Option<Dictionary> {
+        let lengths: Vec<usize> = self.lengths.into();
+        let (seen, others) = lengths.split_at(lengths.len() * 3 / 4);
+        let (seen_bytes, mut other_bytes) = self.bytes.split_at(seen.iter().sum());
+        let bytes_max = DICTIONARY_BYTES_MAX.min(seen_bytes.len() / 8);
+        // Of blocks that have nothing in common zstd says that it cannot be done.
+        let trained = zstd::dict::from_continuous(seen_bytes, seen, bytes_max).ok()?;
+        let dictionary = Dictionary::new(trained);
+        let (mut with, mut without) = (0, 0);
+        for length in others {
+            let (block, rest) = other_bytes.split_at(*length);
+            with += dictionary.compress(block).ok()?.len();
+            without += zstd::bulk::compress(block, LEVEL).ok()?.len();
+            other_bytes = rest;
+        }
+        (with + without / 32 < without).then_some(dictionary)
+    }
+}
+
+/// Decides when a dictionary is trained, and from what.
+#[derive(Debug)]
+pub struct Trainer {
+    current: Option<Arc<Dictionary>>,
+    samples: Samples,
+    /// Blocks that come before this is zero are not taken as samples.
+    rest_bytes: u64,
+    /// Somebody trains.
+    is_training: bool,
+}
+
+impl Trainer {
+    /// Goes on with what a store has used last.
+    pub fn new(current: Option<Arc<Dictionary>>) -> Self {
+        let rest_bytes = if current.is_some() { TRAIN_EVERY_BYTES } else { 0 };
+        Self { current, samples: Samples::default(), rest_bytes, is_training: false }
+    }
+
+    /// What blocks are compressed with now.
+    pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
+        self.current.clone()
+    }
+
+    /// A block has come. What comes back is to be trained from, and told to [`Trainer::trained`].
+    pub fn take(&mut self, block: &[u8]) -> Option<Samples> {
+        if self.is_training {
+            return None;
+        }
+        if self.rest_bytes > 0 {
+            self.rest_bytes = self.rest_bytes.saturating_sub(block.len() as u64);
+            return None;
+        }
+        let sample = &block[..block.len().min(SAMPLE_BYTES_MAX)];
+        self.samples.bytes.extend_from_slice(sample);
+        self.samples.lengths.push_back(sample.len());
+        let is_enough = self.samples.lengths.len() >= SAMPLES || self.samples.bytes.len() >= SAMPLES_BYTES;
+        self.is_training = is_enough;
+        is_enough.then(|| std::mem::take(&mut self.samples))
+    }
+
+    /// What became of the samples.
+    pub fn trained(&mut self, dictionary: Option<Dictionary>) {
+        self.is_training = false;
+        self.rest_bytes = if dictionary.is_some() { TRAIN_EVERY_BYTES } else { TRY_AGAIN_BYTES };
+        // One that is of no use for the newest blocks is of none for the next ones either.
+        self.current = dictionary.map(Arc::new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::craft::{Crafter, Shape, Traffic};
+
+    fn samples(blocks: impl Iterator<Item = Vec<u8>>) -> Samples {
+        let mut trainer = Trainer::new(None);
+        let taken = blocks.take(SAMPLES).filter_map(|block| trainer.take(&block)).last();
+        assert_eq!(trainer.take(&[0; 10_000]).map(|_| ()), None, "somebody trains");
+        taken.expect("enough blocks")
+    }
+
+    #[test]
+    fn blocks_that_have_much_in_common_shrink_more_and_come_back() {
+        let mut traffic = Traffic::new(1);
+        let mut crafter = Crafter::new(1, 0);
+        let mut block = || crafter.next_of(traffic.items(12)).bytes;
+        let dictionary = samples(std::iter::from_fn(|| Some(block()))).train().unwrap();
+        assert!(dictionary.bytes().len() <= DICTIONARY_BYTES_MAX);
+        let decoder = DecoderDictionary::copy(dictionary.bytes());
+        for _ in 0..20 {
+            let block = block();
+            let with = dictionary.compress(&block).unwrap();
+            let without = zstd::bulk::compress(&block, LEVEL).unwrap();
+            assert!(with.len() * 10 < without.len() * 9, "{} instead of {}", with.len(), without.len());
+            assert_eq!(decompress(&decoder, &with, block.len()).unwrap(), block);
+            assert!(decompress(&decoder, &with, block.len() - 1).is_err());
+        }
+    }
+
+    #[test]
+    fn blocks_that_have_nothing_in_common_get_no_dictionary_and_it_is_tried_again_later() {
+        let mut random = 0_u64;
+        let mut block = || -> Vec<u8> {
+            std::iter::repeat_with(|| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 56) as u8
+            })
+            .take(9_000)
+            .collect()
+        };
+        let samples = samples(std::iter::from_fn(|| Some(block())));
+        let mut trainer = Trainer::new(None);
+        trainer.trained(samples.train());
+        assert_eq!(trainer.dictionary(), None);
+        assert!(trainer.take(&block()).is_none() && trainer.samples.bytes.is_empty());
+        trainer.rest_bytes = 0;
+        assert!(trainer.take(&block()).is_none() && trainer.samples.lengths.len() == 1);
+    }
+
+    #[test]
+    fn a_large_block_counts_with_its_beginning() {
+        let mut trainer = Trainer::new(None);
+        let large = Crafter::new(1, 0).next(Shape::of_bytes(500_000)).bytes;
+        assert!(trainer.take(&large).is_none());
+        assert_eq!(trainer.samples.bytes.len(), SAMPLE_BYTES_MAX);
+    }
+}
