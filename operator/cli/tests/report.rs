@@ -24,7 +24,7 @@ fn head() -> Value {
     let arm = |name: &str, baseline: bool| {
         json!({
             "name": name, "baseline": baseline, "service": name, "engine": "Redis", "durability": "Fsync",
-            "durabilitySetting": "appendonly yes, appendfsync always", "replicas": 1, "command": [],
+            "durabilitySetting": "appendonly yes, appendfsync always", "replicas": 1, "fields": {}, "command": [],
         })
     };
     json!({
@@ -59,6 +59,7 @@ fn trials() -> Vec<Value> {
         json!({
             "trial": {
                 "index": index, "arm": arm, "state": "Valid", "startedMillis": 3_000 * position, "durationMillis": 2_500,
+                "nodes": { "store-0": "n1", "load-0": "n1" },
                 "workloads": [{ "summary": summary, "histograms": [] }],
             },
             "version": format!("9.1.{}", u64::from(arm == "new")), "command": ["valkey-server"], "facts": { "cores": "2" },

@@ -1,7 +1,7 @@
 //! A run's record as a cluster keeps it: a head that is written when the run begins, and one file for each trial of an arm,
 //! written once when it ends. Together they are the record that everything else is derived from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +9,7 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint;
+use crate::placement;
 use crate::record::{RunRecord, TrialRecord};
 
 /// The key of the head in the ConfigMap that `status.reportRef` names.
@@ -87,6 +88,7 @@ fn read<T: serde::de::DeserializeOwned>(name: &str, key: &'static str, text: &st
 pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     files.sort_by_key(|file| (file.trial.started_millis, file.trial.index, file.trial.arm.clone()));
     let mut end_millis = 0;
+    head.fingerprint.facts.extend(facts(&files));
     for file in files {
         end_millis = end_millis.max(file.trial.started_millis + file.trial.duration_millis);
         if let Some(arm) = head.arms.iter_mut().find(|arm| arm.name == file.trial.arm) {
@@ -95,7 +97,6 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
                 arm.command = file.command;
             }
         }
-        head.fingerprint.facts.extend(file.facts);
         head.trials.push(file.trial);
     }
     head.fingerprint = fingerprint::of(std::mem::take(&mut head.fingerprint.facts));
@@ -103,10 +104,61 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     head
 }
 
+/// The facts of all trials. One that was not the same in all has every value that it had, each with the nodes on which it was read.
+fn facts(files: &[TrialFile]) -> BTreeMap<String, String> {
+    let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for file in files {
+        let of_store = |part: &str| part.starts_with(placement::STORE);
+        let nodes = file.trial.nodes.iter().filter(|(part, _)| of_store(part)).map(|(_, node)| node.as_str());
+        let nodes: Vec<&str> = nodes.collect();
+        for (name, value) in &file.facts {
+            values.entry(name).or_default().entry(value).or_default().extend(&nodes);
+        }
+    }
+    let in_words = |value: &str, nodes: BTreeSet<&str>| match nodes.is_empty() {
+        true => value.to_owned(),
+        false => format!("{value} ({})", nodes.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    let joined = |values: BTreeMap<&str, BTreeSet<&str>>| match values.len() {
+        1 => values.into_keys().collect(),
+        _ => values.into_iter().map(|(value, nodes)| in_words(value, nodes)).collect::<Vec<_>>().join("; "),
+    };
+    values.into_iter().map(|(name, values)| (name.to_owned(), joined(values))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ring::signature::{Ed25519KeyPair, KeyPair as _};
+
+    fn head() -> RunRecord {
+        let text = r#"{ "recordVersion": 1, "name": "r", "storebenchVersion": "0", "startedAt": "2026-01-01T00:00:00Z",
+            "durationMillis": 0, "driver": "Kubernetes", "spec": { "arms": [], "workloads": [] }, "arms": [], "trials": [],
+            "fingerprint": { "hash": "", "facts": { "storebench": "0" } }, "caveats": [] }"#;
+        read_head("head", text).unwrap()
+    }
+
+    fn file(index: u32, node: &str, kernel: &str) -> TrialFile {
+        let text = format!(
+            r#"{{ "trial": {{ "index": {index}, "arm": "a", "state": "Valid", "startedMillis": {index}, "durationMillis": 1,
+                "workloads": [], "nodes": {{ "store-0": "{node}", "load-0": "n9" }} }},
+                "facts": {{ "kernel": "{kernel}", "memory": "8 GiB" }} }}"#
+        );
+        read_trial("file", &text).unwrap()
+    }
+
+    #[test]
+    fn the_last_nodes_facts_do_not_hide_the_others() {
+        let record = assemble(head(), vec![file(0, "n1", "6.1"), file(1, "n2", "6.2"), file(2, "n1", "6.1")]);
+        let facts = &record.fingerprint.facts;
+        assert_eq!(facts["kernel"], "6.1 (n1); 6.2 (n2)");
+        assert_eq!((facts["memory"].as_str(), facts["storebench"].as_str()), ("8 GiB", "0"));
+        let again = assemble(
+            RunRecord { trials: Vec::new(), ..record.clone() },
+            vec![file(0, "n1", "6.1"), file(1, "n2", "6.2")],
+        );
+        assert_eq!(again.fingerprint, record.fingerprint, "what was put together once is put together alike");
+    }
 
     #[test]
     fn a_signature_holds_for_one_file_of_one_run_and_no_other() {

@@ -23,11 +23,13 @@ use storebench_core::control_plane::{
     ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity, files, plan,
 };
 
+use storebench_core::placement::{self, Pins};
+
 use super::network::{dns, label, namespace, pods, tcp};
 use super::store::METER_PORT;
 use super::{
-    CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, pod_metadata, pull_secrets, security,
-    selector, store,
+    CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, pinning, pod_metadata, pull_secrets,
+    security, selector, store,
 };
 use crate::settings::Images;
 
@@ -77,6 +79,8 @@ pub struct ControlPlaneRequest<'a> {
     pub operator_namespace: &'a str,
     /// Where images are.
     pub images: &'a Images,
+    /// Where its pod is to stay.
+    pub pins: &'a Pins,
 }
 
 /// The address of a control plane of this name, `host:port`.
@@ -198,7 +202,7 @@ fn pod_template(request: &ControlPlaneRequest, labels: &Labels) -> PodTemplateSp
             // Where the store may be, so may what is measured with it.
             node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
             tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
-            affinity: pod.affinity,
+            affinity: pinning::affinity(pod.affinity, request.pins.get(placement::CONTROL_PLANE)),
             ..PodSpec::default()
         }),
     }

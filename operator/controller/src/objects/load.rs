@@ -10,13 +10,15 @@ use k8s_openapi::api::networking::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::placement::{self, Pins};
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY};
 use super::{
-    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pod_metadata, pull_secrets, security, selector,
+    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pinning, pod_metadata, pull_secrets, security,
+    selector,
 };
 use crate::settings::Settings;
 
@@ -65,6 +67,8 @@ pub struct LoadRequest<'a> {
     pub started_at: &'a str,
     /// Images and limits.
     pub settings: &'a Settings,
+    /// Where its pods are to stay.
+    pub pins: &'a Pins,
 }
 
 /// Builds a trial's load. Fails only where the job cannot be written as JSON, which no validated run causes.
@@ -172,6 +176,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
                     ..TopologySpreadConstraint::default()
                 }]
             }),
+            affinity: pinning::affinity(None, request.pins.get(placement::LOAD)),
             // The meter of a store beside the load reads its /proc.
             share_process_namespace: beside.map(|_| true),
             init_containers: beside.map(|beside| beside.sidecars.clone()),

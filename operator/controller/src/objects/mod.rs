@@ -8,6 +8,7 @@ pub mod control_plane;
 pub mod load;
 pub mod names;
 mod network;
+mod pinning;
 mod role;
 mod security;
 pub mod store;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
-use storebench_core::record::{FailureCause, TrialFailure};
+use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::status::{TrialEntry, TrialState};
@@ -34,7 +34,7 @@ use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
-use observe::{Head, existing, observe};
+use observe::{existing, observe};
 use references::{Problem, References, dereference};
 use step::{Existing, Step, View, decide};
 
@@ -239,21 +239,21 @@ async fn advance(
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
             Step::Fail(trial, failure) => {
-                perform::fail(run, &trial, failure, owner, references, &observed.existing, head, context).await?;
+                perform::fail(run, &trial, failure, owner, references, &observed.existing, &record, context).await?;
             }
             Step::DeployCompanions(ref trial)
             | Step::Deploy(ref trial)
             | Step::DeployControlPlane(ref trial)
             | Step::Load(ref trial)
             | Step::Collect(ref trial) => {
-                let failure = match carry_out(&step, owner, references, &observed.existing, head, context).await {
+                let failure = match carry_out(&step, owner, references, &observed.existing, &record, context).await {
                     Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {
                         Some(TrialFailure { cause: FailureCause::Platform, detail: error.for_user() })
                     }
                     done => done?,
                 };
                 if let Some(failure) = failure {
-                    perform::fail(run, trial, failure, owner, references, &observed.existing, head, context).await?;
+                    perform::fail(run, trial, failure, owner, references, &observed.existing, &record, context).await?;
                 }
             }
         }
@@ -275,17 +275,17 @@ async fn carry_out(
     owner: &Owner,
     references: &References,
     existing: &Existing,
-    head: &Head,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<Option<TrialFailure>, Error> {
     match step {
-        Step::DeployCompanions(trial) => perform::deploy_companions(trial, owner, references, context).await?,
-        Step::Deploy(trial) => perform::deploy(trial, owner, references, context).await?,
+        Step::DeployCompanions(trial) => perform::deploy_companions(trial, owner, references, record, context).await?,
+        Step::Deploy(trial) => perform::deploy(trial, owner, references, record, context).await?,
         Step::DeployControlPlane(trial) => {
-            return perform::deploy_control_plane(trial, owner, references, existing, context).await;
+            return perform::deploy_control_plane(trial, owner, references, existing, record, context).await;
         }
-        Step::Load(trial) => perform::load(trial, owner, references, existing, context).await?,
-        Step::Collect(trial) => perform::collect(trial, owner, references, existing, head, context).await?,
+        Step::Load(trial) => perform::load(trial, owner, references, existing, record, context).await?,
+        Step::Collect(trial) => perform::collect(trial, owner, references, existing, record, context).await?,
         Step::CleanUp { .. } | Step::Fail(..) | Step::Wait { .. } | Step::Hold | Step::Finish => {}
     }
     Ok(None)

@@ -26,6 +26,8 @@ const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long the cluster may take to start a process, besides what is looked at pod by pod: pulling an image may take minutes.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(300);
+/// Why no other node will do.
+const STAYS: &str = "; the trials of a run stay on the nodes of its first, so that pairs are pairs";
 /// How long pods may be refused that something else made room for: those of the trial before may still count.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -255,7 +257,10 @@ impl View<'_> {
         match health::of_members(members, &self.existing.pods, self.now) {
             Health::Ready => None,
             Health::Failed(trouble) => {
-                let detail = format!("the {what} never became ready: {}: {}", trouble.reason, trouble.message);
+                let stays =
+                    trouble.reason == "Unschedulable" && self.trials.iter().any(|trial| !trial.nodes.is_empty());
+                let why = if stays { STAYS } else { "" };
+                let detail = format!("the {what} never became ready: {}: {}{why}", trouble.reason, trouble.message);
                 let cause = match trouble.reason {
                     "CrashLoop" => FailureCause::StoreFailed,
                     "Evicted" => FailureCause::Disturbed,

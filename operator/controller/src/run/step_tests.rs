@@ -60,6 +60,7 @@ fn record(trial: &Trial, failure: Option<TrialFailure>) -> TrialRecord {
         started_millis: 0,
         duration_millis: 0,
         waited_millis: None,
+        nodes: Default::default(),
         workloads: Vec::new(),
         footprint: None,
         idle: None,

@@ -1,11 +1,13 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
+use storebench_crds::benchmark_run::ArmField;
 use storebench_crds::status::Comparison;
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
 use super::{ThroughputInterval, Valid, limit};
 use crate::equality::{Differences, Terms, differences};
+use crate::placement;
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
 
@@ -41,7 +43,14 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
 
 /// In what an arm differs from the baseline besides what it is.
 pub(super) fn unequal(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord, workload: &Workload) -> Differences {
-    differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, &record.spec.allow_unequal)
+    let allowed = &record.spec.allow_unequal;
+    let mut found = differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, allowed);
+    if let Some(apart) = placement::apart(record, &arm.name, &baseline.name) {
+        // On which nodes an arm may run is its `pod`.
+        let kind = if allowed.contains(&ArmField::Pod) { &mut found.allowed } else { &mut found.forbidden };
+        *kind = Some(kind.take().map_or(apart.clone(), |others| format!("{others}; {apart}")));
+    }
+    found
 }
 
 /// The arm that the others are compared with, if it could be started.

@@ -25,7 +25,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
-        fields: Default::default(),
+        fields: Some(Default::default()),
         control_plane: None,
         command: Vec::new(),
         unavailable: None,
@@ -59,6 +59,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
         api_requests: None,
         start_skew_nanos: None,
         foreign_millicores: None,
+        machines: Vec::new(),
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,
             data: encode_histogram(&histogram).unwrap(),
@@ -75,6 +76,7 @@ fn trial(index: u32, arm: &str, per_second: f64) -> TrialRecord {
         started_millis: u64::from(index) * 4_000,
         duration_millis: 2_000,
         waited_millis: None,
+        nodes: Default::default(),
         workloads: vec![measurement(per_second)],
         footprint: None,
         idle: None,
@@ -410,7 +412,10 @@ fn how_many_trials_each_arm_lost_is_said_wherever_trials_are() {
 }
 
 fn with_args(mut record: RunRecord, allowed: &[&str]) -> RunRecord {
-    record.arms[1].fields.insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
+    record.arms[1]
+        .fields
+        .get_or_insert_default()
+        .insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
     record.spec.allow_unequal = serde_json::from_value(serde_json::json!(allowed)).unwrap();
     record
 }
@@ -457,4 +462,56 @@ fn who_answered_more_in_the_same_time_keeps_more_and_the_report_says_so() {
     assert_eq!(warned(&record(1.02, serde_json::json!([]))), None);
     faster.spec.workloads[0].load.total = Some(10_000);
     assert_eq!(warned(&faster), None);
+}
+
+/// What the schedule does to be fair is lost where an arm ran on another machine.
+#[test]
+fn arms_that_ran_on_different_nodes_are_not_ranked_and_the_gate_decides_nothing() {
+    let mut record = record(0.5, throughput_gate(9_000, "Fail"));
+    record.driver = Driver::Kubernetes;
+    let on = |record: &mut RunRecord, of_new: &str| {
+        for trial in &mut record.trials {
+            let node = if trial.arm == "new" { of_new } else { "n1" };
+            trial.nodes = [("store-0".to_owned(), node.to_owned()), ("load-0".to_owned(), "n3".to_owned())].into();
+        }
+    };
+    assert!(judge(&record).comparisons[0].not_ranked.as_deref().unwrap().ends_with("is not known: run again"));
+    on(&mut record, "n1");
+    assert_eq!(judge(&record).verdict, Verdict::Regressed);
+    on(&mut record, "n2");
+    let judgement = judge(&record);
+    let why = "in trial 0 the store of new ran on n2, and that of old on n1";
+    assert_eq!((judgement.verdict, judgement.comparisons[0].not_ranked.as_deref()), (Verdict::Inconclusive, Some(why)));
+    assert!(judgement.caveats.iter().any(|caveat| caveat.ends_with(why)), "{:?}", judgement.caveats);
+    record.spec.allow_unequal = vec![storebench_crds::benchmark_run::ArmField::Pod];
+    let allowed = judge(&record);
+    assert_eq!(allowed.verdict, Verdict::Regressed);
+    assert!(allowed.caveats.iter().any(|caveat| caveat.ends_with(why)), "and said: {:?}", allowed.caveats);
+}
+
+/// They were ranked as if they were equal.
+#[test]
+fn a_record_from_before_fields_were_kept_ranks_nobody() {
+    let mut record = record(0.5, throughput_gate(9_000, "Fail"));
+    record.arms[0].fields = None;
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.message.ends_with("run again"), "{}", judgement.message);
+}
+
+#[test]
+fn a_machine_that_lost_time_to_its_hypervisor_and_an_arm_that_moved_are_pointed_out() {
+    let mut record = record(1.0, serde_json::json!([]));
+    let caveat = |record: &RunRecord, part: &str| judge(record).caveats.iter().any(|caveat| caveat.contains(part));
+    assert!(!caveat(&record, "hypervisor") && !caveat(&record, "and on n1 before"));
+    record.trials[3].workloads[0].machines = vec![storebench_crds::job::MachineUse {
+        elapsed_nanos: 1_000_000_000,
+        stolen_nanos: 120_000_000,
+        ..Default::default()
+    }];
+    assert!(caveat(&record, "the hypervisor gave up to 0.12 cores to others"));
+    for (position, trial) in record.trials.iter_mut().enumerate() {
+        trial.nodes = [("load-0".to_owned(), if position < 6 { "n1" } else { "n2" }.to_owned())].into();
+    }
+    assert!(caveat(&record, "the load of new ran on n2 in trial 3, and on n1 before"));
 }
