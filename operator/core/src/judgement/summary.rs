@@ -5,7 +5,7 @@ use storebench_crds::job::MachineUse;
 use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
 use storebench_crds::{LoadMode, Metric, Workload};
 
-use super::compare::{baseline, candidates, unequal};
+use super::compare::{baseline, candidates, serial_correlation_of, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::placement;
@@ -189,6 +189,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
         }
     }
     caveats.extend(unequal_histories(valid));
+    caveats.extend(resemblances(valid));
     for workload in &record.spec.workloads {
         for arm in available(record) {
             if let Some(why) = limit::of_arm(valid, arm, &workload.name) {
@@ -238,6 +239,25 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     }
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
+    }
+    caveats
+}
+
+/// Ratios that resemble those of the trial before are fewer than they look, and their intervals too narrow.
+fn resemblances(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let mut caveats = Vec::new();
+    for workload in &record.spec.workloads {
+        for arm in candidates(record, baseline) {
+            if let Some(correlation) = serial_correlation_of(valid, &arm.name, &workload.name) {
+                caveats.push(format!(
+                    "{}: the ratios of {} to {} resemble those of the trial before (correlation {correlation:.1}): intervals may be too \
+                     narrow; take more and longer trials, on a machine that nothing else uses",
+                    workload.name, arm.name, baseline.name
+                ));
+            }
+        }
     }
     caveats
 }

@@ -515,3 +515,36 @@ fn a_machine_that_lost_time_to_its_hypervisor_and_an_arm_that_moved_are_pointed_
     }
     assert!(caveat(&record, "the load of new ran on n2 in trial 3, and on n1 before"));
 }
+
+/// With enough gates one is missed by chance.
+#[test]
+fn a_gate_that_is_barely_missed_among_many_decides_nothing() {
+    let gate = |basis_points: u32| serde_json::json!({ "arm": "new", "metric": "ThroughputPerSecond", "ratioAtLeastBasisPoints": basis_points });
+    let alone = record(1.0, serde_json::json!([gate(10_000)]));
+    let high = judge(&alone).comparisons[0].high_basis_points as u32;
+    let barely = high + 20;
+    let missed = judge(&record(1.0, serde_json::json!([gate(barely)])));
+    assert_eq!((missed.verdict, missed.gates[0].outcome), (Verdict::Regressed, GateOutcome::Missed));
+    let many: Vec<_> = std::iter::once(gate(barely)).chain((0..15).map(|_| gate(5_000))).collect();
+    let undecided = judge(&record(1.0, serde_json::json!(many)));
+    assert_eq!((undecided.verdict, undecided.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::Undecided));
+    assert!(undecided.gates[0].found.ends_with("as one of 16 decisions"), "{}", undecided.gates[0].found);
+    assert!(undecided.gates[1..].iter().all(|gate| gate.outcome == GateOutcome::Met), "all must be met, one by one");
+    // What is far off is missed among however many.
+    let far: Vec<_> = std::iter::once(gate(12_000)).chain((0..15).map(|_| gate(5_000))).collect();
+    assert_eq!(judge(&record(1.0, serde_json::json!(far))).verdict, Verdict::Regressed);
+}
+
+#[test]
+fn ratios_that_go_up_and_down_slowly_are_pointed_out() {
+    let warned = |record: &RunRecord| {
+        judge(record).caveats.iter().any(|caveat| caveat.contains("resemble those of the trial before"))
+    };
+    let mut record = record(1.0, serde_json::json!([]));
+    assert!(!warned(&record));
+    for trial in record.trials.iter_mut().filter(|trial| trial.arm == "new") {
+        let slow = if trial.index < 5 { 9_000.0 } else { 11_000.0 };
+        trial.workloads[0] = measurement(slow + f64::from(trial.index));
+    }
+    assert!(warned(&record));
+}
