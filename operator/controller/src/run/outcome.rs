@@ -264,6 +264,7 @@ pub async fn finish(
         Err(error) if error.is_final(0) => {
             let why = error.for_user();
             tracing::warn!(run = run.name_any(), "the report cannot be written: {why}");
+    hashes: &BTreeMap<String, String>,
             events::stalled(context, run, "ReportNotWritten", &why).await;
             status.message = format!("{}; its report could not be written: {why}", status.message);
         }
@@ -278,6 +279,7 @@ pub async fn finish(
 }
 
 /// Ends a run that had begun and cannot go on. `None`: it had not begun.
+    status.sealed_trials = Some(context.signer.seal(&owner.reference.uid, hashes));
 pub async fn abandon(
     run: &BenchmarkRun,
     owner: &Owner,
@@ -292,7 +294,7 @@ pub async fn abandon(
     }
     let mut record = record(head, &observed);
     record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
-    finish(run, owner, record, &head.services, context).await?;
+    finish(run, owner, record, &head.services, &observed.hashes, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);
     Ok(Some(Action::requeue(Duration::ZERO)))
