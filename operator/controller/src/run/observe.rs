@@ -40,6 +40,9 @@ pub struct Identity {
     pub uid: String,
     /// Its spec.
     pub generation: i64,
+    /// Of a Secret, which has no generation, a hash of what is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
 
 /// Everything there is of a run.
@@ -49,12 +52,12 @@ pub struct Observed {
     pub head: Option<Head>,
     /// What was measured.
     pub files: Vec<Arc<TrialFile>>,
+    /// The hashes of their ConfigMaps, by name.
+    pub hashes: BTreeMap<String, String>,
     /// ConfigMaps that look like trials of this run and are none.
     pub strangers: Vec<String>,
     /// What exists besides.
     pub existing: Existing,
-    /// The hashes of their ConfigMaps, by name.
-    pub hashes: BTreeMap<String, String>,
 }
 
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
@@ -113,9 +116,6 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
     Ok(existing)
 }
 
-fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
-    pod.owner_references().iter().any(|owner| owner.kind == kind && owner.name == name)
-}
 /// The Jobs and StatefulSets of a run: names and uids.
 struct Known {
     jobs: Vec<(String, String)>,
@@ -138,6 +138,9 @@ impl Known {
     }
 }
 
+fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
+    pod.owner_references().iter().any(|owner| owner.kind == kind && owner.name == name)
+}
 
 /// Why these have no pods, where their controller has said so. Only an event says that a pod was refused.
 async fn refusals(
