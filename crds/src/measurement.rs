@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
-use crate::job::{ControlPlaneUsage, LatencyKind, LoaderAudit, Usage, WorkloadSummary};
+use crate::job::{ControlPlaneUsage, LatencyKind, LoaderAudit, MachineUse, Usage, WorkloadSummary};
 use crate::latency::LatencySummary;
 use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, Total};
 
@@ -26,6 +26,9 @@ pub struct WorkloadMeasurement {
     /// them. Absent: there was none; see [`Self::foreign`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_millicores: Option<u64>,
+    /// What the machines of load, store and control plane went through, one entry for each. Empty: not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MachineUse>,
     /// Syncs of the store's disk in records from before they were a measure ([`FSYNCS`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
@@ -96,6 +99,10 @@ impl WorkloadMeasurement {
     pub fn foreign(&self) -> Option<u64> {
         if self.foreign_millicores.is_some() {
             return self.foreign_millicores;
+        }
+        // The busiest machine of several.
+        if !self.machines.is_empty() {
+            return self.machines.iter().filter_map(MachineUse::foreign_millicores).max();
         }
         let usage = self.usage.filter(|usage| usage.machine_cpu_nanos > 0)?;
         let control_plane = self.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);

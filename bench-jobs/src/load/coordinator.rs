@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 use storebench_crds::job::{
-    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, Phase, Usage, WorkloadSummary, encode_histogram,
+    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, MachineUse, Phase, Usage, WorkloadSummary, encode_histogram,
 };
 use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
@@ -42,6 +42,7 @@ use crate::load::durability;
 use crate::load::pace::Timetable;
 use crate::load::thread::{Answer, Order, thread_main};
 use crate::measure::meters::{Sampler, Samplers};
+use crate::measure::{machine, meter};
 use crate::report::board::Live;
 use crate::report::measures::Measures;
 use crate::report::record::Record;
@@ -96,6 +97,8 @@ struct Measured {
     usage: Option<Usage>,
     /// What the API server and the rest of its control plane used.
     control_plane: Option<ControlPlaneUsage>,
+    /// What the machines of the loader and of what it loads went through.
+    machines: Vec<MachineUse>,
 }
 
 impl Coordinator<'_> {
@@ -131,6 +134,7 @@ impl Coordinator<'_> {
                 fsyncs = self.report_growth(fsyncs_before)?;
             }
             let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
+            let machine_before = meter::Reading::of_machine(machine::boot_identifier().unwrap_or_default());
             let before = auditor.snapshot();
             let start = self.release(phase);
             if let (Phase::Verify, Some(measured)) = (phase, &measured) {
@@ -152,14 +156,28 @@ impl Coordinator<'_> {
                 measures.merge(record.measures.clone());
             }
             if let Some(Samplers { store, api_server, others }) = sampler {
+                let after = auditor.snapshot();
+                let machine_now = meter::Reading::of_machine(machine_before.machine.clone());
+                let own = format!("load-{}", self.context.share.process());
+                let own = MachineUse {
+                    own_nanos: audit::account(&before, &after).cpu_nanos,
+                    ..machine_before.machine_until(&machine_now, own)
+                };
+                let mut machines = vec![own];
+                let usage = self.used("the store", store, &mut machines);
+                let api_server = self.used("the API server", api_server, &mut machines);
+                let others = self.used("the control plane", others, &mut machines);
                 measured = Some(Measured {
                     started_unix_nanos: unix_nanos(&before, start),
                     elapsed: Duration::from_nanos(record.last_answer_nanos),
                     record,
                     before,
-                    after: auditor.snapshot(),
-                    usage: self.usage("the store", store),
-                    control_plane: self.control_plane_usage(api_server, others),
+                    after,
+                    usage,
+                    control_plane: api_server
+                        .zip(others)
+                        .map(|(api_server, others)| ControlPlaneUsage { api_server, others }),
+                    machines: MachineUse::together(machines),
                 });
             }
         }
@@ -189,18 +207,15 @@ impl Coordinator<'_> {
         }
     }
 
-    /// What was used since the sampler began; `None` if nobody measured it.
-    fn usage(&self, whose: &str, sampler: Sampler) -> Option<Usage> {
-        sampler.finish().unwrap_or_else(|error| {
+    /// What was used since the sampler began, `None` if nobody measured it; what its machines went through is put with the others.
+    fn used(&self, whose: &str, sampler: Sampler, machines: &mut Vec<MachineUse>) -> Option<Usage> {
+        let sampled = sampler.finish().unwrap_or_else(|error| {
             let workload = &self.context.workload;
             self.around.report.warn(&format!("{workload}: what {whose} used is not known: {error}"));
             None
-        })
-    }
-
-    fn control_plane_usage(&self, api_server: Sampler, others: Sampler) -> Option<ControlPlaneUsage> {
-        let (api_server, others) = (self.usage("the API server", api_server), self.usage("the control plane", others));
-        Some(ControlPlaneUsage { api_server: api_server?, others: others? })
+        })?;
+        machines.extend(sampled.machines);
+        Some(sampled.usage)
     }
 
     /// Tells what grew during the measured phase: syncs of the store's disk since `fsyncs_before`, and what the onlooker saw.
@@ -350,6 +365,10 @@ impl Coordinator<'_> {
         self.around.report.line(&JobLine::Audit { workload: workload.clone(), audit })?;
         if let Some(usage) = measured.usage {
             self.around.report.line(&JobLine::Usage { workload: workload.clone(), usage })?;
+        }
+        for machine in &measured.machines {
+            let (workload, machine) = (workload.clone(), machine.clone());
+            self.around.report.line(&JobLine::Machine { workload, machine })?;
         }
         match measured.control_plane {
             Some(usage) => self.around.report.line(&JobLine::ControlPlaneUsage { workload: workload.clone(), usage }),

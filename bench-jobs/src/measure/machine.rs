@@ -31,10 +31,24 @@ pub fn boot_identifier() -> Option<String> {
 
 /// Time that all processors together were not idle since the system started, nanoseconds.
 pub fn cpu_nanos() -> Option<u64> {
+    busy_and_stolen_nanos().map(|(busy, _)| busy)
+}
+
+/// The time of [`cpu_nanos`], and that which the hypervisor gave to others although a processor here had work.
+pub fn busy_and_stolen_nanos() -> Option<(u64, u64)> {
     let total = procfs::KernelStats::current().ok()?.total;
-    let busy_ticks = total.user + total.nice + total.system;
+    Some((busy_nanos(&total), total.steal.unwrap_or_default() * nanos_per_tick()))
+}
+
+fn busy_nanos(total: &procfs::CpuTime) -> u64 {
     let interrupt_ticks = total.irq.unwrap_or_default() + total.softirq.unwrap_or_default();
-    Some((busy_ticks + interrupt_ticks) * nanos_per_tick())
+    (total.user + total.nice + total.system + interrupt_ticks) * nanos_per_tick()
+}
+
+/// Time during which at least one task waited for a processor since the system started, nanoseconds. Absent: the kernel does not
+/// count it.
+pub fn pressure_nanos() -> Option<u64> {
+    Some(procfs::CpuPressure::current().ok()?.some.total * 1_000)
 }
 
 /// What the kernel counts processor time and the start of processes in.

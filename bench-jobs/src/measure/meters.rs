@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use storebench_crds::job::{JobLine, JobSpec, StoreReading, Usage};
+use storebench_crds::job::{JobLine, JobSpec, MachineUse, StoreReading, Usage};
 use storebench_crds::storage_service::Footprint;
 
 use crate::measure::fsyncs;
@@ -102,6 +102,23 @@ impl Whose {
             Self::Others => "/others",
         }
     }
+
+    /// What the part of a trial is called whose machine a meter sees.
+    fn part(self, member: usize) -> String {
+        match self {
+            Self::Store => format!("store-{member}"),
+            Self::ApiServer | Self::Others => "control-plane-0".into(),
+        }
+    }
+}
+
+/// What was used over a span, and what the machines went through meanwhile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sampled {
+    /// By the processes that were measured.
+    pub usage: Usage,
+    /// One entry for each member.
+    pub machines: Vec<MachineUse>,
 }
 
 #[derive(Debug)]
@@ -174,7 +191,8 @@ impl Meters {
         let usage = measure(&self.addresses, Whose::Store, || {
             sleep(IDLE_SPAN);
             false
-        })?;
+        })?
+        .usage;
         Ok(Idle { members: members?, usage })
     }
 }
@@ -193,7 +211,7 @@ pub struct Samplers {
 /// A measurement that is under way on a thread of its own. Dropped, it ends by itself.
 #[derive(Debug)]
 pub struct Sampler {
-    thread: Option<io::Result<JoinHandle<Result<Usage, MeterError>>>>,
+    thread: Option<io::Result<JoinHandle<Result<Sampled, MeterError>>>>,
     _stop: SyncSender<()>,
 }
 
@@ -211,7 +229,7 @@ impl Sampler {
     }
 
     /// Ends the measurement; `None` if there are no meters.
-    pub fn finish(self) -> Result<Option<Usage>, MeterError> {
+    pub fn finish(self) -> Result<Option<Sampled>, MeterError> {
         let Self { thread, _stop: stop } = self;
         drop(stop);
         let Some(thread) = thread else { return Ok(None) };
@@ -221,7 +239,7 @@ impl Sampler {
 }
 
 /// What all of them used: from now on, sampled as long as `next` returns true, until then.
-fn measure(addresses: &[String], whose: Whose, mut next: impl FnMut() -> bool) -> Result<Usage, MeterError> {
+fn measure(addresses: &[String], whose: Whose, mut next: impl FnMut() -> bool) -> Result<Sampled, MeterError> {
     let mut accumulator = Accumulator::start(read(addresses, whose, Extras::SWITCHES)?);
     while next() {
         accumulator.sample(read(addresses, whose, Extras::NONE)?);
@@ -230,13 +248,14 @@ fn measure(addresses: &[String], whose: Whose, mut next: impl FnMut() -> bool) -
     if let Some(member) = accumulator.restarted(&last) {
         return Err(MeterError::Restarted { address: addresses[member].clone() });
     }
+    let machines = accumulator.machines(&last, |member| whose.part(member));
     let mut usage = accumulator.finish(&last);
     // What everything on the machine used includes the loader only if that is where the loader runs.
     let machine = machine::boot_identifier().unwrap_or_default();
     if last.iter().any(|reading| reading.machine != machine) {
         usage.machine_cpu_nanos = 0;
     }
-    Ok(usage)
+    Ok(Sampled { usage, machines })
 }
 
 fn read(addresses: &[String], whose: Whose, extras: Extras) -> Result<Vec<Reading>, MeterError> {
@@ -365,8 +384,12 @@ mod tests {
         let here = machine::boot_identifier().unwrap();
         for (machine, expected) in [(here.as_str(), 400), ("elsewhere", 0)] {
             let meters = meter(vec![reading(100, 0, machine), reading(300, 0, machine)]);
-            let usage = meters.sample().store.finish().unwrap().unwrap();
+            let Sampled { usage, machines } = meters.sample().store.finish().unwrap().unwrap();
             assert_eq!((usage.cpu_nanos, usage.machine_cpu_nanos), (200, expected), "{machine}");
+            let told: Vec<_> =
+                machines.iter().map(|one| (one.machine.as_str(), one.cpu_nanos, one.own_nanos)).collect();
+            assert_eq!(told, [(machine, 400, 200)], "of every machine it is told by its name");
+            assert_eq!(machines[0].parts, ["store-0".to_owned()].into());
         }
     }
 

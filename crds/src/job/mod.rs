@@ -8,8 +8,8 @@ mod said;
 mod spec;
 
 pub use said::{
-    ControlPlaneUsage, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoaderAudit, Phase,
-    SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
+    ControlPlaneUsage, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoaderAudit, MachineUse,
+    Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
 };
 pub use spec::JobSpec;
 

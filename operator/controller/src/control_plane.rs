@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::placement::Pins;
 use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
 use storebench_crds::{ControlPlane, StorageService};
@@ -87,6 +88,7 @@ async fn reconcile(plane: &ControlPlane, context: &Context) -> Result<Action, Er
         labels: &Labels::new(),
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
+        pins: &Pins::new(),
     };
     deploy(&request, context).await?;
     observe(plane, &owner, &name, context).await

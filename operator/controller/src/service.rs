@@ -13,6 +13,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
+use storebench_core::placement::Pins;
 use storebench_core::validate::{self, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
@@ -72,7 +73,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
             return Ok(Action::await_change());
         }
     };
-    if let Some(message) = secrets::refusal(&valid, &owner.namespace, context).await? {
+    if let Err(message) = secrets::of_service(&valid, &owner.namespace, context).await? {
         return stalled(service, Found::default(), &Trouble { reason: secrets::REASON, message }, context).await;
     }
     let name = names::store(&service.name_any());
@@ -85,6 +86,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         retention,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
+        pins: &Pins::new(),
     };
     let StoreObjects { companions, store } = store::build(&request);
     for companion in companions {

@@ -23,8 +23,8 @@ pub struct Terms {
     pub replicas: u32,
     /// Whether clients may ask for reads by a lease, and get them.
     pub has_lease_level: bool,
-    /// What the other fields say, in words; a field that says nothing is absent.
-    pub fields: BTreeMap<ArmField, String>,
+    /// What the other fields say, in words; a field that says nothing is absent. Absent as a whole: nobody kept them.
+    pub fields: Option<BTreeMap<ArmField, String>>,
 }
 
 impl Terms {
@@ -34,7 +34,7 @@ impl Terms {
             durability: Some(service.durability),
             replicas: service.replicas,
             has_lease_level: service.engine.protocol == Protocol::DEngine,
-            fields: fields(service),
+            fields: Some(fields(service)),
         }
     }
 
@@ -51,7 +51,7 @@ impl Terms {
 
     /// How a group keeps reads of this workload from being stale; `None` where it does not read so, or has one member.
     fn reads(&self, workload: &Workload) -> Option<&str> {
-        let by_engine = self.fields.get(&ArmField::LinearizableReads)?;
+        let by_engine = self.fields.as_ref()?.get(&ArmField::LinearizableReads)?;
         match workload.parameters.linearizable_reads()? {
             ReadsBy::Lease if self.has_lease_level => Some(BY_LEASE),
             ReadsBy::Lease | ReadsBy::Engine => Some(by_engine),
@@ -68,6 +68,8 @@ pub struct Differences {
     pub allowed: Option<String>,
 }
 
+/// Of records from before fields were kept. Two arms of which nobody knows whether they are equal are not.
+const UNKNOWN: &str = "in what else they differ is not known, for the record is from before that was kept: run again";
 const BY_LEASE: &str = "by a lease, which trusts clocks";
 const BY_ROUND: &str = "by a round among members";
 
@@ -138,6 +140,10 @@ pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: 
     if one != other {
         forbidden.push(format!("durability {one:?} against {other:?}"));
     }
+    let (Some(ones), Some(others)) = (&arm.fields, &baseline.fields) else {
+        forbidden.push(UNKNOWN.to_owned());
+        return Differences { forbidden: Some(forbidden.join("; ")), allowed: None };
+    };
     let mut differs = |field: ArmField, text: String| {
         if allowed.contains(&field) { permitted.push(text) } else { forbidden.push(text) }
     };
@@ -145,8 +151,8 @@ pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: 
         differs(ArmField::Replicas, format!("{} replicas against {}", arm.replicas, baseline.replicas));
     }
     for field in [ArmField::Args, ArmField::Env, ArmField::Storage, ArmField::Resources, ArmField::Pod] {
-        let [one, other] = [arm, baseline].map(|terms| terms.fields.get(&field).map(|text| shortened(text)));
-        if arm.fields.get(&field) != baseline.fields.get(&field) {
+        let [one, other] = [ones, others].map(|fields| fields.get(&field).map(|text| shortened(text)));
+        if ones.get(&field) != others.get(&field) {
             let nothing = || if field == ArmField::Storage { "an emptyDir" } else { "none" }.to_owned();
             let (one, other) = (one.unwrap_or_else(nothing), other.unwrap_or_else(nothing));
             differs(field, format!("{} {one} against {other}", field.name()));
@@ -237,6 +243,17 @@ mod tests {
             |name: &str| terms(json!({ "engine": "Etcd", "storage": { "size": "1Gi", "storageClassName": name } }));
         let found = differences(&class("ram"), &class("disk"), &put(), &[]).forbidden.unwrap();
         assert_eq!(found, "storage a claim of 1Gi in ram against a claim of 1Gi in disk");
+    }
+
+    #[test]
+    fn arms_whose_fields_nobody_kept_are_not_equal_but_unknown() {
+        let known = terms(json!({ "engine": "Etcd" }));
+        let unknown = Terms { fields: None, ..known.clone() };
+        let every = [ArmField::Args, ArmField::Env, ArmField::Storage, ArmField::Resources, ArmField::Pod];
+        for (one, other) in [(&unknown, &known), (&known, &unknown), (&unknown, &unknown)] {
+            let found = differences(one, other, &put(), &every);
+            assert!(found.forbidden.unwrap().ends_with("from before that was kept: run again"));
+        }
     }
 
     #[test]

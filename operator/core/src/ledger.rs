@@ -142,6 +142,7 @@ mod tests {
             started_millis: 0,
             duration_millis: 0,
             waited_millis: None,
+            nodes: Default::default(),
             workloads: Vec::new(),
             footprint: None,
             idle: None,

@@ -12,6 +12,7 @@ pub mod fingerprint;
 pub mod input;
 pub mod judgement;
 pub mod ledger;
+pub mod placement;
 pub mod record;
 pub mod report;
 pub mod schedule;

@@ -78,9 +78,10 @@ pub struct ArmRecord {
     pub durability_setting: String,
     /// Members; 0 where it is not known.
     pub replicas: u32,
-    /// What else bears on its performance, by field, in words; see [`crate::equality`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<ArmField, String>,
+    /// What else bears on its performance, by field, in words; see [`crate::equality`]. Absent: not known, as in records from before
+    /// it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<BTreeMap<ArmField, String>>,
     /// The control plane that is loaded. Absent: the store itself is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneRecord>,
@@ -89,6 +90,13 @@ pub struct ArmRecord {
     /// Why the arm could not be started here. Absent: it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Unavailable>,
+}
+
+impl ArmRecord {
+    /// On which nodes it may run, in words.
+    pub fn pod(&self) -> Option<&String> {
+        self.fields.as_ref()?.get(&ArmField::Pod)
+    }
 }
 
 /// A control plane as it was realised.
@@ -134,6 +142,10 @@ pub struct TrialRecord {
     /// not have to, or they did not become quiet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_millis: Option<u64>,
+    /// On which nodes of a cluster its parts ran: `load-0`, `store-1`, `control-plane-0`, companions by their role; see
+    /// [`crate::placement`]. Empty: not known, or embedded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, String>,
     /// What was measured, for each workload that ran to its end.
     pub workloads: Vec<WorkloadMeasurement>,
     /// What the idle store cost. Absent where it never answered.

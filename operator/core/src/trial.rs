@@ -8,8 +8,8 @@ use storebench_crds::Metric;
 
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
-    ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, StoreReading,
-    WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
+    ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, MachineUse,
+    StoreReading, WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
 };
 use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
@@ -80,6 +80,7 @@ struct Gathered {
     usage: Option<Usage>,
     control_plane: Option<ControlPlaneUsage>,
     measures: Readings,
+    machines: Vec<MachineUse>,
     api_requests: Option<ApiRequests>,
 }
 
@@ -97,6 +98,7 @@ impl Gathering {
             JobLine::Audit { workload, audit } => self.of(workload).audit = Some(audit.clone()),
             JobLine::Usage { workload, usage } => self.of(workload).usage = Some(*usage),
             JobLine::ControlPlaneUsage { workload, usage } => self.of(workload).control_plane = Some(*usage),
+            JobLine::Machine { workload, machine } => self.of(workload).machines.push(machine.clone()),
             JobLine::Measure { workload, measure, reading } => {
                 if !Metric::reads(measure) {
                     let text = format!("no metric reads the measure `{measure}`: declare one where its family is");
@@ -148,6 +150,7 @@ impl Gathering {
                 api_requests: gathered.api_requests,
                 start_skew_nanos: None,
                 foreign_millicores: None,
+                machines: MachineUse::together(gathered.machines),
                 histograms: gathered.histograms,
             });
         }
@@ -267,6 +270,7 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         api_requests: all.iter().find_map(|one| one.api_requests.clone()),
         start_skew_nanos: starts().max().map(|last| last - first_start),
         foreign_millicores: None,
+        machines: MachineUse::together(all.iter().flat_map(|one| one.machines.iter().cloned())),
         histograms,
     })
 }

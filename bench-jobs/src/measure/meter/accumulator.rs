@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use storebench_crds::job::Usage;
+use storebench_crds::job::{MachineUse, Usage};
 
 use super::Reading;
 
@@ -43,6 +43,12 @@ impl Accumulator {
     /// The first member, from 0, that was replaced since the span began: its counters say nothing about the span.
     pub fn restarted(&self, readings: &[Reading]) -> Option<usize> {
         self.first.iter().zip(readings).position(|(first, now)| first.restarts != now.restarts)
+    }
+
+    /// What the members' machines went through until these readings; `part` names a member by its number.
+    pub fn machines(&self, readings: &[Reading], part: impl Fn(usize) -> String) -> Vec<MachineUse> {
+        let pairs = self.first.iter().zip(readings).enumerate();
+        pairs.map(|(number, (first, last))| first.machine_until(last, part(number))).collect()
     }
 
     /// The span ends with these readings.
@@ -126,6 +132,8 @@ mod tests {
             machine_cpu_nanos: 3 * millis * MILLISECOND,
             machine: "one".into(),
             restarts: 0,
+            machine_stolen_nanos: 0,
+            machine_pressure_nanos: None,
         }
     }
 

@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use storebench_crds::job::Usage;
+use storebench_crds::job::{MachineUse, Usage};
 use storebench_crds::storage_service::Footprint;
 
 use accumulator::Accumulator;
 use tree::ProcessTree;
 
 use crate::measure::disk::{self, DiskWrites};
+use crate::measure::machine;
 
 /// What the processes of one member have used so far, at one instant. Counters only grow, unless `restarts` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +46,47 @@ pub struct Reading {
     /// Time that all processors of the machine together were not idle since it started, nanoseconds; 0 where it cannot be
     /// read.
     pub machine_cpu_nanos: u64,
+    /// Time that the machine's hypervisor gave to others although a processor had work, since it started, nanoseconds.
+    #[serde(default)]
+    pub machine_stolen_nanos: u64,
+    /// Time during which at least one task of the machine waited for a processor, since it started, nanoseconds. Absent: its kernel
+    /// does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_pressure_nanos: Option<u64>,
     /// The machine's boot identifier; empty where it cannot be read.
     pub machine: String,
     /// How often the member's process was replaced by another since the meter began. Its counters began anew then.
     pub restarts: u32,
+}
+
+impl Reading {
+    /// What this process's machine has gone through so far, and nothing of any process.
+    pub fn of_machine(machine: String) -> Self {
+        let (machine_cpu_nanos, machine_stolen_nanos) = machine::busy_and_stolen_nanos().unwrap_or_default();
+        Self {
+            monotonic_nanos: machine::monotonic_nanos(),
+            machine_cpu_nanos,
+            machine_stolen_nanos,
+            machine_pressure_nanos: machine::pressure_nanos(),
+            machine,
+            ..Self::default()
+        }
+    }
+
+    /// What the machine went through from this reading to a later one of it, as this part of the trial saw it.
+    pub fn machine_until(&self, later: &Self, part: String) -> MachineUse {
+        let grown = |counter: fn(&Self) -> u64| counter(later).saturating_sub(counter(self));
+        let pressure = self.machine_pressure_nanos.zip(later.machine_pressure_nanos);
+        MachineUse {
+            machine: later.machine.clone(),
+            parts: [part].into(),
+            elapsed_nanos: grown(|reading| reading.monotonic_nanos),
+            cpu_nanos: grown(|reading| reading.machine_cpu_nanos),
+            own_nanos: grown(|reading| reading.cpu_nanos),
+            stolen_nanos: grown(|reading| reading.machine_stolen_nanos),
+            pressure_nanos: pressure.map(|(before, now)| now.saturating_sub(before)),
+        }
+    }
 }
 
 /// Context switches of all threads.

@@ -24,12 +24,7 @@ impl ProcessTree {
     /// What they have used until now. The processor time of a child that has ended and was waited for counts with who waited; a root that
     /// has ended counts for nothing.
     pub fn read(&self, extras: Extras) -> Reading {
-        let mut reading = Reading {
-            monotonic_nanos: machine::monotonic_nanos(),
-            machine_cpu_nanos: machine::cpu_nanos().unwrap_or_default(),
-            machine: self.machine.clone(),
-            ..Reading::default()
-        };
+        let mut reading = Reading::of_machine(self.machine.clone());
         let mut switches = Switches::default();
         let mut pss_bytes = 0;
         for process in descendants(&self.roots).into_iter().filter_map(|pid| Process::new(pid).ok()) {

@@ -102,6 +102,10 @@ pub(super) fn load(
     for workload in &mut loaded.workloads {
         let found = others.iter().find(|(name, _)| *name == workload.summary.name);
         workload.foreign_millicores = found.map(|(_, used)| used.millicores());
+        // The load process, which alone speaks of the machine, does not see the rest of what the trial used there.
+        let of_control_plane = workload.control_plane.map(|used| used.api_server.cpu_nanos + used.others.cpu_nanos);
+        let unseen_nanos = workload.usage.map_or(0, |used| used.cpu_nanos) + of_control_plane.unwrap_or_default();
+        workload.machines.iter_mut().for_each(|machine| machine.own_nanos += unseen_nanos);
     }
     if let Some(detail) = death {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });

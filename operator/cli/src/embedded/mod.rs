@@ -208,7 +208,7 @@ fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::rec
         durability: service.map(|service| service.durability),
         durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),
-        fields: service.map(equality::fields).unwrap_or_default(),
+        fields: Some(service.map(equality::fields).unwrap_or_default()),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: found

@@ -54,6 +54,7 @@ impl<'a> Stage<'a> {
             started_millis: begun.duration_since(self.run_started).as_millis() as u64,
             duration_millis: 0,
             waited_millis: None,
+            nodes: Default::default(),
             workloads: Vec::new(),
             footprint: None,
             idle: None,

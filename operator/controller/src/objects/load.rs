@@ -10,13 +10,15 @@ use k8s_openapi::api::networking::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::placement::{self, Pins};
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY};
 use super::{
-    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pod_metadata, pull_secrets, security, selector,
+    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pinning, pod_metadata, pull_secrets, security,
+    selector, share,
 };
 use crate::settings::Settings;
 
@@ -65,6 +67,8 @@ pub struct LoadRequest<'a> {
     pub started_at: &'a str,
     /// Images and limits.
     pub settings: &'a Settings,
+    /// Where its pods are to stay.
+    pub pins: &'a Pins,
 }
 
 /// Builds a trial's load. Fails only where the job cannot be written as JSON, which no validated run causes.
@@ -134,7 +138,9 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }]),
         // No limit on processor time: a throttled loader measures itself.
         resources: Some(ResourceRequirements {
-            requests: Some([("cpu".to_owned(), quantity("100m")), ("memory".to_owned(), quantity("32Mi"))].into()),
+            requests: Some(
+                [("cpu".to_owned(), quantity(share::POD_CPU)), ("memory".to_owned(), quantity("32Mi"))].into(),
+            ),
             limits: Some([("memory".to_owned(), quantity(&settings.load_memory_limit))].into()),
             ..ResourceRequirements::default()
         }),
@@ -172,6 +178,7 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
                     ..TopologySpreadConstraint::default()
                 }]
             }),
+            affinity: pinning::affinity(None, request.pins.get(placement::LOAD)),
             // The meter of a store beside the load reads its /proc.
             share_process_namespace: beside.map(|_| true),
             init_containers: beside.map(|beside| beside.sidecars.clone()),

@@ -8,8 +8,10 @@ pub mod control_plane;
 pub mod load;
 pub mod names;
 mod network;
+mod pinning;
 mod role;
 mod security;
+pub mod share;
 pub mod store;
 
 use std::collections::BTreeMap;

@@ -15,14 +15,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::engine::{self, CLIENT, PEER, Role, RolePlan};
+use storebench_core::placement::{self, Pins};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::network::{dns, label, namespace, pods, tcp};
 pub use super::role::{METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
 use super::{
-    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pod_metadata, pull_secrets, role,
-    security, selector,
+    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pinning, pod_metadata, pull_secrets,
+    role, security, selector,
 };
 use crate::settings::Images;
 
@@ -67,6 +68,8 @@ pub struct StoreRequest<'a> {
     pub operator_namespace: &'a str,
     /// The platform's own images.
     pub images: &'a Images,
+    /// Where its pods are to stay.
+    pub pins: &'a Pins,
 }
 
 /// Builds a store.
@@ -218,6 +221,8 @@ fn stateful_set(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
 }
 
 fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> PodTemplateSpec {
+    let nodes = request.pins.get(if planned.role.is_store() { placement::STORE } else { COMPANION });
+    let replicas = planned.role.service.replicas as usize;
     // Companions run where the store may.
     let pod = request.service.spec.pod.clone().unwrap_or_default();
     let has_files = planned.processes.first().is_some_and(|process| !process.files.is_empty());
@@ -237,7 +242,8 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
             volumes: (!volumes.is_empty()).then_some(volumes),
             node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
             tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
-            affinity: pod.affinity,
+            affinity: pinning::affinity(pod.affinity, nodes),
+            topology_spread_constraints: pinning::spread(nodes, replicas, &selecting(request, &planned.role)),
             ..PodSpec::default()
         }),
     }

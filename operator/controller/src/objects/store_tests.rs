@@ -45,6 +45,7 @@ fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -
         retention: VolumeRetention::Delete,
         operator_namespace: "storebench-system",
         images: &settings().images,
+        pins: &Pins::new(),
     })
 }
 
@@ -149,6 +150,7 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
         deadline_seconds: 60,
         started_at: "2026-11-22T00:00:00Z",
         settings: &settings(),
+        pins: &Pins::new(),
     })
     .unwrap();
     let pod = built.job.spec.unwrap().template.spec.unwrap();
@@ -183,6 +185,7 @@ fn a_load_without_such_a_store_is_alone_in_its_pod() {
         deadline_seconds: 60,
         started_at: "2026-11-22T00:00:00Z",
         settings: &settings(),
+        pins: &Pins::new(),
     })
     .unwrap();
     let pod = built.job.spec.unwrap().template.spec.unwrap();
@@ -204,4 +207,61 @@ fn files_of_a_plan_are_mounted_where_it_names_them() {
     assert_eq!(volume.config_map.as_ref().unwrap().name, files.metadata.name.clone().unwrap());
     let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
     assert!(mounts.iter().any(|mount| mount.name == volume.name && mount.mount_path == "/files"), "{mounts:?}");
+}
+
+#[test]
+fn store_and_companions_stay_on_the_nodes_of_the_first_trial() {
+    let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>();
+    let pins = Pins::from([
+        (placement::STORE.to_owned(), nodes(&["n1", "n2", "n3"])),
+        (COMPANION.to_owned(), nodes(&["n2"])),
+        (placement::LOAD.to_owned(), nodes(&["n9"])),
+    ]);
+    let mut service = service(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
+    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
+    service.engine = Box::leak(Box::new(Engine { companions, ..*service.engine }));
+    service.companions = validate::companions(service.engine, &service.name);
+    let built = with(&service, |request| build(&StoreRequest { pins: &pins, ..request.clone() }));
+    let nodes_of = |pod: &PodSpec| {
+        let affinity = pod.affinity.clone().unwrap().node_affinity.unwrap();
+        let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
+        let fields = terms.into_iter().flat_map(|term| term.match_fields.unwrap());
+        fields.flat_map(|field| field.values.unwrap()).collect::<Vec<_>>()
+    };
+    let store = pod(built.store.as_ref().unwrap());
+    assert_eq!(nodes_of(store), ["n1", "n2", "n3"]);
+    assert!(store.topology_spread_constraints.is_some(), "one on each");
+    assert_eq!(nodes_of(pod(&built.companions[0])), ["n2"]);
+    assert!(pod(&built.companions[0]).topology_spread_constraints.is_none());
+}
+
+/// A store of 5 millicores beside a load of 100 got a twentieth of its share of a busy node.
+#[test]
+fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
+    let millicores = |pod: &PodSpec| -> u32 {
+        let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+        let asked = containers
+            .map(|container| container.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0.clone());
+        asked.map(|cpu| cpu.strip_suffix('m').unwrap().parse::<u32>().unwrap()).sum()
+    };
+    let store = with(&service(&serde_json::json!({ "engine": "Etcd" })), build).store.unwrap();
+    assert_eq!(millicores(pod(&store)), 100);
+    let load = load::build(LoadRequest {
+        spec: serde_json::from_value(serde_json::json!({
+            "run": "r", "arm": "a", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
+        }))
+        .unwrap(),
+        name: "trial",
+        owner: &owner(),
+        labels: &Labels::new(),
+        kubeconfig: None,
+        cluster_port: None,
+        beside: None,
+        deadline_seconds: 1,
+        started_at: "",
+        settings: &settings(),
+        pins: &Pins::new(),
+    });
+    let load = load.unwrap().job.spec.unwrap().template.spec.unwrap();
+    assert_eq!(millicores(&load), 100);
 }

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, RECORD_COMPONENT, TRIAL_KEY, TrialFile};
-use storebench_core::record::{FailureCause, TrialRecord};
+use storebench_core::placement;
+use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_core::trial::{Gathering, Loaded, merge};
 use storebench_crds::job::{JobSummary, SUMMARY_BYTES_MAX};
 use storebench_crds::status::TrialState;
@@ -18,7 +20,7 @@ use crate::error::{Error, Tried as _};
 use crate::health;
 use crate::objects::load::{LOAD_CONTAINER, STARTED_ANNOTATION};
 use crate::objects::store::STORE_CONTAINER;
-use crate::objects::{self, Owner};
+use crate::objects::{self, COMPANION, Owner};
 
 /// Begins the names of facts about images.
 const IMAGE_FACT: &str = "image of ";
@@ -39,17 +41,32 @@ pub async fn collect(
     if pods.is_empty() {
         return Ok(Loaded::failed(FailureCause::Disturbed, "the load pod was deleted before its log was read".into()));
     }
+    let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
+    if let Some(failure) = too_many(&pods, job) {
+        return Ok(Loaded { failure: Some(failure), ..Loaded::default() });
+    }
     let mut processes = Vec::with_capacity(pods.len());
     for pod in pods {
         processes.push(of_pod(client, namespace, pod).await?);
     }
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
-    let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
     if let Some(failure) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
         loaded.failure = Some(failure);
     }
     Ok(loaded)
+}
+
+/// That somebody added pods to a Job, which has one for each of its numbers: which of them are its own cannot be told.
+fn too_many(pods: &[&Pod], job: Option<&Job>) -> Option<TrialFailure> {
+    let wanted = usize::try_from(job?.spec.as_ref()?.completions?).unwrap_or_default();
+    (pods.len() > wanted).then(|| TrialFailure {
+        cause: FailureCause::Platform,
+        detail: format!(
+            "{} pods say that they are of the load, which has {wanted}: somebody added one; apply manifests/policies",
+            pods.len()
+        ),
+    })
 }
 
 async fn of_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<Loaded, Error> {
@@ -122,6 +139,25 @@ fn images(pods: &[Pod], trial: &Trial, store: &[String]) -> BTreeMap<String, Str
     facts.into_iter().filter(|(_, digests)| !digests.is_empty()).collect()
 }
 
+/// On which nodes the parts of a trial ran.
+fn nodes(pods: &[Pod], trial: &Trial, members: &Members) -> BTreeMap<String, String> {
+    let node = |pod: &Pod| pod.spec.as_ref()?.node_name.clone();
+    let of_member = |name: &String| node(pods.iter().find(|pod| pod.name_any() == *name)?);
+    let numbered = |group: &'static str, names: &[String]| -> Vec<_> {
+        let nodes = names.iter().enumerate();
+        nodes.filter_map(|(number, name)| Some((placement::part(group, number), of_member(name)?))).collect()
+    };
+    let mut nodes = numbered(placement::STORE, &members.store);
+    nodes.extend(numbered(placement::CONTROL_PLANE, members.control_plane.as_slice()));
+    nodes.extend(numbered(COMPANION, &members.companions));
+    let load = pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
+    nodes.extend(load.filter_map(|pod| {
+        let number = pod.annotations().get(INDEX_ANNOTATION).and_then(|index| index.parse().ok()).unwrap_or_default();
+        Some((placement::part(placement::LOAD, number), node(pod)?))
+    }));
+    nodes.into_iter().collect()
+}
+
 /// Why trials cannot be compared with one another: a tag came to mean another image in mid-run.
 pub fn changed_image(files: &[Arc<TrialFile>]) -> Option<String> {
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
@@ -167,6 +203,7 @@ pub fn file(
             started_millis: millis(begun, started),
             duration_millis: millis(started, now),
             waited_millis: None,
+            nodes: nodes(&existing.pods, trial, members),
             workloads: loaded.workloads,
             footprint: (store.footprint.binary_bytes > 0).then_some(store.footprint),
             idle: (store.idle.elapsed_nanos > 0).then_some(store.idle),
@@ -236,6 +273,56 @@ mod tests {
         let said = changed_image(&[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
         assert_eq!(said, "the image of a was another in trial 1: sha256:2, and sha256:1 before");
         assert_eq!(changed_image(&[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
+    }
+
+    #[test]
+    fn a_pod_that_somebody_added_to_the_load_voids_the_trial() {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": { "name": "t" }, "spec": { "completions": 1, "template": {} },
+        }))
+        .unwrap();
+        let one = pod("", 0);
+        assert_eq!(too_many(&[&one], Some(&job)), None);
+        let failure = too_many(&[&one, &one], Some(&job)).unwrap();
+        assert!(failure.detail.starts_with("2 pods say that they are of the load, which has 1"), "{}", failure.detail);
+    }
+
+    #[test]
+    fn every_part_of_a_trial_is_on_record_with_its_node() {
+        let pod = |name: &str, labels: serde_json::Value, index: &str, node: &str| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": { "name": name, "labels": labels, "annotations": { INDEX_ANNOTATION: index } },
+                "spec": { "nodeName": node, "containers": [] },
+            }))
+            .unwrap()
+        };
+        let load = json!({ COMPONENT_LABEL: objects::LOAD, objects::INSTANCE_LABEL: "t" });
+        let pods = [
+            pod("t-1", json!({}), "", "n2"),
+            pod("t-0", json!({}), "", "n1"),
+            pod("t-k8s-0", json!({}), "", "n3"),
+            pod("t-object-store-0", json!({}), "", "n1"),
+            pod("t-1-xyz", load.clone(), "1", "n3"),
+            pod("t-0-abc", load, "0", "n2"),
+            pod("somebody", json!({}), "", "n4"),
+        ];
+        let members = Members {
+            store: vec!["t-0".into(), "t-1".into()],
+            companions: vec!["t-object-store-0".into()],
+            control_plane: Some("t-k8s-0".into()),
+            ..Members::default()
+        };
+        let trial = Trial { index: 0, arm: "a".into(), name: "t".into() };
+        let found: Vec<_> = nodes(&pods, &trial, &members).into_iter().collect();
+        let expected = [
+            ("companion-0", "n1"),
+            ("control-plane-0", "n3"),
+            ("load-0", "n2"),
+            ("load-1", "n3"),
+            ("store-0", "n1"),
+            ("store-1", "n2"),
+        ];
+        assert_eq!(found, expected.map(|(part, node)| (part.to_owned(), node.to_owned())));
     }
 
     #[test]

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use storebench_core::archive::{
-    COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TRIAL_KEY, TrialFile, read_head, read_trial,
+    COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TRIAL_KEY, TrialFile, hash, read_head, read_trial,
 };
 use storebench_core::record::RunRecord;
 
 use super::step::{Deployed, Existing, Refusal};
 use crate::apply::check_owner;
-use crate::context::Context;
+use crate::context::{Context, Filed};
 use crate::error::{Error, Tried as _};
 use crate::objects::{self, ARM_LABEL, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
@@ -39,6 +40,9 @@ pub struct Identity {
     pub uid: String,
     /// Its spec.
     pub generation: i64,
+    /// Of a Secret, which has no generation, a hash of what is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
 
 /// Everything there is of a run.
@@ -48,6 +52,8 @@ pub struct Observed {
     pub head: Option<Head>,
     /// What was measured.
     pub files: Vec<Arc<TrialFile>>,
+    /// The hashes of their ConfigMaps, by name.
+    pub hashes: BTreeMap<String, String>,
     /// ConfigMaps that look like trials of this run and are none.
     pub strangers: Vec<String>,
     /// What exists besides.
@@ -57,12 +63,14 @@ pub struct Observed {
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
 pub async fn observe(context: &Context, owner: &Owner, shared: &[String]) -> Result<Observed, Error> {
     let (namespace, run) = (owner.namespace.as_str(), owner.reference.name.as_str());
-    let (head, (files, strangers), existing) = futures::try_join!(
+    let (head, (filed, strangers), existing) = futures::try_join!(
         head(context, owner),
         files(context, owner),
         existing(&context.client, namespace, run, shared),
     )?;
-    Ok(Observed { head, files, strangers, existing })
+    let hashes = filed.iter().map(|(name, filed)| (name.clone(), filed.hash.clone())).collect();
+    let files = filed.into_iter().map(|(_, filed)| filed.file).collect();
+    Ok(Observed { head, files, hashes, strangers, existing })
 }
 
 /// Reads what exists of a run besides its record.
@@ -75,7 +83,16 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
         async { stores.list_metadata(&selected).await.tried(|| "list StatefulSets".into()) },
         pods(client, namespace, run, shared),
     )?;
-    let mut existing = Existing { jobs: jobs.items, pods, ..Existing::default() };
+    let jobs = jobs.items;
+    let uids = |all: Vec<&ObjectMeta>| -> Vec<(String, String)> {
+        all.into_iter().filter_map(|one| Some((one.name.clone()?, one.uid.clone()?))).collect()
+    };
+    let known = Known {
+        jobs: uids(jobs.iter().map(|job| &job.metadata).collect()),
+        sets: uids(sets.items.iter().map(|set| &set.metadata).collect()),
+    };
+    let pods = pods.into_iter().filter(|pod| known.have_made(pod)).collect();
+    let mut existing = Existing { jobs, pods, ..Existing::default() };
     let mut podless = Vec::new();
     for set in sets.items {
         let Some(created) = set.metadata.creation_timestamp.as_ref() else { continue };
@@ -97,6 +114,28 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
     podless.extend(existing.jobs.iter().filter(without_pods).map(|job| ("Job", job.name_any())));
     existing.refusals = refusals(client, namespace, podless).await?;
     Ok(existing)
+}
+
+/// The Jobs and StatefulSets of a run: names and uids.
+struct Known {
+    jobs: Vec<(String, String)>,
+    sets: Vec<(String, String)>,
+}
+
+impl Known {
+    /// Whether a pod with the run's labels is its own: one that its controller says is its. Anybody who may create pods could give one
+    /// these labels. What made it may be gone already, as long as nothing else has its name.
+    fn have_made(&self, pod: &Pod) -> bool {
+        let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+            return false;
+        };
+        let known = match owner.kind.as_str() {
+            "Job" => &self.jobs,
+            "StatefulSet" => &self.sets,
+            _ => return false,
+        };
+        known.iter().find(|(name, _)| *name == owner.name).is_none_or(|(_, uid)| *uid == owner.uid)
+    }
 }
 
 fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
@@ -145,7 +184,7 @@ fn check_signature(map: &ConfigMap, owner: &Owner, context: &Context) -> Result<
 ///
 /// What has another name than the operator's trials is left out: it hides nothing, and whoever may write ConfigMaps
 /// could otherwise void every run. What is in the place of a trial voids the run: what was measured is not there any more.
-async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>, Vec<String>), Error> {
+async fn files(context: &Context, owner: &Owner) -> Result<(Vec<(String, Filed)>, Vec<String>), Error> {
     let (run, uid) = (owner.reference.name.as_str(), owner.reference.uid.as_str());
     let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
     let labels = format!("{},{COMPONENT_LABEL}={RECORD_COMPONENT},{TRIAL_LABEL}", objects::of_run(run));
@@ -163,16 +202,17 @@ async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>,
     }
     let mut files = Vec::with_capacity(trials.len());
     for name in trials {
-        if let Some(file) = context.archive.get(uid, &name) {
-            files.push(file);
+        if let Some(filed) = context.archive.get(uid, &name) {
+            files.push((name, filed));
             continue;
         }
         let map = maps.get(&name).await.tried(|| format!("get ConfigMap {name}"))?;
         check_signature(&map, owner, context)?;
         let data = map.data.unwrap_or_default();
-        let file = Arc::new(read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?);
-        context.archive.put(uid, &name, Arc::clone(&file));
-        files.push(file);
+        let file = read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?;
+        let filed = Filed { file: Arc::new(file), hash: hash(uid, &name, &data) };
+        context.archive.put(uid, &name, filed.clone());
+        files.push((name, filed));
     }
     Ok((files, strangers))
 }
@@ -186,4 +226,31 @@ async fn pods(client: &Client, namespace: &str, run: &str, shared: &[String]) ->
         pods.extend(api.list(&ListParams::default().labels(&labels)).await.tried(|| "list Pods".into())?.items);
     }
     Ok(pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_is_the_runs_own_by_who_made_it_and_not_by_its_labels() {
+        let pod = |owner: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({ "metadata": { "name": "p", "ownerReferences": owner } })).unwrap()
+        };
+        let owner = |kind: &str, name: &str, uid: &str, is_controller: bool| json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": is_controller }]);
+        let pairs = |name: &str, uid: &str| vec![(name.to_owned(), uid.to_owned())];
+        let known = Known { jobs: pairs("r-0-a", "j1"), sets: pairs("r-0-a", "s1") };
+        for (is_own, owner) in [
+            (true, owner("Job", "r-0-a", "j1", true)),
+            (true, owner("StatefulSet", "r-0-a", "s1", true)),
+            (true, owner("StatefulSet", "r-9-a", "gone", true)),
+            (false, owner("Job", "r-0-a", "another", true)),
+            (false, owner("Job", "r-0-a", "j1", false)),
+            (false, owner("ReplicaSet", "r-0-a", "j1", true)),
+            (false, json!([])),
+        ] {
+            assert_eq!(known.have_made(&pod(owner.clone())), is_own, "{owner}");
+        }
+    }
 }

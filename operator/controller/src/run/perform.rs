@@ -8,13 +8,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::record::{FailureCause, TrialFailure};
+use storebench_core::placement::{self, Pins};
+use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::trial::{Loaded, job};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::storage_service::VolumeRetention;
 
-use super::observe::Head;
 use super::references::References;
 use super::step::{Existing, Trial};
 use crate::apply::{apply, create, delete_selected};
@@ -33,21 +33,30 @@ pub async fn deploy_companions(
     trial: &Trial,
     owner: &Owner,
     references: &References,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
-    for companion in store::build(&request(trial, service, owner, &labels, context)).companions {
+    let pins = placement::pins(record, &trial.arm);
+    for companion in store::build(&request(trial, service, owner, &labels, &pins, context)).companions {
         deploy::role(&context.client, companion).await?;
     }
     Ok(())
 }
 
 /// Applies the store of a trial, whose companions answer.
-pub async fn deploy(trial: &Trial, owner: &Owner, references: &References, context: &Context) -> Result<(), Error> {
+pub async fn deploy(
+    trial: &Trial,
+    owner: &Owner,
+    references: &References,
+    record: &RunRecord,
+    context: &Context,
+) -> Result<(), Error> {
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
-    match store::build(&request(trial, service, owner, &labels, context)).store {
+    let pins = placement::pins(record, &trial.arm);
+    match store::build(&request(trial, service, owner, &labels, &pins, context)).store {
         Some(store) => deploy::role(&context.client, store).await,
         None => Ok(()),
     }
@@ -59,6 +68,7 @@ fn request<'a>(
     service: &'a ValidatedService,
     owner: &'a Owner,
     labels: &'a Labels,
+    pins: &'a Pins,
     context: &'a Context,
 ) -> StoreRequest<'a> {
     StoreRequest {
@@ -70,6 +80,7 @@ fn request<'a>(
         retention: VolumeRetention::Delete,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
+        pins,
     }
 }
 
@@ -80,6 +91,7 @@ pub async fn deploy_control_plane(
     owner: &Owner,
     references: &References,
     existing: &Existing,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<Option<TrialFailure>, Error> {
     let Some(plane) = references.control_plane(&trial.arm) else { return Ok(None) };
@@ -98,6 +110,7 @@ pub async fn deploy_control_plane(
         labels: &objects::trial(trial.index, &trial.arm),
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
+        pins: &placement::pins(record, &trial.arm),
     };
     crate::control_plane::deploy(&request, context).await?;
     Ok(None)
@@ -118,6 +131,7 @@ pub async fn load(
     owner: &Owner,
     references: &References,
     existing: &Existing,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
     let members = references.members(&trial.arm, &trial.name);
@@ -134,7 +148,9 @@ pub async fn load(
     };
     let labels = objects::trial(trial.index, &trial.arm);
     let service = references.service(&trial.arm);
-    let beside = service.and_then(|service| store::beside_load(&request(trial, service, owner, &labels, context)));
+    let pins = placement::pins(record, &trial.arm);
+    let beside =
+        service.and_then(|service| store::beside_load(&request(trial, service, owner, &labels, &pins, context)));
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
     spec.meters = match &beside {
         Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
@@ -158,6 +174,7 @@ pub async fn load(
         deadline_seconds: timeout.max(1).cast_signed(),
         started_at: &Timestamp::now().to_string(),
         settings: &context.settings,
+        pins: &pins,
     };
     let LoadObjects { job, service, network_policy, files } = load::build(request)?;
     apply(&context.client, &network_policy).await?;
@@ -176,12 +193,12 @@ pub async fn collect(
     owner: &Owner,
     references: &References,
     existing: &Existing,
-    head: &Head,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
     let members = references.members(&trial.arm, &trial.name);
     let loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
-    file(trial, loaded, owner, references, existing, head, context).await
+    file(trial, loaded, owner, references, existing, record, context).await
 }
 
 /// Files a trial that failed without a measurement.
@@ -193,12 +210,12 @@ pub async fn fail(
     owner: &Owner,
     references: &References,
     existing: &Existing,
-    head: &Head,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
     events::trial_failed(context, run, &trial.arm, trial.index, &failure.detail).await;
     let loaded = Loaded::failed(failure.cause, failure.detail);
-    file(trial, loaded, owner, references, existing, head, context).await
+    file(trial, loaded, owner, references, existing, record, context).await
 }
 
 async fn file(
@@ -207,14 +224,14 @@ async fn file(
     owner: &Owner,
     references: &References,
     existing: &Existing,
-    head: &Head,
+    record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
     let command = references
         .service(&trial.arm)
         .map(|service| store::command(service, &references.store_name(service, &trial.name), &owner.namespace));
     let now = Timestamp::now();
-    let begun = head.record.started_at.parse().unwrap_or(now);
+    let begun = record.started_at.parse().unwrap_or(now);
     let members = references.members(&trial.arm, &trial.name);
     let file = super::collect::file(trial, loaded, existing, &members, command.unwrap_or_default(), begun, now);
     let mut map = super::collect::config_map(owner, trial, &file)?;

@@ -26,6 +26,8 @@ const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long the cluster may take to start a process, besides what is looked at pod by pod: pulling an image may take minutes.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(300);
+/// Why no other node will do.
+const STAYS: &str = "; the trials of a run stay on the nodes of its first, so that pairs are pairs";
 /// How long pods may be refused that something else made room for: those of the trial before may still count.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -55,6 +57,19 @@ pub struct Existing {
     pub pods: Vec<Pod>,
     /// Why Jobs and StatefulSets without pods have none.
     pub refusals: Vec<Refusal>,
+}
+
+impl Existing {
+    /// Whether nothing of the run's own is left. Pods count: a store that is stopping still uses the machine.
+    pub fn is_empty(&self) -> bool {
+        let Self { jobs, stores, companions, control_planes, pods, refusals: _ } = self;
+        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        jobs.is_empty()
+            && stores.is_empty()
+            && companions.is_empty()
+            && control_planes.is_empty()
+            && pods.iter().filter(own).count() == 0
+    }
 }
 
 /// Why the pods of a Job or StatefulSet cannot be created: a quota, a policy, or an admission webhook says so.
@@ -202,8 +217,7 @@ impl View<'_> {
         let is_fresh = self.spec.isolation == Isolation::Fresh;
         if self.spec.suspend {
             // Between two trials nothing runs; a store that was just started is taken back.
-            let is_there = store.is_some() || !self.existing.companions.is_empty();
-            return if is_there { Step::CleanUp { keep: None } } else { Step::Hold };
+            return if self.existing.is_empty() { Step::Hold } else { Step::CleanUp { keep: None } };
         }
         let companions: Vec<&Deployed> =
             self.existing.companions.iter().filter(|companion| companion.name == trial.name).collect();
@@ -255,7 +269,10 @@ impl View<'_> {
         match health::of_members(members, &self.existing.pods, self.now) {
             Health::Ready => None,
             Health::Failed(trouble) => {
-                let detail = format!("the {what} never became ready: {}: {}", trouble.reason, trouble.message);
+                let stays =
+                    trouble.reason == "Unschedulable" && self.trials.iter().any(|trial| !trial.nodes.is_empty());
+                let why = if stays { STAYS } else { "" };
+                let detail = format!("the {what} never became ready: {}: {}{why}", trouble.reason, trouble.message);
                 let cause = match trouble.reason {
                     "CrashLoop" => FailureCause::StoreFailed,
                     "Evicted" => FailureCause::Disturbed,

@@ -60,6 +60,7 @@ fn record(trial: &Trial, failure: Option<TrialFailure>) -> TrialRecord {
         started_millis: 0,
         duration_millis: 0,
         waited_millis: None,
+        nodes: Default::default(),
         workloads: Vec::new(),
         footprint: None,
         idle: None,
@@ -487,6 +488,19 @@ fn a_store_that_died_explains_the_load_that_failed() {
         }] }),
     );
     assert_eq!(failure(&world).detail, format!("{name}-0 was killed by signal 9 (OOMKilled)"));
+}
+
+#[test]
+fn a_suspended_run_gives_its_turn_back_only_when_its_last_pod_is_gone() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.spec.suspend = true;
+    // The StatefulSet is gone; its pod is still stopping.
+    world.existing.stores.clear();
+    assert!(matches!(world.decide(), Step::CleanUp { keep: None }), "{:?}", world.decide());
+    world.existing.pods.clear();
+    assert_eq!(world.decide(), Step::Hold);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::world::World;
 
 /// Applies the policies to this namespace alone: other tests share the API server.
 fn enforce(world: &World) {
-    for file in ["images.yaml", "records.yaml"] {
+    for file in ["images.yaml", "pods.yaml", "records.yaml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/policies").join(file);
         let text = std::fs::read_to_string(path).unwrap().replace("storebench-system", &world.system());
         let objects: Vec<Value> = serde_yaml::from_multiple(&text).unwrap();
@@ -64,7 +64,79 @@ fn only_images_of_the_list_may_be_named_and_only_the_operator_writes_records() {
     let run = world.path("storebench.dev/v1alpha1", "benchmarkruns", "run");
     let forged = json!({ "status": { "verdict": "Passed" } });
     assert!(world.cluster.call("PATCH", &format!("{run}/status"), Some(&forged)).is_err());
+    // Nor does anybody say what became of a service.
+    let service = world.path("storebench.dev/v1alpha1", "storageservices", "store");
+    let forged = json!({ "status": { "version": "9.9.9" } });
+    assert!(world.cluster.call("PATCH", &format!("{service}/status"), Some(&forged)).is_err());
     // A run that is deleted takes its record along.
     world.delete(&run);
     world.within(30, "the end of the record", || world.cluster.get(&report).is_none().then_some(()));
+}
+
+/// A record whose run is deleted with its dependents orphaned: the garbage collector takes the owner off, and was refused for ever.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn the_garbage_collector_is_not_refused_what_a_deletion_asks_of_it() {
+    let mut world = World::without_operator("collector");
+    let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "owner" } });
+    let uid = world.apply(owner)["metadata"]["uid"].clone();
+    let labels = json!({ "storebench.dev/run": "run", "app.kubernetes.io/component": "record" });
+    let owners = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid }]);
+    for name in ["orphaned", "collected"] {
+        world.apply(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "labels": labels, "ownerReferences": if name == "orphaned" { owners.clone() } else { json!(null) } },
+        }));
+    }
+    enforce(&world);
+    let maps = format!("{}?dryRun=All", world.path("", "configmaps", ""));
+    let record = json!({ "metadata": { "name": "forged", "labels": labels }, "data": { "trial.json": "{}" } });
+    world.within(30, "the policy of records", || world.cluster.call("POST", &maps, Some(&record)).err());
+    let owner = world.path("", "configmaps", "owner");
+    world.cluster.call("DELETE", &format!("{owner}?propagationPolicy=Orphan"), None).unwrap();
+    let orphan = world.path("", "configmaps", "orphaned");
+    world.within(60, "the owner taken off", || {
+        world.cluster.get(&orphan)?["metadata"]["ownerReferences"].is_null().then_some(())
+    });
+    // A namespace goes with its records.
+    let namespace = format!("/api/v1/namespaces/{}", world.namespace);
+    world.cluster.call("DELETE", &namespace, None).unwrap();
+    world.within(90, "the end of the namespace", || world.cluster.get(&namespace).is_none().then_some(()));
+    world.stop_operator();
+}
+
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn nobody_but_the_cluster_s_controllers_gives_a_pod_the_labels_of_a_run() {
+    let world = World::new("labels");
+    enforce(&world);
+    let pods = format!("{}?dryRun=All", world.path("", "pods", ""));
+    let pod = |labels: Value| {
+        json!({
+            "metadata": { "name": "stranger", "labels": labels },
+            "spec": { "containers": [{ "name": "load", "image": "i:1" }] },
+        })
+    };
+    let create = |labels: Value| world.cluster.call("POST", &pods, Some(&pod(labels))).map(drop);
+    let refusal = world.within(30, "the policy of pods", || create(json!({ "storebench.dev/run": "run" })).err());
+    assert!(refusal.1.contains("labels of storebench.dev are for what the operator made"), "{refusal:?}");
+    assert_eq!(create(json!({ "storebench.dev/client": "true" })), Ok(()));
+    // A label that comes later is one as well.
+    let mut stranger = pod(json!({ "app": "mine" }));
+    stranger["apiVersion"] = "v1".into();
+    stranger["kind"] = "Pod".into();
+    world.apply(stranger);
+    let path = world.path("", "pods", "stranger");
+    let label = |labels: Value| {
+        world.cluster.call("PATCH", &path, Some(&json!({ "metadata": { "labels": labels } }))).map(drop)
+    };
+    assert!(label(json!({ "storebench.dev/trial": "0" })).is_err());
+    assert_eq!(label(json!({ "app": "still mine" })), Ok(()));
+    // The operator's own come by the controllers.
+    world.service("store", &json!({}));
+    let of_store = |pod: &Value| pod["metadata"]["labels"]["storebench.dev/service"] == "store";
+    world.within(60, "the service's pod", || world.list("", "pods").iter().any(of_store).then_some(()));
+    world.run("run", "store");
+    let of_run = |pod: &Value| pod["metadata"]["labels"]["storebench.dev/run"] == "run";
+    world.within(60, "the run's pod", || world.list("", "pods").iter().any(of_run).then_some(()));
 }

@@ -1,13 +1,18 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
+use storebench_crds::benchmark_run::ArmField;
 use storebench_crds::status::Comparison;
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
 use super::{ThroughputInterval, Valid, limit};
 use crate::equality::{Differences, Terms, differences};
+use crate::placement;
 use crate::record::{ArmRecord, RunRecord};
-use crate::statistics::{CONFIDENCE_DEFAULT, Interval, PairedComparison, RESAMPLES_DEFAULT, effect_interval};
+use crate::statistics::{
+    self, Interval, PairedComparison, RESAMPLES_DEFAULT, confidence_of_each, effect_interval, log_ratios,
+    serial_correlation,
+};
 
 /// Every available arm against the baseline, in every workload and metric that has enough trials.
 pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
@@ -20,7 +25,9 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
             let unequal = unequal(record, arm, baseline, workload).forbidden;
             let not_ranked = unequal.or_else(|| limited.map(|why| format!("undecided, for {why}")));
             for metric in Metric::all() {
-                let Some(paired) = paired(valid, arm, baseline, &workload.name, metric) else { continue };
+                let Some(paired) = paired(valid, arm, baseline, &workload.name, metric, confidence(record)) else {
+                    continue;
+                };
                 comparisons.push(Comparison {
                     workload: workload.name.clone(),
                     arm: arm.name.clone(),
@@ -41,7 +48,14 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
 
 /// In what an arm differs from the baseline besides what it is.
 pub(super) fn unequal(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord, workload: &Workload) -> Differences {
-    differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, &record.spec.allow_unequal)
+    let allowed = &record.spec.allow_unequal;
+    let mut found = differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, allowed);
+    if let Some(apart) = placement::apart(record, &arm.name, &baseline.name) {
+        // On which nodes an arm may run is its `pod`.
+        let kind = if allowed.contains(&ArmField::Pod) { &mut found.allowed } else { &mut found.forbidden };
+        *kind = Some(kind.take().map_or(apart.clone(), |others| format!("{others}; {apart}")));
+    }
+    found
 }
 
 /// The arm that the others are compared with, if it could be started.
@@ -59,6 +73,7 @@ fn paired(
     baseline: &ArmRecord,
     workload: &str,
     metric: Metric,
+    confidence: f64,
 ) -> Option<PairedComparison> {
     let values = |arm: &str| -> Option<Vec<f64>> {
         valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric)).collect()
@@ -66,15 +81,56 @@ fn paired(
     // A metric that some trial lacks is not compared at all: leaving that trial out would choose the trials by their result.
     let (candidate, baseline) = (values(&arm.name)?, values(&baseline.name)?);
     let seed = valid.record.spec.trials.seed;
-    PairedComparison::from_trials(&candidate, &baseline, CONFIDENCE_DEFAULT, RESAMPLES_DEFAULT, seed).ok()
+    PairedComparison::from_trials(&candidate, &baseline, confidence, RESAMPLES_DEFAULT, seed).ok()
+}
+
+/// At which confidence the intervals of a run are computed to be 95 % intervals.
+fn confidence(record: &RunRecord) -> f64 {
+    let trials = &record.spec.trials;
+    statistics::confidence(trials.min, trials.max)
+}
+
+/// The ends of the interval of a ratio as one of so many that are to hold together; `None`: there is none.
+pub(super) fn ratio_as_one_of(
+    valid: &Valid,
+    arm: &str,
+    workload: &str,
+    metric: Metric,
+    count: usize,
+) -> Option<Interval> {
+    let record = valid.record;
+    let arm = record.arms.iter().find(|one| one.name == arm)?;
+    let each = confidence_of_each(confidence(record), count);
+    let paired = paired(valid, arm, baseline(record)?, workload, metric, each)?;
+    Some(Interval { low: paired.ratio_low, high: paired.ratio_high })
+}
+
+/// How much the ratios of throughput of an arm to the baseline's resemble those of the trial before, where that is more than chance.
+pub(super) fn serial_correlation_of(valid: &Valid, arm: &str, workload: &str) -> Option<f64> {
+    let values = |arm: &str| -> Option<Vec<f64>> {
+        valid.trials(arm).into_iter().map(|trial| value(trial, workload, Metric::THROUGHPUT)).collect()
+    };
+    let ratios = log_ratios(&values(arm)?, &values(&baseline(valid.record)?.name)?).ok()?;
+    serial_correlation(&ratios)
 }
 
 /// The 95 % interval of an arm's own value over trials; `None` with too few trials.
 pub(super) fn own_interval(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> Option<Interval> {
+    own_as_one_of(valid, arm, workload, metric, 1)
+}
+
+/// The same as one of so many that are to hold together.
+pub(super) fn own_as_one_of(
+    valid: &Valid,
+    arm: &str,
+    workload: &str,
+    metric: Metric,
+    count: usize,
+) -> Option<Interval> {
     let logs: Option<Vec<f64>> =
         valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric).map(f64::ln)).collect();
-    let interval =
-        effect_interval(&logs?, CONFIDENCE_DEFAULT, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
+    let each = confidence_of_each(confidence(valid.record), count);
+    let interval = effect_interval(&logs?, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
     Some(Interval { low: interval.low.exp(), high: interval.high.exp() })
 }
 
@@ -105,7 +161,7 @@ pub fn stop_half_widths(record: &RunRecord) -> Vec<f64> {
         .into_iter()
         .map(|(arm, workload, metric)| {
             let width = match baseline(record) {
-                Some(baseline) => paired(&valid, arm, baseline, workload, metric)
+                Some(baseline) => paired(&valid, arm, baseline, workload, metric, confidence(record))
                     .map(|paired| paired.half_width_basis_points() / paired.ratio),
                 None => own_interval(&valid, &arm.name, workload, metric)
                     .map(|interval| (interval.high / interval.low).ln() / 2.0 * 10_000.0),

@@ -1,12 +1,19 @@
 //! Decides gates: an interval on the right side of the bound meets it, one on the wrong side misses it, one that contains
-//! the bound decides nothing. Nor does one that the loader or unequal arms made, whatever the gate says of what is undecided.
+//! the bound decides nothing.
+//!
+//! A run passes only where all gates are met, which is no likelier by chance the more there are. It has regressed where one is missed, which
+//! is: so a gate is missed where an interval is on the wrong side that is wider the more there are to decide, so that all together are as
+//! sure as one.
+//!
+//! Nothing is decided by an interval that the loader or unequal arms made, whatever the gate says of what is undecided.
 
 use storebench_crds::benchmark_run::{Gate, OnInconclusive};
 use storebench_crds::metric::{Direction, Unit};
 use storebench_crds::status::{Comparison, GateOutcome, GateResult};
 
-use super::compare::{baseline, own_interval};
+use super::compare::{baseline, own_as_one_of, own_interval, ratio_as_one_of};
 use super::{Valid, limit};
+use crate::statistics::Interval;
 
 /// A decided gate, and what to make of it if it is undecided.
 pub(super) struct Decided {
@@ -23,28 +30,28 @@ enum Bound {
 
 /// Decides every gate, once for each workload it applies to.
 pub(super) fn decide(valid: &Valid, comparisons: &[Comparison]) -> Vec<Decided> {
-    let mut decided = Vec::new();
+    let mut questions = Vec::new();
     for gate in &valid.record.spec.gates {
         let applies = |name: &&str| gate.workload.as_deref().is_none_or(|wanted| wanted == *name);
-        for workload in valid.record.spec.workloads.iter().map(|workload| workload.name.as_str()).filter(applies) {
-            decided.push(decide_one(valid, comparisons, gate, workload));
-        }
+        let workloads = valid.record.spec.workloads.iter().map(|workload| workload.name.as_str()).filter(applies);
+        questions.extend(workloads.map(|workload| (gate, workload)));
     }
-    decided
+    let count = questions.len();
+    questions.into_iter().map(|(gate, workload)| decide_one(valid, comparisons, gate, workload, count)).collect()
 }
 
-fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str) -> Decided {
+fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str, count: usize) -> Decided {
     let subject = format!("{} {workload} {:?}", gate.arm, gate.metric);
     let ratio = |basis_points: u32| f64::from(basis_points) / 10_000.0;
     match (gate.ratio_at_least_basis_points, gate.ratio_at_most_basis_points, gate.at_least, gate.at_most) {
         (Some(bound), ..) => {
-            against_baseline(valid, comparisons, gate, workload, &subject, Bound::AtLeast(ratio(bound)))
+            against_baseline(valid, comparisons, gate, workload, count, &subject, Bound::AtLeast(ratio(bound)))
         }
         (_, Some(bound), ..) => {
-            against_baseline(valid, comparisons, gate, workload, &subject, Bound::AtMost(ratio(bound)))
+            against_baseline(valid, comparisons, gate, workload, count, &subject, Bound::AtMost(ratio(bound)))
         }
-        (_, _, Some(bound), _) => against_number(valid, gate, workload, &subject, Bound::AtLeast(bound as f64)),
-        (_, _, _, Some(bound)) => against_number(valid, gate, workload, &subject, Bound::AtMost(bound as f64)),
+        (_, _, Some(bound), _) => against_number(valid, gate, workload, count, &subject, Bound::AtLeast(bound as f64)),
+        (_, _, _, Some(bound)) => against_number(valid, gate, workload, count, &subject, Bound::AtMost(bound as f64)),
         // The schema asks for exactly one bound; a record that somebody wrote may have none.
         (None, None, None, None) => Decided {
             result: GateResult {
@@ -62,6 +69,7 @@ fn against_baseline(
     comparisons: &[Comparison],
     gate: &Gate,
     workload: &str,
+    count: usize,
     subject: &str,
     bound: Bound,
 ) -> Decided {
@@ -88,11 +96,16 @@ fn against_baseline(
     match (&comparison.not_ranked, limited()) {
         (Some(_), Some(why)) => decided(GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
         (Some(why), None) => decided(GateOutcome::NotJudged, format!("not ranked: {why}"), OnInconclusive::Fail),
-        (None, _) => decided(outcome(low, high, bound), found, gate.on_inconclusive),
+        (None, _) => {
+            let wide = || ratio_as_one_of(valid, &gate.arm, workload, gate.metric, count);
+            let (outcome, wide) = together(outcome(low, high, bound), bound, count, wide);
+            let shown = wide.map(|wide| format!("; {:.2}–{:.2} as one of {count} decisions", wide.low, wide.high));
+            decided(outcome, format!("{found}{}", shown.unwrap_or_default()), gate.on_inconclusive)
+        }
     }
 }
 
-fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bound: Bound) -> Decided {
+fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subject: &str, bound: Bound) -> Decided {
     let text = match bound {
         Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
         Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
@@ -103,8 +116,10 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bou
         let result = GateResult { gate: text, outcome: GateOutcome::NotJudged, found };
         return Decided { result, on_inconclusive: gate.on_inconclusive };
     };
-    let found = format!("{:.digits$}–{:.digits$}", interval.low, interval.high);
-    let outcome = outcome(interval.low, interval.high, bound);
+    let wide = || own_as_one_of(valid, &gate.arm, workload, gate.metric, count);
+    let (outcome, wide) = together(outcome(interval.low, interval.high, bound), bound, count, wide);
+    let shown = wide.map(|wide| format!("; {:.digits$}–{:.digits$} as one of {count} decisions", wide.low, wide.high));
+    let found = format!("{:.digits$}–{:.digits$}{}", interval.low, interval.high, shown.unwrap_or_default());
     // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
     let limited = (gate.metric.direction != Direction::Cost && outcome != GateOutcome::Met)
         .then(|| limit::of_arm(valid, &gate.arm, workload));
@@ -113,6 +128,22 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, subject: &str, bou
         None => (outcome, found, gate.on_inconclusive),
     };
     Decided { result: GateResult { gate: text, outcome, found }, on_inconclusive }
+}
+
+/// What an outcome is as one of so many: a miss must stand at the confidence of all of them together. Also the interval that was looked at.
+fn together(
+    alone: GateOutcome,
+    bound: Bound,
+    count: usize,
+    wide: impl FnOnce() -> Option<Interval>,
+) -> (GateOutcome, Option<Interval>) {
+    if alone != GateOutcome::Missed || count < 2 {
+        return (alone, None);
+    }
+    match wide() {
+        Some(wide) if outcome(wide.low, wide.high, bound) == GateOutcome::Missed => (alone, Some(wide)),
+        wide => (GateOutcome::Undecided, wide),
+    }
 }
 
 fn outcome(low: f64, high: f64, bound: Bound) -> GateOutcome {

@@ -57,6 +57,7 @@ pub(super) fn pooled(trials: &[&WorkloadMeasurement]) -> WorkloadMeasurement {
         api_requests: None,
         start_skew_nanos: None,
         foreign_millicores: None,
+        machines: Vec::new(),
         histograms: Vec::new(),
     }
 }

@@ -1,17 +1,21 @@
 //! Merges what all counted trials measured: histograms are added, percentiles never averaged.
 
 use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::job::MachineUse;
 use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
 use storebench_crds::{LoadMode, Metric, Workload};
 
-use super::compare::{baseline, candidates, unequal};
+use super::compare::{baseline, candidates, serial_correlation_of, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
+use crate::placement;
 use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
 const FOREIGN_MILLICORES: u64 = 200;
+/// The same for what the hypervisor gave to other machines.
+const STOLEN_MILLICORES: u64 = 50;
 /// Arms that answered so many times each other's requests have histories that memory and disk show.
 const UNEQUAL_HISTORY: f64 = 1.1;
 /// A quota that stops the loader for so much of the time deserves a word.
@@ -185,6 +189,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
         }
     }
     caveats.extend(unequal_histories(valid));
+    caveats.extend(resemblances(valid));
     for workload in &record.spec.workloads {
         for arm in available(record) {
             if let Some(why) = limit::of_arm(valid, arm, &workload.name) {
@@ -211,6 +216,14 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
         caveats
             .push(format!("other processes used up to {cores:.1} cores during a measurement: stop them and run again"));
     }
+    let machines = || record.trials.iter().flat_map(|trial| &trial.workloads).flat_map(|one| &one.machines);
+    if let Some(stolen) = machines().map(MachineUse::stolen_millicores).max().filter(|most| *most > STOLEN_MILLICORES) {
+        let cores = stolen as f64 / 1_000.0;
+        caveats.push(format!(
+            "the hypervisor gave up to {cores:.2} cores to others during a measurement: measure on a machine that is not shared"
+        ));
+    }
+    caveats.extend(available(record).into_iter().filter_map(|arm| placement::moved(record, arm)));
     let is_disturbed = |failure: &TrialFailure| failure.cause == FailureCause::Disturbed;
     let disturbed = record.trials.iter().filter(|trial| trial.failure.as_ref().is_some_and(is_disturbed)).count();
     if disturbed > 0 {
@@ -226,6 +239,25 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     }
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
+    }
+    caveats
+}
+
+/// Ratios that resemble those of the trial before are fewer than they look, and their intervals too narrow.
+fn resemblances(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let mut caveats = Vec::new();
+    for workload in &record.spec.workloads {
+        for arm in candidates(record, baseline) {
+            if let Some(correlation) = serial_correlation_of(valid, &arm.name, &workload.name) {
+                caveats.push(format!(
+                    "{}: the ratios of {} to {} resemble those of the trial before (correlation {correlation:.1}): intervals may be too \
+                     narrow; take more and longer trials, on a machine that nothing else uses",
+                    workload.name, arm.name, baseline.name
+                ));
+            }
+        }
     }
     caveats
 }

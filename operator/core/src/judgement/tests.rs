@@ -25,7 +25,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
-        fields: Default::default(),
+        fields: Some(Default::default()),
         control_plane: None,
         command: Vec::new(),
         unavailable: None,
@@ -59,6 +59,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
         api_requests: None,
         start_skew_nanos: None,
         foreign_millicores: None,
+        machines: Vec::new(),
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,
             data: encode_histogram(&histogram).unwrap(),
@@ -75,6 +76,7 @@ fn trial(index: u32, arm: &str, per_second: f64) -> TrialRecord {
         started_millis: u64::from(index) * 4_000,
         duration_millis: 2_000,
         waited_millis: None,
+        nodes: Default::default(),
         workloads: vec![measurement(per_second)],
         footprint: None,
         idle: None,
@@ -417,7 +419,10 @@ fn how_many_trials_each_arm_lost_is_said_wherever_trials_are() {
 }
 
 fn with_args(mut record: RunRecord, allowed: &[&str]) -> RunRecord {
-    record.arms[1].fields.insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
+    record.arms[1]
+        .fields
+        .get_or_insert_default()
+        .insert(storebench_crds::benchmark_run::ArmField::Args, "--turbo".into());
     record.spec.allow_unequal = serde_json::from_value(serde_json::json!(allowed)).unwrap();
     record
 }
@@ -464,4 +469,89 @@ fn who_answered_more_in_the_same_time_keeps_more_and_the_report_says_so() {
     assert_eq!(warned(&record(1.02, serde_json::json!([]))), None);
     faster.spec.workloads[0].load.total = Some(10_000);
     assert_eq!(warned(&faster), None);
+}
+
+/// What the schedule does to be fair is lost where an arm ran on another machine.
+#[test]
+fn arms_that_ran_on_different_nodes_are_not_ranked_and_the_gate_decides_nothing() {
+    let mut record = record(0.5, throughput_gate(9_000, "Fail"));
+    record.driver = Driver::Kubernetes;
+    let on = |record: &mut RunRecord, of_new: &str| {
+        for trial in &mut record.trials {
+            let node = if trial.arm == "new" { of_new } else { "n1" };
+            trial.nodes = [("store-0".to_owned(), node.to_owned()), ("load-0".to_owned(), "n3".to_owned())].into();
+        }
+    };
+    assert!(judge(&record).comparisons[0].not_ranked.as_deref().unwrap().ends_with("is not known: run again"));
+    on(&mut record, "n1");
+    assert_eq!(judge(&record).verdict, Verdict::Regressed);
+    on(&mut record, "n2");
+    let judgement = judge(&record);
+    let why = "in trial 0 the store of new ran on n2, and that of old on n1";
+    assert_eq!((judgement.verdict, judgement.comparisons[0].not_ranked.as_deref()), (Verdict::Inconclusive, Some(why)));
+    assert!(judgement.caveats.iter().any(|caveat| caveat.ends_with(why)), "{:?}", judgement.caveats);
+    record.spec.allow_unequal = vec![storebench_crds::benchmark_run::ArmField::Pod];
+    let allowed = judge(&record);
+    assert_eq!(allowed.verdict, Verdict::Regressed);
+    assert!(allowed.caveats.iter().any(|caveat| caveat.ends_with(why)), "and said: {:?}", allowed.caveats);
+}
+
+/// They were ranked as if they were equal.
+#[test]
+fn a_record_from_before_fields_were_kept_ranks_nobody() {
+    let mut record = record(0.5, throughput_gate(9_000, "Fail"));
+    record.arms[0].fields = None;
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.message.ends_with("run again"), "{}", judgement.message);
+}
+
+#[test]
+fn a_machine_that_lost_time_to_its_hypervisor_and_an_arm_that_moved_are_pointed_out() {
+    let mut record = record(1.0, serde_json::json!([]));
+    let caveat = |record: &RunRecord, part: &str| judge(record).caveats.iter().any(|caveat| caveat.contains(part));
+    assert!(!caveat(&record, "hypervisor") && !caveat(&record, "and on n1 before"));
+    record.trials[3].workloads[0].machines = vec![storebench_crds::job::MachineUse {
+        elapsed_nanos: 1_000_000_000,
+        stolen_nanos: 120_000_000,
+        ..Default::default()
+    }];
+    assert!(caveat(&record, "the hypervisor gave up to 0.12 cores to others"));
+    for (position, trial) in record.trials.iter_mut().enumerate() {
+        trial.nodes = [("load-0".to_owned(), if position < 6 { "n1" } else { "n2" }.to_owned())].into();
+    }
+    assert!(caveat(&record, "the load of new ran on n2 in trial 3, and on n1 before"));
+}
+
+/// With enough gates one is missed by chance.
+#[test]
+fn a_gate_that_is_barely_missed_among_many_decides_nothing() {
+    let gate = |basis_points: u32| serde_json::json!({ "arm": "new", "metric": "ThroughputPerSecond", "ratioAtLeastBasisPoints": basis_points });
+    let alone = record(1.0, serde_json::json!([gate(10_000)]));
+    let high = judge(&alone).comparisons[0].high_basis_points as u32;
+    let barely = high + 20;
+    let missed = judge(&record(1.0, serde_json::json!([gate(barely)])));
+    assert_eq!((missed.verdict, missed.gates[0].outcome), (Verdict::Regressed, GateOutcome::Missed));
+    let many: Vec<_> = std::iter::once(gate(barely)).chain((0..15).map(|_| gate(5_000))).collect();
+    let undecided = judge(&record(1.0, serde_json::json!(many)));
+    assert_eq!((undecided.verdict, undecided.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::Undecided));
+    assert!(undecided.gates[0].found.ends_with("as one of 16 decisions"), "{}", undecided.gates[0].found);
+    assert!(undecided.gates[1..].iter().all(|gate| gate.outcome == GateOutcome::Met), "all must be met, one by one");
+    // What is far off is missed among however many.
+    let far: Vec<_> = std::iter::once(gate(12_000)).chain((0..15).map(|_| gate(5_000))).collect();
+    assert_eq!(judge(&record(1.0, serde_json::json!(far))).verdict, Verdict::Regressed);
+}
+
+#[test]
+fn ratios_that_go_up_and_down_slowly_are_pointed_out() {
+    let warned = |record: &RunRecord| {
+        judge(record).caveats.iter().any(|caveat| caveat.contains("resemble those of the trial before"))
+    };
+    let mut record = record(1.0, serde_json::json!([]));
+    assert!(!warned(&record));
+    for trial in record.trials.iter_mut().filter(|trial| trial.arm == "new") {
+        let slow = if trial.index < 5 { 9_000.0 } else { 11_000.0 };
+        trial.workloads[0] = measurement(slow + f64::from(trial.index));
+    }
+    assert!(warned(&record));
 }

@@ -1,6 +1,7 @@
 //! The books of a run: gates and their outcomes, the arms as they were realised, which trials counted and which did not.
 
 use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::job::MachineUse;
 use storebench_crds::status::TrialState;
 
 use super::Report;
@@ -8,6 +9,7 @@ use super::lookup::{self, api_word};
 use super::table::{Cell, Column, Table, Tone};
 use super::units;
 use super::wording;
+use crate::placement;
 use crate::record::{ArmRecord, TrialRecord};
 
 /// Gates and their outcomes. `None`: there were none.
@@ -109,10 +111,25 @@ pub(super) fn trials_summary(report: &Report) -> Vec<String> {
     };
     let number = if plan.min == plan.max { plan.max.to_string() } else { format!("{} to {}", plan.min, plan.max) };
     statements.push(format!("asked: {number} trials of every arm, interleaved from seed {}, {isolation}", plan.seed));
+    statements.extend(placement::in_words(record));
+    statements.extend(machines(report));
     if let Some(reason) = &record.aborted {
         statements.push(format!("the run ended before its schedule did: {reason}"));
     }
     statements
+}
+
+/// What the machines went through at worst, in one statement. `None`: not known.
+fn machines(report: &Report) -> Option<String> {
+    let trials = report.record.trials.iter().filter(|trial| trial.state == TrialState::Valid);
+    let machines: Vec<&MachineUse> =
+        trials.flat_map(|trial| &trial.workloads).flat_map(|workload| &workload.machines).collect();
+    let cores = |millicores: u64| format!("{:.2} cores", millicores as f64 / 1e3);
+    let stolen = machines.iter().map(|machine| machine.stolen_millicores()).max()?;
+    let percent = |machine: &&MachineUse| Some(machine.pressure_nanos? * 100 / machine.elapsed_nanos.max(1));
+    let waited = machines.iter().filter_map(percent).max();
+    let waited = waited.map(|percent| format!(", somebody waited for a processor for {percent} % of the time"));
+    Some(format!("machines at worst: {} stolen by the hypervisor{}", cores(stolen), waited.unwrap_or_default()))
 }
 
 /// Every trial that did not count, and why.

@@ -49,9 +49,18 @@ impl Interval {
     }
 }
 
+/// The confidence that each of so many intervals needs for all of them together to have this one, whatever they have to do with one another:
+/// Bonferroni's correction, 1 − (1 − confidence)/count, up to [`CONFIDENCE_MAX`].
+pub fn confidence_of_each(confidence: f64, count: usize) -> f64 {
+    (1.0 - (1.0 - confidence) / count.max(1) as f64).min(CONFIDENCE_MAX)
+}
+
+/// Fewer resamples than these beyond an end of an interval do not say where that end is.
+const RESAMPLES_BEYOND_MIN: f64 = 4.0;
+
 /// The interval to report: the expanded percentile bootstrap, and where so few trials cannot carry the confidence (their
 /// range alone misses with more than half the probability allowed, 2¹⁻ⁿ > (1 − confidence)/2: 6 trials or fewer at
-/// 95 %), the hull of it and Student's interval.
+/// 95 %) or so few resamples have nothing to say of it, the hull of it and Student's interval.
 ///
 /// # Errors
 /// As for [`bootstrap_interval`].
@@ -63,7 +72,8 @@ pub fn effect_interval(
 ) -> Result<Interval, StatisticsError> {
     let bootstrap = bootstrap_interval(values, confidence, resamples, seed)?;
     let range_misses = 0.5_f64.powf(values.len() as f64 - 1.0);
-    if range_misses <= (1.0 - confidence) / 2.0 {
+    let beyond = expanded_tail_probability(values.len(), confidence)? * f64::from(resamples);
+    if range_misses <= (1.0 - confidence) / 2.0 && beyond >= RESAMPLES_BEYOND_MIN {
         return Ok(bootstrap);
     }
     Ok(bootstrap.hull(&student_interval(values, confidence)?))

@@ -17,6 +17,7 @@ mod estimate;
 mod interval;
 mod power;
 pub(crate) mod random;
+mod serial;
 mod stop;
 
 #[cfg(test)]
@@ -26,9 +27,12 @@ mod simulation;
 
 pub use comparison::PairedComparison;
 pub use estimate::{hodges_lehmann, log_ratios};
-pub use interval::{Interval, bootstrap_interval, effect_interval, expanded_tail_probability, student_interval};
+pub use interval::{
+    Interval, bootstrap_interval, confidence_of_each, effect_interval, expanded_tail_probability, student_interval,
+};
 pub use power::{TRIALS_NEEDED_LIMIT, minimum_detectable_effect, trials_needed};
-pub use stop::{Decision, StopRule};
+pub use serial::serial_correlation;
+pub use stop::{Decision, StopRule, confidence};
 
 /// Fewest trials from which an interval is computed. Two points have no shape to resample.
 pub const TRIALS_MIN: usize = 3;
@@ -42,8 +46,8 @@ pub const CONFIDENCE_DEFAULT: f64 = 0.95;
 /// Least confidence accepted.
 pub const CONFIDENCE_MIN: f64 = 0.5;
 
-/// Greatest confidence accepted. Beyond it a few thousand resamples have nothing to say.
-pub const CONFIDENCE_MAX: f64 = 0.999;
+/// Greatest confidence accepted: that of each of five hundred intervals which together are to have 95 %.
+pub const CONFIDENCE_MAX: f64 = 0.9999;
 
 /// Bootstrap resamples unless the caller has a reason for another number.
 pub const RESAMPLES_DEFAULT: u32 = 4000;

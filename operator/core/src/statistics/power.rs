@@ -31,7 +31,7 @@ const REACH: f64 = 9.0;
 ///
 /// # Errors
 /// [`StatisticsError::NotEnoughTrials`], [`StatisticsError::TooManyTrials`]; [`StatisticsError::OutOfRange`] for a
-/// negative or unbounded standard deviation, an `alpha` outside 0.001 to 0.5, a `power` outside 0.5 to 0.999.
+/// negative or unbounded standard deviation, an `alpha` outside 0.0001 to 0.5, a `power` outside 0.5 to 0.9999.
 pub fn minimum_detectable_effect(
     standard_deviation: f64,
     trials: usize,

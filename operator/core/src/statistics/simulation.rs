@@ -130,6 +130,115 @@ fn stopping_at_a_precision_does_not_fool_and_stopping_at_a_result_does() {
     assert!(share(fooled_by_result) >= 0.12, "{}", share(fooled_by_result));
 }
 
+/// Noise of which each trial resembles the one before, as on a machine that is slow for a while.
+fn correlated(correlation: f64, trials: usize, random: &mut SplitMix64) -> Vec<f64> {
+    let mut state = normal(random);
+    let mut next = || {
+        let value = state;
+        state = correlation * state + (1.0 - correlation * correlation).sqrt() * normal(random);
+        0.05 * value
+    };
+    (0..trials).map(|_| next()).collect()
+}
+
+/// What pairing does not take away: ratios that resemble the ratio before. Published in docs/accuracy.md.
+#[test]
+fn trials_that_resemble_one_another_make_intervals_too_narrow_and_are_noticed() {
+    for correlation in [0.0, 0.2, 0.4, 0.6] {
+        for trials in [6, 10, 20, 30] {
+            let (mut missed, mut noticed, mut missed_unnoticed) = (0, 0, 0);
+            for run in 0..SIMULATIONS {
+                let values = correlated(correlation, trials, &mut SplitMix64::stream(31, u64::from(run)));
+                let is_missed = !effect_interval(&values, 0.95, 1000, u64::from(run)).unwrap().contains(0.0);
+                let is_noticed = serial_correlation(&values).is_some();
+                missed += u32::from(is_missed);
+                noticed += u32::from(is_noticed);
+                missed_unnoticed += u32::from(is_missed && !is_noticed);
+            }
+            let share = |count: u32| f64::from(count) / f64::from(SIMULATIONS);
+            println!(
+                "correlation {correlation:.1}, {trials:2} trials: interval misses {:.3}, warned {:.3}, misses unwarned {:.3}",
+                share(missed),
+                share(noticed),
+                share(missed_unnoticed)
+            );
+            if correlation == 0.0 {
+                assert!(
+                    share(missed) <= 0.07 && share(noticed) <= 0.1,
+                    "{trials}: {} {}",
+                    share(missed),
+                    share(noticed)
+                );
+            }
+            if correlation == 0.6 && trials >= 10 {
+                assert!(share(noticed) >= 0.4, "{trials}: {}", share(noticed));
+            }
+        }
+    }
+}
+
+/// A run that may stop early, looked at after every trial: how often its last interval misses. Published in docs/accuracy.md.
+#[test]
+fn a_run_that_may_stop_at_few_trials_has_wider_intervals_instead_of_more_misses() {
+    for (min, max, target) in
+        [(3, 10, 200.0), (3, 10, 400.0), (3, 20, 400.0), (4, 10, 400.0), (6, 10, 400.0), (6, 20, 400.0)]
+    {
+        let rule = StopRule::new(min, max, target).unwrap();
+        let misses = |confidence: f64| {
+            let (mut missed, mut used) = (0, 0);
+            for run in 0..SIMULATIONS {
+                let values = simulate(Noise::Normal, max as usize, &mut SplitMix64::stream(78, u64::from(run)));
+                for done in min..=max {
+                    let interval = effect_interval(&values[..done as usize], confidence, 1000, u64::from(run)).unwrap();
+                    let half_width = (interval.high.exp() - interval.low.exp()) / 2.0 * 10_000.0;
+                    if rule.decide(done, &[half_width]) != Decision::Continue {
+                        missed += u32::from(!interval.contains(0.0));
+                        used += done;
+                        break;
+                    }
+                }
+            }
+            (f64::from(missed) / f64::from(SIMULATIONS), f64::from(used) / f64::from(SIMULATIONS))
+        };
+        let (plain, trials) = misses(0.95);
+        let (widened, trials_widened) = misses(confidence(min, max));
+        println!(
+            "trials {min} to {max}, ±{:.0} %: misses {plain:.3} after {trials:.1} trials; as reported {widened:.3} after {trials_widened:.1}",
+            target / 100.0
+        );
+        assert!(widened <= 0.065, "{min} to {max}: {widened}");
+    }
+}
+
+/// Equal arms, and gates that ask for parity: every one is missed by chance once in forty times.
+#[test]
+fn many_gates_together_are_missed_by_chance_no_more_often_than_one() {
+    for gates in [1, 4, 16] {
+        let (mut plain, mut corrected) = (0, 0);
+        for run in 0..SIMULATIONS {
+            let missed = |confidence: f64| {
+                (0..gates).any(|gate| {
+                    let random = &mut SplitMix64::stream(1_000 + gate, u64::from(run));
+                    let values = simulate(Noise::Normal, 10, random);
+                    effect_interval(&values, confidence, 4000, u64::from(run)).unwrap().high < 0.0
+                })
+            };
+            plain += u32::from(missed(0.95));
+            corrected += u32::from(missed(confidence_of_each(0.95, gates as usize)));
+        }
+        let share = |count: u32| f64::from(count) / f64::from(SIMULATIONS);
+        println!(
+            "{gates:2} gates on equal arms: some missed in {:.3}; as decided {:.3}",
+            share(plain),
+            share(corrected)
+        );
+        assert!(share(corrected) <= 0.045, "{gates}: {}", share(corrected));
+        if gates == 16 {
+            assert!(share(plain) >= 0.2, "{}", share(plain));
+        }
+    }
+}
+
 /// The promise of [`minimum_detectable_effect`], kept by the interval that is reported: an effect of that size is told
 /// from none about as often as the power says.
 #[test]
