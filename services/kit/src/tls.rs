@@ -1,9 +1,11 @@
 //! TLS for those who connect and for those who are connected to: certificates from files, read again when they change, without a
 //! restart.
 
+mod authority_shown;
 mod files;
 mod names;
 mod self_signed;
+mod verifier;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +17,16 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
+use authority_shown::Trusted;
 pub use files::{ClientTlsFiles, Protocol, SUITES, SelfSigned, TlsFiles};
 pub use names::AllowedNames;
-use names::Named;
+use verifier::{Verifier, Whom};
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -158,16 +162,24 @@ fn read(files: &TlsFiles, allowed: &AllowedNames) -> Result<ServerConfig, TlsErr
     let builder = match &files.client_authority {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
-            let verifier = match &files.revocations {
-                None => verifier.build().map_err(|error| refused(&error))?,
-                Some(path) => {
-                    // As in etcd: whoever no list speaks of is taken, and a list does not expire.
-                    let verifier = verifier.with_crls(revocations(path)?).allow_unknown_revocation_status();
-                    verifier.build().map_err(|error| unusable_revocations(path, &error))?
-                }
-            };
-            builder.with_client_cert_verifier(Arc::new(Named { allowed: allowed.clone(), inner: verifier }))
+            let revocations = files.revocations.as_deref().map(|path| revocations(path)).transpose()?;
+            let trusted = Trusted { roots: certificates(path)?, revocations: revocations.unwrap_or_default() };
+            let algorithms = provider.signature_verification_algorithms;
+            let by_authority = roots(&trusted)?.map(|roots| -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                Ok(match &files.revocations {
+                    None => verifier.build().map_err(|error| refused(&error))?,
+                    Some(path) => {
+                        // As in etcd: whoever no list speaks of is taken, and a list does not expire.
+                        let verifier =
+                            verifier.with_crls(trusted.revocations.clone()).allow_unknown_revocation_status();
+                        verifier.build().map_err(|error| unusable_revocations(path, &error))?
+                    }
+                })
+            });
+            let by_authority = by_authority.transpose()?;
+            let whom = Whom::Trusted { trusted, by_authority, allowed: allowed.clone() };
+            builder.with_client_cert_verifier(Arc::new(Verifier { whom, algorithms }))
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
@@ -181,19 +193,20 @@ fn read_client(files: &ClientTlsFiles, allowed: &AllowedNames) -> Result<ClientC
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions(&files.protocol))
         .map_err(|error| refused(&error))?;
-    let builder = match &files.authority {
+    let algorithms = provider.signature_verification_algorithms;
+    let whom = match &files.authority {
         Some(authority) => {
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authority)?), provider).build();
-            let inner: Arc<dyn ServerCertVerifier> = verifier.map_err(|error| refused(&error))?;
-            let named = Named { allowed: allowed.clone(), inner };
-            // No less is checked than without it.
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(named))
+            let trusted = Trusted { roots: certificates(authority)?, revocations: Vec::new() };
+            let by_authority = roots(&trusted)?.map(|roots| -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+                Ok(verifier.build().map_err(|error| refused(&error))?)
+            });
+            Whom::Trusted { trusted, by_authority: by_authority.transpose()?, allowed: allowed.clone() }
         }
-        None => {
-            let anybody = self_signed::Anybody(provider);
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(anybody))
-        }
+        None => Whom::Anybody,
     };
+    // No less is checked than without it, but for who trusts anybody.
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { whom, algorithms }));
     match &files.certificate {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
@@ -225,12 +238,13 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::Read(path.display().to_string(), error))
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+/// Those who may sign others, for rustls; `None`: nobody may.
+fn roots(trusted: &Trusted) -> Result<Option<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|error| TlsError::Refused(error.to_string()))?;
+    for certificate in trusted.signers() {
+        roots.add(certificate.clone()).map_err(|error| TlsError::Refused(error.to_string()))?;
     }
-    Ok(roots)
+    Ok((!roots.is_empty()).then_some(roots))
 }
 
 /// Lists in PEM form, or one in DER form: that is the only one that etcd takes.

@@ -4,6 +4,7 @@
 //! - [`etcd`]: a real etcd, for those that are compared with it
 //! - [`process`]: child processes that end with their test, whatever becomes of it
 //! - [`address`]: addresses for servers that must be told their own
+//! - [`authority`]: certificates, and who signs them
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
 //! - [`eventually`]: waiting with a bound
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "for tests: a failure is a failure")]
 
 pub mod address;
+pub mod authority;
 pub mod etcd;
 pub mod peers;
 pub mod process;
@@ -22,6 +24,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use address::{free_address, free_port};
+pub use authority::Authority;
 pub use etcd::Etcd;
 pub use peers::{own, peer};
 pub use process::{Process, command, output};

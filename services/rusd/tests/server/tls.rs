@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
-};
+use harness::Authority;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, date_time_ymd};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -20,68 +18,6 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }
 
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    directory: harness::TempDir,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut parameters = CertificateParams::default();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.distinguished_name.push(DnType::CommonName, "authority");
-        let key = KeyPair::generate().unwrap();
-        let directory = harness::folder();
-        let certificate = parameters.self_signed(&key).unwrap();
-        std::fs::write(directory.path().join("ca.pem"), pem("CERTIFICATE", certificate.der())).unwrap();
-        Self { issuer: Issuer::new(parameters, key), directory }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.directory.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Writes `NAME.pem` and `NAME.key`.
-    fn sign(&self, name: &str) -> (PathBuf, PathBuf) {
-        let mut parameters = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.serial_number = Some(Self::serial_number(name));
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
-        let write = |suffix: &str, text: String| {
-            let path = Path::new(&self.path(name)).with_extension(suffix);
-            std::fs::write(&path, text).unwrap();
-            path
-        };
-        (write("pem", pem("CERTIFICATE", certificate.der())), write("key", pem("PRIVATE KEY", &key.serialize_der())))
-    }
-
-    /// One for each name.
-    fn serial_number(name: &str) -> SerialNumber {
-        SerialNumber::from_slice(name.as_bytes())
-    }
-
-    /// A list of revoked certificates, DER. It has long expired: etcd does not look.
-    fn revoked(&self, names: &[&str]) -> Vec<u8> {
-        let revoked = |name: &&str| RevokedCertParams {
-            serial_number: Self::serial_number(name),
-            revocation_time: date_time_ymd(2020, 1, 1),
-            reason_code: None,
-            invalidity_date: None,
-        };
-        let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(2020, 2, 1),
-            crl_number: SerialNumber::from(1_u64),
-            issuing_distribution_point: None,
-            revoked_certs: names.iter().map(revoked).collect(),
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        list.signed_by(&self.issuer).unwrap().der().to_vec()
-    }
-}
-
 #[test]
 fn members_talk_over_mutual_tls_and_no_stranger_joins() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -89,9 +25,9 @@ fn members_talk_over_mutual_tls_and_no_stranger_joins() {
     other.sign("peer");
     let flags = |authority: &Authority| {
         vec![
-            format!("--peer-cert-file={}", authority.path("peer.pem")),
-            format!("--peer-key-file={}", authority.path("peer.key")),
-            format!("--peer-trusted-ca-file={}", authority.path("ca.pem")),
+            format!("--peer-cert-file={}", authority.file("peer.pem")),
+            format!("--peer-key-file={}", authority.file("peer.key")),
+            format!("--peer-trusted-ca-file={}", authority.file("ca.pem")),
             "--peer-client-cert-auth".to_owned(),
         ]
     };
@@ -120,7 +56,7 @@ fn members_talk_over_mutual_tls_and_no_stranger_joins() {
 #[test]
 fn only_certificates_of_the_names_that_are_allowed_are_taken() {
     let authority = Authority::new();
-    let path = |name: &str| authority.path(name);
+    let path = |name: &str| authority.file(name);
     authority.sign("peer");
     authority.sign("somebody");
     let of_peers = |name: &str, allowed: &str| {
@@ -169,7 +105,7 @@ fn clients_are_served_with_tls_and_strangers_are_not() {
     let authority = Authority::new();
     authority.sign("server");
     authority.sign("client");
-    let path = |name: &str| authority.path(name);
+    let path = |name: &str| authority.file(name);
     let server = Rusd::start(&[
         &format!("--cert-file={}", path("server.pem")),
         &format!("--key-file={}", path("server.key")),
@@ -254,9 +190,9 @@ fn a_client_whose_certificate_was_revoked_is_refused_and_the_list_is_read_again(
     for name in ["server", "alice", "bob"] {
         authority.sign(name);
     }
-    let list = authority.path("revoked.crl");
+    let list = authority.file("revoked.crl");
     std::fs::write(&list, authority.revoked(&["alice"])).unwrap();
-    let path = |name: &str| authority.path(name);
+    let path = |name: &str| authority.file(name);
     let server = Rusd::start(&[
         &format!("--cert-file={}", path("server.pem")),
         &format!("--key-file={}", path("server.key")),
@@ -306,15 +242,15 @@ fn roots(path: &str) -> rustls::RootCertStore {
 fn a_list_of_revoked_certificates_that_cannot_be_used_ends_the_start_and_is_named() {
     let authority = Authority::new();
     authority.sign("server");
-    std::fs::write(authority.path("no.crl"), "no list").unwrap();
+    std::fs::write(authority.file("no.crl"), "no list").unwrap();
     let mut flags = vec![
-        format!("--cert-file={}", authority.path("server.pem")),
-        format!("--key-file={}", authority.path("server.key")),
-        format!("--client-crl-file={}", authority.path("no.crl")),
+        format!("--cert-file={}", authority.file("server.pem")),
+        format!("--key-file={}", authority.file("server.key")),
+        format!("--client-crl-file={}", authority.file("no.crl")),
     ];
     let said = Rusd::spawn(harness::folder(), flags.clone()).refusal();
     assert!(said.contains("--trusted-ca-file: is required with --client-crl-file"), "{said}");
-    flags.push(format!("--trusted-ca-file={}", authority.path("ca.pem")));
+    flags.push(format!("--trusted-ca-file={}", authority.file("ca.pem")));
     let said = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(said.contains("no.crl cannot be used as a list of revoked certificates"), "{said}");
 }
@@ -322,14 +258,14 @@ fn a_list_of_revoked_certificates_that_cannot_be_used_ends_the_start_and_is_name
 #[test]
 fn a_member_whose_certificate_was_revoked_does_not_join() {
     let authority = Authority::new();
-    let list = authority.path("revoked.crl");
+    let list = authority.file("revoked.crl");
     std::fs::write(&list, authority.revoked(&["lost"])).unwrap();
     let flags = |name: &str| {
         authority.sign(name);
         vec![
-            format!("--peer-cert-file={}", authority.path(&format!("{name}.pem"))),
-            format!("--peer-key-file={}", authority.path(&format!("{name}.key"))),
-            format!("--peer-trusted-ca-file={}", authority.path("ca.pem")),
+            format!("--peer-cert-file={}", authority.file(&format!("{name}.pem"))),
+            format!("--peer-key-file={}", authority.file(&format!("{name}.key"))),
+            format!("--peer-trusted-ca-file={}", authority.file("ca.pem")),
             "--peer-client-cert-auth".to_owned(),
             format!("--peer-crl-file={list}"),
         ]
@@ -345,4 +281,141 @@ fn a_member_whose_certificate_was_revoked_does_not_join() {
     ]);
     let said = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(said.contains("ertificate"), "{said}");
+}
+
+/// Whether a server answers who shows this certificate. A handshake, and a byte back: with TLS 1.3 a client learns only then that it
+/// was refused.
+fn is_served(address: &str, certificate: &Path, key: &Path) -> bool {
+    let mut config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(std::sync::Arc::new(AnyServer))
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_file(certificate).unwrap()],
+            PrivateKeyDer::from_pem_file(key).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let host = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = rustls::ClientConnection::new(config.into(), host).unwrap();
+    let socket = std::net::TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(harness::LONG)).unwrap();
+    let mut stream = rustls::StreamOwned::new(connection, socket);
+    let asked = stream.write_all(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    asked.and_then(|()| stream.read_exact(&mut [0; 8])).is_ok()
+}
+
+/// Who wants no certificate of the server.
+#[derive(Debug)]
+struct AnyServer;
+
+impl rustls::client::danger::ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A client whose certificate was its own authority waited for ever; and who is trusted but may sign nothing could sign.
+#[test]
+fn certificates_of_clients_are_taken_that_etcd_takes_and_no_others() {
+    let authority = Authority::new();
+    authority.sign("server");
+    let is_ca = |parameters: &mut CertificateParams| parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let change = |change: fn(&mut CertificateParams)| {
+        move |parameters: &mut CertificateParams| {
+            is_ca(parameters);
+            change(parameters);
+        }
+    };
+    let past = |parameters: &mut CertificateParams| parameters.not_after = date_time_ymd(2020, 1, 1);
+    let for_servers = |parameters: &mut CertificateParams| {
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    };
+    let other = Authority::new();
+    let mut trusted = std::fs::read_to_string(authority.path()).unwrap();
+    let mut trust = |name: &str, (certificate, key): (PathBuf, PathBuf)| {
+        trusted.push_str(&std::fs::read_to_string(&certificate).unwrap());
+        (name.to_owned(), certificate, key)
+    };
+    let mut shown = vec![
+        trust("its own authority", authority.self_signed("own", is_ca)),
+        trust("its own authority, expired", authority.self_signed("own-past", change(past))),
+        trust("its own authority, for servers", authority.self_signed("own-servers", change(for_servers))),
+        trust(
+            "its own authority, for all",
+            authority.self_signed("own-all", change(|it| it.extended_key_usages.clear())),
+        ),
+        trust(
+            "its own authority, which may not sign",
+            authority.self_signed("own-no-sign", change(|it| it.key_usages = vec![KeyUsagePurpose::DigitalSignature])),
+        ),
+        trust("trusted itself", authority.self_signed("plain", |_| {})),
+        trust("trusted itself, expired", authority.self_signed("plain-past", past)),
+    ];
+    let by_plain = authority.signed_by("plain", "by-plain", |_| {});
+    let by_own = authority.signed_by("own", "by-own", is_ca);
+    let by_no_sign = authority.signed_by("own-no-sign", "by-no-sign", is_ca);
+    let more = [
+        ("its own authority, unknown", authority.self_signed("own-unknown", is_ca)),
+        ("signed, and nothing else", authority.sign("signed")),
+        ("signed, an authority", authority.sign_as("signed-ca", is_ca)),
+        ("signed, an authority, expired", authority.sign_as("signed-past", change(past))),
+        ("signed, an authority, for servers", authority.sign_as("signed-servers", change(for_servers))),
+        ("signed by another of the same name", other.sign_as("signed-other", is_ca)),
+        ("signed by who is trusted and may not sign", by_plain),
+        ("signed by another that is trusted", by_own),
+        ("an authority signed by one that may not sign", by_no_sign),
+    ];
+    shown.extend(more.map(|(name, (certificate, key))| (name.to_owned(), certificate, key)));
+    std::fs::write(authority.file("trusted.pem"), trusted).unwrap();
+    let file = |name: &str| authority.file(name);
+    let (http, data) = (format!("https://{}", harness::free_address()), harness::folder());
+    let flags = [
+        format!("--cert-file={}", file("server.pem")),
+        format!("--key-file={}", file("server.key")),
+        format!("--trusted-ca-file={}", file("trusted.pem")),
+        "--client-cert-auth".to_owned(),
+    ];
+    let flags = flags.iter().map(String::as_str).collect::<Vec<_>>();
+    let rusd = Rusd::start(&flags);
+    let _etcd = harness::Etcd::start_with(data.path(), &[&flags[..], &["--listen-client-http-urls", &http]].concat());
+    let answers = |address: &str| {
+        let answer = |(name, certificate, key): &(String, PathBuf, PathBuf)| {
+            (name.clone(), is_served(address, certificate, key))
+        };
+        shown.iter().map(answer).collect::<Vec<_>>()
+    };
+    let by_etcd = answers(http.trim_start_matches("https://"));
+    assert!(by_etcd.contains(&("its own authority".into(), true)), "{by_etcd:#?}");
+    assert_eq!(answers(rusd.address()), by_etcd);
 }
