@@ -1,7 +1,9 @@
-//! What commands changed, as commands: what goes to the append-only file, and to replicas later.
+//! What commands changed, as commands: what goes to the append-only file and to replicas.
 //!
 //! Effects are deterministic: times are absolute, what was chosen at random is named. Those of a transaction stand between MULTI
 //! and EXEC.
+
+use std::borrow::Cow;
 
 use crate::protocol::{Args, push_command};
 
@@ -12,6 +14,12 @@ pub struct Effects {
     pub bytes: Vec<u8>,
     /// Somebody wants them.
     pub is_enabled: bool,
+    /// They are the stream that replicas get.
+    pub is_replicated: bool,
+    /// Bytes that are in the stream already, or are no part of it.
+    replicated: usize,
+    /// What is for replicas alone: from where to where.
+    hidden: Vec<(usize, usize)>,
     /// The database that the last SELECT in the file chose.
     selected: Option<usize>,
     in_transaction: bool,
@@ -54,6 +62,59 @@ impl Effects {
         }
     }
 
+    /// What replicas are to do as well, though it changes no key, and the file does not need it.
+    pub fn add_for_replicas(&mut self, database: usize, arguments: Args<'_>) {
+        if self.is_replicated {
+            self.prepare(database);
+            let from = self.bytes.len();
+            push_command(&mut self.bytes, arguments.iter());
+            self.hidden.push((from, self.bytes.len()));
+        }
+    }
+
+    /// What is not in the replication stream yet.
+    pub fn unreplicated(&self) -> &[u8] {
+        if self.is_replicated { &self.bytes[self.replicated..] } else { &[] }
+    }
+
+    /// All so far is in the stream, or is no part of it.
+    pub fn mark_replicated(&mut self) {
+        self.replicated = self.bytes.len();
+    }
+
+    /// What the append-only file gets.
+    pub fn for_file(&self) -> Cow<'_, [u8]> {
+        if self.hidden.is_empty() {
+            return Cow::Borrowed(&self.bytes);
+        }
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut at = 0;
+        for &(from, to) in &self.hidden {
+            bytes.extend_from_slice(&self.bytes[at..from]);
+            at = to;
+        }
+        bytes.extend_from_slice(&self.bytes[at..]);
+        Cow::Owned(bytes)
+    }
+
+    /// All were written.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(1 << 20);
+        self.hidden.clear();
+        self.replicated = 0;
+    }
+
+    /// Whether effects stand behind a MULTI that has not ended.
+    pub fn is_in_group(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The database that the last SELECT chose.
+    pub fn selected_database(&self) -> usize {
+        self.selected.unwrap_or(0)
+    }
+
     /// The command has changed something: it is its own effect, unless it said otherwise.
     #[inline]
     pub fn end(&mut self, database: usize, args: Args<'_>) {
@@ -82,7 +143,11 @@ impl Effects {
     /// EXEC ends. A single effect needs no MULTI.
     pub fn end_transaction(&mut self) {
         if self.has_begun && self.count == 1 {
-            self.bytes.drain(self.multi.0..self.multi.1);
+            let (from, to) = self.multi;
+            self.bytes.drain(from..to);
+            for hidden in self.hidden.iter_mut().filter(|hidden| hidden.0 >= to) {
+                *hidden = (hidden.0 - (to - from), hidden.1 - (to - from));
+            }
         } else if self.has_begun {
             push_command(&mut self.bytes, [b"EXEC".as_slice()].into_iter());
         }

@@ -233,11 +233,14 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
 /// Bytes that do not count against the limit: what effects take, since evictions make more of it.
 pub fn not_counted(server: &Server) -> u64 {
     let effects = server.effects.bytes.capacity();
-    let replicas: usize = match server.replicas {
-        0 => 0,
-        _ => server.sessions.iter().flatten().filter(|one| one.is_replica).map(|one| one.reply.bytes.capacity()).sum(),
+    let replication = &server.replication;
+    let replica_bytes = |slot: &usize| {
+        let session = server.sessions.get(*slot)?.as_ref()?;
+        let held = session.replica.as_ref().map_or(0, |replica| replica.held.capacity());
+        Some(session.reply.bytes.capacity() + held)
     };
-    (effects + replicas) as u64
+    let replicas: usize = replication.replicas.iter().filter_map(replica_bytes).sum();
+    (effects + replication.pending.capacity() + replicas) as u64
 }
 
 /// Bytes above the limit.
@@ -256,12 +259,17 @@ fn time_limit(tenacity: i64) -> Option<Duration> {
     }
 }
 
+/// A replica holds what its master holds.
+fn is_the_masters_business(server: &Server) -> bool {
+    server.replication.is_replica() && server.settings.is_yes("replica-ignore-maxmemory")
+}
+
 /// Evicts until memory is below its limit, or the time is up, or there is nothing to evict: then the limit is exceeded, and false
 /// is returned.
 pub fn make_room(server: &mut Server) -> bool {
     server.eviction.is_under_way = false;
     server.eviction.told_bytes = 0;
-    if excess(server) == 0 || server.is_loading || server.is_paused() {
+    if server.is_loading || server.is_paused() || is_the_masters_business(server) || excess(server) == 0 {
         return true;
     }
     if server.settings.policy.choice.is_none() {

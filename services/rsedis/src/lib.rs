@@ -30,6 +30,7 @@ pub mod protocol;
 pub mod random;
 pub mod rdb;
 pub mod reactor;
+pub mod replication;
 pub mod scripting;
 pub mod server;
 pub mod session;

@@ -6,6 +6,7 @@ use crate::command::Command;
 use crate::command::tracking::Tracking;
 use crate::protocol::request::OwnedArgs;
 use crate::protocol::{Args, Reply};
+use crate::replication::{Replica, Stage};
 use crate::waiting::Waiting;
 
 /// Which replies a client wants (`CLIENT REPLY`).
@@ -98,8 +99,12 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// MONITOR.
     pub is_monitor: bool,
-    /// It gets all effects, as a replica does.
-    pub is_replica: bool,
+    /// It is a replica, or says that it will be one.
+    pub replica: Option<Box<Replica>>,
+    /// It is the master that this server follows.
+    pub is_master: bool,
+    /// Where the stream ended behind the last thing that it changed.
+    pub written_until: u64,
     /// Its script has run a command that reads.
     pub has_read: bool,
     /// It is a script.
@@ -127,6 +132,11 @@ impl Session {
     /// Channels and patterns that it listens to.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shard_channels.len()
+    }
+
+    /// Whether it has asked for the replication stream.
+    pub fn is_replica(&self) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.stage != Stage::Introducing)
     }
 
     /// A command in MULTI was refused.

@@ -20,6 +20,13 @@ pub enum TimeoutReply {
     Null,
     /// Nothing: its command runs now.
     Runs,
+    /// How many replicas have a part of the stream.
+    Acknowledgements {
+        /// Up to here.
+        offset: u64,
+        /// So many are waited for.
+        wanted: usize,
+    },
 }
 
 /// A client waits.
@@ -50,7 +57,7 @@ pub fn wait(
         return;
     }
     if client.may_not_wait {
-        return answer_timeout(client, timeout_reply);
+        return answer_timeout(server, client, timeout_reply);
     }
     let Some(command) = server.running else { return };
     for key in &keys {
@@ -68,11 +75,12 @@ pub fn wait(
         Some(Box::new(Waiting { database: client.database, keys, deadline, timeout_reply, command, args }));
 }
 
-fn answer_timeout(client: &mut Session, timeout_reply: TimeoutReply) {
+fn answer_timeout(server: &Server, client: &mut Session, timeout_reply: TimeoutReply) {
     match timeout_reply {
         TimeoutReply::NullArray => client.reply.null_array(),
         TimeoutReply::Null => client.reply.null(),
         TimeoutReply::Runs => {}
+        TimeoutReply::Acknowledgements { offset, .. } => client.reply.count(server.acknowledgements(offset)),
     }
 }
 
@@ -139,7 +147,7 @@ pub fn time_out(server: &mut Server) {
         server.deadlines.pop_first();
         let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { continue };
         if let Some(waiting) = forget(server, &mut session) {
-            answer_timeout(&mut session, waiting.timeout_reply);
+            answer_timeout(server, &mut session, waiting.timeout_reply);
             resume(server, &mut session);
             if waiting.timeout_reply == TimeoutReply::Runs {
                 crate::command::execute(server, &mut session, waiting.args.as_args());
@@ -149,17 +157,46 @@ pub fn time_out(server: &mut Server) {
     }
 }
 
+/// Lets those go on who wait for replicas and have enough of them.
+pub fn serve_acknowledged(server: &mut Server) {
+    let has_enough = |session: &Session| match session.waiting.as_ref().map(|waiting| waiting.timeout_reply) {
+        Some(TimeoutReply::Acknowledgements { offset, wanted }) => server.acknowledgements(offset) >= wanted,
+        _ => false,
+    };
+    let slots: Vec<usize> =
+        server.sessions.iter().flatten().filter(|session| has_enough(session)).map(|session| session.slot).collect();
+    for slot in slots {
+        end(server, slot, false);
+    }
+}
+
+/// Ends all waiting for keys: this server follows another one now, and whether there is something to wait for is not its business.
+pub fn end_all(server: &mut Server) {
+    let is_waiting =
+        |session: &Session| session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply != TimeoutReply::Runs);
+    let sessions = server.sessions.iter().flatten().filter(|session| is_waiting(session));
+    let slots: Vec<usize> = sessions.map(|session| session.slot).collect();
+    for slot in slots {
+        end_with(
+            server,
+            slot,
+            Some("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"),
+        );
+    }
+}
+
 /// Ends the waiting of the client at a slot (`CLIENT UNBLOCK`): as if its time were up, or with an error. Whether it waited for keys.
 pub fn end(server: &mut Server, slot: usize, is_error: bool) -> bool {
+    end_with(server, slot, is_error.then_some("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
+}
+
+fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) -> bool {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return false };
     let is_waiting = session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply != TimeoutReply::Runs);
     if is_waiting && let Some(waiting) = forget(server, &mut session) {
-        match is_error {
-            true => {
-                let failure = Failure::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-                crate::command::refuse(server, &mut session, &failure);
-            }
-            false => answer_timeout(&mut session, waiting.timeout_reply),
+        match error {
+            Some(text) => crate::command::refuse(server, &mut session, &Failure::new(text)),
+            None => answer_timeout(server, &mut session, waiting.timeout_reply),
         }
         resume(server, &mut session);
     }

@@ -1,6 +1,6 @@
 //! The server as a whole.
 
-use super::options::{integer, is};
+use super::options::is;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
@@ -43,11 +43,16 @@ pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>)
     Ok(())
 }
 
-pub(super) fn flushall(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    check_flush_options(args)?;
+/// Removes all keys.
+pub fn flush_all(server: &mut Server) {
     for database in 0..server.databases.len() {
         flush(server, database);
     }
+}
+
+pub(super) fn flushall(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    check_flush_options(args)?;
+    flush_all(server);
     server.dirty += 1;
     client.reply.ok();
     Ok(())
@@ -57,33 +62,6 @@ pub(super) fn time(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     client.reply.array(2);
     client.reply.bulk_integer(server.now / 1000);
     client.reply.bulk_integer(server.now % 1000 * 1000);
-    Ok(())
-}
-
-pub(super) fn role(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    client.reply.array(3);
-    client.reply.bulk(b"master");
-    client.reply.integer(0);
-    client.reply.array(0);
-    Ok(())
-}
-
-/// Only `NO ONE`, which is what this server is: it cannot follow another yet.
-pub(super) fn replicaof(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    if !is(args.at(1), "NO") || !is(args.at(2), "ONE") {
-        return Err(Failure::new("ERR this server cannot be a replica: REPLICAOF NO ONE only"));
-    }
-    client.reply.ok();
-    Ok(())
-}
-
-/// There are no replicas: none has what was written.
-pub(super) fn wait(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    integer(args.at(1))?;
-    if integer(args.at(2)).map_err(|_| Failure::new("ERR timeout is not an integer or out of range"))? < 0 {
-        return Err(Failure::new("ERR timeout is negative"));
-    }
-    client.reply.integer(0);
     Ok(())
 }
 
@@ -133,21 +111,6 @@ pub(super) fn bgsave(server: &mut Server, client: &mut Session, args: Args<'_>) 
     }
     server.requests.push(Request::BackgroundSave);
     client.reply.simple("Background saving started");
-    Ok(())
-}
-
-/// All keys as an RDB file, and from then on all effects. Replicas that ask for more than this are not served.
-pub(super) fn sync(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    if client.is_replica {
-        return Ok(());
-    }
-    let bytes = crate::rdb::write(server, false);
-    client.reply.bytes.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
-    client.reply.bytes.extend_from_slice(&bytes);
-    client.is_replica = true;
-    server.replicas += 1;
-    server.effects.is_enabled = true;
-    server.effects.forget_selected();
     Ok(())
 }
 

@@ -80,8 +80,11 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
             flags.push(letter);
         }
     }
-    if session.is_replica {
+    if session.is_replica() {
         flags.push('S');
+    }
+    if session.is_master {
+        flags.push('M');
     }
     if let Some(tracking) = &session.tracking {
         flags.push_str(&tracking.flags());
@@ -123,12 +126,15 @@ pub(super) fn info(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     Ok(())
 }
 
-/// `normal`, `master`, `replica`, `pubsub`. There are no masters and replicas yet.
+/// `normal`, `master`, `replica`, `pubsub`.
 fn type_filter(word: &[u8]) -> Outcome<fn(&Session) -> bool> {
     match word {
-        word if is(word, "normal") => Ok(|session| !is_listener(session)),
-        word if is(word, "pubsub") => Ok(is_listener),
-        word if ["master", "replica", "slave"].iter().any(|known| is(word, known)) => Ok(|_| false),
+        word if is(word, "normal") => {
+            Ok(|session| !is_listener(session) && !session.is_replica() && !session.is_master)
+        }
+        word if is(word, "pubsub") => Ok(|session| is_listener(session) && !session.is_replica()),
+        word if is(word, "master") => Ok(|session| session.is_master),
+        word if is(word, "replica") || is(word, "slave") => Ok(Session::is_replica),
         _ => Err(Failure::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))),
     }
 }

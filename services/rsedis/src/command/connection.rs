@@ -79,7 +79,7 @@ pub(super) fn hello(server: &mut Server, client: &mut Session, args: Args<'_>) -
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(if server.replication.is_replica() { b"replica".as_slice() } else { b"master" });
     reply.bulk(b"modules");
     reply.array(0);
     Ok(())

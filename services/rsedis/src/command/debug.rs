@@ -111,7 +111,11 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             client.reply.verbatim(&text);
             return Ok(());
         }
-        ("change-repl-id", 2) => server.run_id = server.random.name(),
+        ("change-repl-id", 2) => {
+            let id = server.random.name();
+            server.replication.id = id;
+            server.replication.second = None;
+        }
         ("stringmatch-len", 4) => {
             integer(args.at(2))?;
         }

@@ -70,7 +70,7 @@ fn set_expiry(
         client.reply.integer(0);
         return Ok(());
     }
-    if at <= server.now && !server.is_loading {
+    if at <= server.now && !server.is_loading && !server.replication.is_replica() {
         server.delete(database, &key);
         server.effects.say(database, &[b"DEL", key.bytes]);
     } else {

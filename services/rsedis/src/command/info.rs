@@ -1,7 +1,5 @@
 //! INFO.
 
-use std::fmt::Write as _;
-
 use super::connection::REDIS_VERSION;
 use crate::failure::Outcome;
 use crate::protocol::Args;
@@ -17,7 +15,7 @@ const SECTIONS: &[Section] = &[
     ("memory", about_memory),
     ("persistence", about_persistence),
     ("stats", about_stats),
-    ("replication", about_replication),
+    ("replication", super::replication_info::about_replication),
     ("cpu", about_cpu),
     ("modules", |_, _, _| {}),
     ("errorstats", about_errors),
@@ -30,10 +28,11 @@ const UNASKED: usize = 11;
 /// Appends a line. Writing to a string cannot fail.
 macro_rules! line {
     ($text:expr, $($argument:tt)*) => {{
-        let _ = write!($text, $($argument)*);
+        let _ = std::fmt::Write::write_fmt($text, format_args!($($argument)*));
         $text.push_str("\r\n");
     }};
 }
+pub(super) use line;
 
 fn human(bytes: u64) -> String {
     let value = bytes as f64;
@@ -80,7 +79,8 @@ fn about_server(server: &Server, _: &Session, text: &mut String) {
 
 fn about_clients(server: &Server, client: &Session, text: &mut String) {
     let sessions = || server.sessions.iter().flatten().map(|session| &**session).chain([client]);
-    line!(text, "connected_clients:{}", sessions().count());
+    let is_client = |session: &&Session| !session.is_replica() && !session.is_master;
+    line!(text, "connected_clients:{}", sessions().filter(is_client).count());
     line!(text, "cluster_connections:0");
     line!(text, "maxclients:{}", server.settings.text("maxclients"));
     line!(text, "client_recent_max_input_buffer:{}", sessions().map(|session| session.query_bytes).max().unwrap_or(0));
@@ -145,6 +145,9 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "total_net_input_bytes:{}", stats.input_bytes);
     line!(text, "total_net_output_bytes:{}", stats.output_bytes);
     line!(text, "rejected_connections:{}", stats.rejected);
+    line!(text, "sync_full:{}", stats.full_syncs);
+    line!(text, "sync_partial_ok:{}", stats.partial_syncs);
+    line!(text, "sync_partial_err:{}", stats.partial_syncs_refused);
     line!(text, "expired_keys:{}", stats.expired);
     line!(text, "evicted_keys:{}", server.stats.evicted);
     line!(text, "evicted_clients:0");
@@ -161,17 +164,6 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
         server.sessions.iter().flatten().filter(|one| one.tracking.is_some()).count()
     );
     line!(text, "total_error_replies:{}", stats.errors);
-}
-
-fn about_replication(server: &Server, _: &Session, text: &mut String) {
-    line!(text, "role:master");
-    line!(text, "connected_slaves:{}", server.replicas);
-    line!(text, "master_failover_state:no-failover");
-    line!(text, "master_replid:{}", server.run_id);
-    line!(text, "master_replid2:{}", "0".repeat(40));
-    line!(text, "master_repl_offset:0");
-    line!(text, "second_repl_offset:-1");
-    line!(text, "repl_backlog_active:0");
 }
 
 fn about_cpu(_: &Server, _: &Session, text: &mut String) {
@@ -232,7 +224,7 @@ pub(super) fn info(server: &mut Server, client: &mut Session, args: Args<'_>) ->
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
-            line!(text, "# {}", title(name));
+            line!(&mut text, "# {}", title(name));
             tell(server, client, &mut text);
         }
     }

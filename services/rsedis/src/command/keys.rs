@@ -55,7 +55,9 @@ pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    loop {
+    // A replica keeps keys whose time has come: as often as Redis looks for another one.
+    let attempts = if server.replication.is_replica() { 100 } else { usize::MAX };
+    for attempt in 1.. {
         let Server { databases, random, .. } = server;
         let keys = &databases[client.database];
         let Some(place) = keys.random(random) else {
@@ -64,11 +66,12 @@ pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) 
         };
         let name = keys.entry(place).key().to_vec();
         let key = Key::new(&name);
-        if server.find(client.database, &key).is_some() {
+        if attempt == attempts || server.find(client.database, &key).is_some() {
             client.reply.bulk(&name);
             return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Whether the key was renamed; where `if_absent`, only if the new name is free.

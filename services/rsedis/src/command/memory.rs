@@ -70,7 +70,7 @@ pub(super) fn stats(server: &mut Server, client: &mut Session, _: Args<'_>) -> O
         .map(|(number, database)| (number, database.len(), database.table_bytes(), database.expiry_bytes()))
         .collect();
     let buffers = |is_replica: bool| {
-        let sessions = server.sessions.iter().flatten().filter(|session| session.is_replica == is_replica);
+        let sessions = server.sessions.iter().flatten().filter(|session| session.is_replica() == is_replica);
         sessions.map(|session| session.reply.bytes.capacity() + session.query_bytes).sum::<usize>() as u64
     };
     let (replicas, clients) = (buffers(true), buffers(false));

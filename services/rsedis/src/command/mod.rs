@@ -24,6 +24,8 @@ mod memory;
 pub mod monitor;
 mod options;
 pub mod pubsub;
+mod replication;
+mod replication_info;
 mod restore;
 mod scan;
 mod scripts;
@@ -48,9 +50,11 @@ use crate::acl::Context;
 use crate::eviction;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
+use crate::replication::{Link, Master};
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
+pub use admin::flush_all;
 pub use connection::REDIS_VERSION;
 pub use table::COMMANDS;
 
@@ -317,6 +321,10 @@ const NO_MEMORY: Failure = Failure::new("OOM command not allowed when used memor
 /// Runs a client's command, or queues it, or refuses it; the reply is in the session afterwards.
 pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     if args.is_empty() {
+        // An empty line: who sends it is still there.
+        if let Some(replica) = &mut client.replica {
+            replica.heard_at = server.now;
+        }
         return;
     }
     client.last_active = server.now;
@@ -378,7 +386,7 @@ fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: 
                 .into_iter()
                 .any(|(queued, args)| may_write(queued) && !scripts::writes_nothing(server, queued, args.as_args())));
     let may_end_it = command.name.starts_with("client|");
-    !may_end_it && !client.is_replica && (is_all || writes)
+    !may_end_it && !client.is_replica() && !client.is_master && (is_all || writes)
 }
 
 /// Gives the client the messages that came for it while its command ran.
@@ -420,7 +428,13 @@ pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
 }
 
 /// Whether anything may be written now: what could not be made safe, or would have too few replicas, is refused.
-pub fn may_write_now(server: &Server) -> Outcome {
+pub fn may_write_now(server: &Server, client: &Session) -> Outcome {
+    if client.is_master {
+        return Ok(());
+    }
+    if server.replication.is_replica() && server.settings.is_read_only {
+        return Err(Failure::new("READONLY You can't write against a read only replica."));
+    }
     if let Some(failure) = &server.aof.failure {
         return Err(Failure::text(format!("MISCONF Errors writing to the AOF file: {failure}")));
     }
@@ -433,7 +447,10 @@ pub fn may_write_now(server: &Server) -> Outcome {
              (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
         ));
     }
-    match settings.replicas_min > server.replicas {
+    let is_lonely = settings.replicas_min > 0
+        && !server.replication.is_replica()
+        && server.good_replicas(settings.replica_lag_max) < settings.replicas_min;
+    match is_lonely {
         true => Err(Failure::new("NOREPLICAS Not enough good replicas to write.")),
         false => Ok(()),
     }
@@ -452,18 +469,36 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);
         hear_of_broken_watches(server, client);
-        if server.is_out_of_memory && command.is(DENYOOM) {
+        if server.is_out_of_memory && command.is(DENYOOM) && !client.is_master {
             return Err(NO_MEMORY);
         }
     }
     if command.is(WRITE) {
-        may_write_now(server)?;
+        may_write_now(server, client)?;
     }
     if client.subscriptions() > 0 && !client.reply.is_resp3 && !pubsub::is_allowed(command) {
         return Err(Failure::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
             command.name
         )));
+    }
+    if let Some(master) = &server.replication.master {
+        check_master(server, master, client, command)?;
+    }
+    Ok(())
+}
+
+/// What a replica refuses for the state of its link.
+#[cold]
+fn check_master(server: &Server, master: &Master, client: &Session, command: &Command) -> Outcome {
+    if client.is_master {
+        return Ok(());
+    }
+    if matches!(master.link, Link::Loading(_)) && !command.is(LOADING) {
+        return Err(Failure::new("LOADING Redis is loading the dataset in memory"));
+    }
+    if !server.settings.serves_stale && !master.is_up() && !command.is(STALE) {
+        return Err(Failure::new("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."));
     }
     Ok(())
 }
@@ -487,6 +522,7 @@ fn handle(server: &mut Server, client: &mut Session, command: &'static Command, 
     if server.dirty != dirty {
         server.effects.end(database, args);
         client.has_written = true;
+        client.written_until = server.stream_end();
     }
     outcome
 }

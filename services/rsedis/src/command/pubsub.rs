@@ -125,12 +125,14 @@ pub(super) fn sunsubscribe(server: &mut Server, client: &mut Session, args: Args
 
 pub(super) fn spublish(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let receivers = server.publish_to_shard(args.at(1), args.at(2));
+    server.effects.add_for_replicas(client.database, args);
     client.reply.count(receivers);
     Ok(())
 }
 
 pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let receivers = server.publish(args.at(1), args.at(2));
+    server.effects.add_for_replicas(client.database, args);
     client.reply.count(receivers);
     Ok(())
 }

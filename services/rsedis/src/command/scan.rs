@@ -89,7 +89,9 @@ pub(super) fn scan(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         });
         (next, visited)
     });
-    expired.iter().for_each(|name| server.expire(database, &Key::new(name)));
+    if !server.replication.is_replica() {
+        expired.iter().for_each(|name| server.expire(database, &Key::new(name)));
+    }
     reply(client, cursor, &found);
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
     if is_write {
         let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
-        super::may_write_now(server).map_err(discarded)?;
+        super::may_write_now(server, client).map_err(discarded)?;
     }
     let needs_memory = transaction.queue.iter().any(|(command, _)| command.is(super::DENYOOM));
     if needs_memory && server.is_out_of_memory {

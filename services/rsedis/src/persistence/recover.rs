@@ -1,6 +1,7 @@
 //! Brings the server back to where its files say it was.
 
 use std::io;
+use std::time::Duration;
 
 use wal::files::{Directory, File};
 
@@ -44,10 +45,36 @@ pub fn load_rdb<D: Directory>(server: &mut Server, directory: &D, name: &str) ->
     }
     let bytes = directory.open(name).and_then(|file| file.read()).map_err(told)?;
     server.is_loading = true;
-    let read = rdb::read(server, &bytes);
+    let mut loader = rdb::Loader::new(server.replication.is_replica());
+    let read = loop {
+        if let Some(read) = loader.step(server, &bytes, Duration::MAX).transpose() {
+            break read;
+        }
+    };
     server.is_loading = false;
+    if read.is_ok()
+        && let (Some(id), Some(offset)) = loader.history
+    {
+        go_on(server, id, offset, loader.stream_database.unwrap_or(0));
+    }
     match read.map_err(|error| format!("{name}: {error}"))? {
         length if length == bytes.len() => Ok(Some(length as u64)),
         length => Err(format!("{name}, byte {length}: more behind the end of the RDB file: restore it from a backup")),
     }
+}
+
+/// The keys that were read are a state of a replication history: who followed it, or was followed, can go on there.
+fn go_on(server: &mut Server, id: String, offset: u64, database: usize) {
+    let size = server.settings.backlog_bytes;
+    let replication = &mut server.replication;
+    replication.offset = offset;
+    match &mut replication.master {
+        Some(master) => {
+            master.database = database;
+            replication.id = id;
+        }
+        None => replication.second = Some((id, offset)),
+    }
+    replication.begin_backlog(size);
+    server.choose_effects();
 }

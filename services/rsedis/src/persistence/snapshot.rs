@@ -1,4 +1,4 @@
-//! All keys as they are at one moment into a file, while the loop goes on: as an RDB file, or as commands.
+//! All keys as they are at one moment, while the loop goes on: as an RDB file, or as commands; into a file, or to whom they are sent.
 //!
 //! Keys are taken a little in each turn of the loop ([`crate::keyspace::Database::walk`]); another thread writes and syncs. The file has
 //! a temporary name until it is whole and safe: what is there under the final name is always whole.
@@ -45,12 +45,10 @@ const PIECES_MAX: usize = 8;
 /// Keys are taken until a piece has this many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// See the module's description.
-pub struct Snapshot {
+/// All keys of one moment as bytes, a piece at a time, wherever they go.
+#[derive(Debug)]
+pub struct Walk {
     format: Format,
-    /// Gone when everything was given.
-    pieces: Option<SyncSender<Vec<u8>>>,
-    outcome: Receiver<io::Result<u64>>,
     /// Not given yet.
     piece: Vec<u8>,
     database: Option<usize>,
@@ -63,23 +61,10 @@ fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
     push_command(out, [b"RESTORE".as_slice(), entry.key(), &expiry, &payload, b"REPLACE", b"ABSTTL"].into_iter());
 }
 
-impl Snapshot {
-    /// Begins a file under a temporary name. What is written are the keys of this moment.
-    pub fn begin<D: Directory>(server: &mut Server, directory: &D, name: &str, format: Format) -> io::Result<Self> {
-        debug_assert!(server.flushed.is_empty(), "the snapshot before this one left what it walked");
-        // The thread of a snapshot that was given up may write on for a while: it keeps its file, which has no name any more.
-        match directory.remove(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = directory.create_zeroed(name, 0)?;
-        let (pieces, received) = sync_channel::<Vec<u8>>(PIECES_MAX);
-        let (done, outcome) = channel();
-        let has_checksum = format != Format::Commands;
-        thread::Builder::new().name("snapshot".into()).spawn(move || {
-            // Whoever waits may have given up.
-            drop(done.send(write_all(&file, &received, has_checksum)));
-        })?;
+impl Walk {
+    /// Of the keys of this moment. No other walk may be under way.
+    pub fn begin(server: &mut Server, format: Format) -> Self {
+        debug_assert!(server.flushed.is_empty(), "the walk before this one left what it had to take");
         let encode = match format {
             Format::Commands => encode_command,
             Format::Rdb { .. } if server.settings.is_yes("rdbcompression") => rdb::encode_compressed,
@@ -98,51 +83,22 @@ impl Snapshot {
                 piece
             }
         };
-        Ok(Self { format, pieces: Some(pieces), outcome, piece, database: None, is_walked: false })
+        Self { format, piece, database: None, is_walked: false }
     }
 
-    /// Goes on, for about so long. When it is done, well or not, nothing is left of the walk.
-    pub fn step(&mut self, server: &mut Server, budget: Duration) -> Progress {
-        let progress = self.go_on(server, budget);
-        if matches!(progress, Progress::Done(Err(_))) {
-            end_walks(server);
-        }
-        progress
+    /// A piece that is ready, if one is; [`Walk::advance`] makes the next.
+    pub fn take_piece(&mut self) -> Option<Vec<u8>> {
+        let is_ready = self.piece.len() >= PIECE_BYTES || (self.is_walked && !self.piece.is_empty());
+        is_ready.then(|| std::mem::take(&mut self.piece))
     }
 
-    fn go_on(&mut self, server: &mut Server, budget: Duration) -> Progress {
-        let began = Instant::now();
-        while let Some(pieces) = &self.pieces {
-            if self.piece.len() >= PIECE_BYTES || (self.is_walked && !self.piece.is_empty()) {
-                match pieces.try_send(std::mem::take(&mut self.piece)) {
-                    Ok(()) => {}
-                    Err(TrySendError::Full(piece)) => {
-                        self.piece = piece;
-                        return Progress::Waits;
-                    }
-                    // It has failed, and says why.
-                    Err(TrySendError::Disconnected(_)) => self.pieces = None,
-                }
-                continue;
-            }
-            if self.is_walked {
-                self.pieces = None;
-                break;
-            }
-            self.walk(server);
-            if began.elapsed() >= budget {
-                return Progress::Busy;
-            }
-        }
-        match self.outcome.try_recv() {
-            Ok(outcome) => Progress::Done(outcome),
-            Err(TryRecvError::Empty) => Progress::Waits,
-            Err(TryRecvError::Disconnected) => Progress::Done(Err(io::Error::other("the thread that writes has gone"))),
-        }
+    /// Whether all keys were taken.
+    pub fn is_over(&self) -> bool {
+        self.is_walked && self.piece.is_empty()
     }
 
     /// Takes some keys.
-    fn walk(&mut self, server: &mut Server) {
+    pub fn advance(&mut self, server: &mut Server) {
         let Server { databases, flushed, .. } = server;
         let Some(database) = flushed.iter_mut().chain(databases).find(|database| database.walked_number().is_some())
         else {
@@ -172,6 +128,82 @@ impl Snapshot {
         self.piece.append(&mut taken);
     }
 
+    /// Gives up: the keys are not watched any more.
+    pub fn abandon(server: &mut Server) {
+        server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
+        server.flushed.clear();
+    }
+}
+
+/// See the module's description.
+pub struct Snapshot {
+    walk: Walk,
+    /// Taken from the walk, and not taken by the thread.
+    piece: Option<Vec<u8>>,
+    /// Gone when everything was given.
+    pieces: Option<SyncSender<Vec<u8>>>,
+    outcome: Receiver<io::Result<u64>>,
+}
+
+impl Snapshot {
+    /// Begins a file under a temporary name. What is written are the keys of this moment.
+    pub fn begin<D: Directory>(server: &mut Server, directory: &D, name: &str, format: Format) -> io::Result<Self> {
+        // The thread of a snapshot that was given up may write on for a while: it keeps its file, which has no name any more.
+        match directory.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = directory.create_zeroed(name, 0)?;
+        let (pieces, received) = sync_channel::<Vec<u8>>(PIECES_MAX);
+        let (done, outcome) = channel();
+        let has_checksum = format != Format::Commands;
+        thread::Builder::new().name("snapshot".into()).spawn(move || {
+            // Whoever waits may have given up.
+            drop(done.send(write_all(&file, &received, has_checksum)));
+        })?;
+        Ok(Self { walk: Walk::begin(server, format), piece: None, pieces: Some(pieces), outcome })
+    }
+
+    /// Goes on, for about so long. When it is done, well or not, nothing is left of the walk.
+    pub fn step(&mut self, server: &mut Server, budget: Duration) -> Progress {
+        let progress = self.go_on(server, budget);
+        if matches!(progress, Progress::Done(Err(_))) {
+            Walk::abandon(server);
+        }
+        progress
+    }
+
+    fn go_on(&mut self, server: &mut Server, budget: Duration) -> Progress {
+        let began = Instant::now();
+        while let Some(pieces) = &self.pieces {
+            if let Some(piece) = self.piece.take().or_else(|| self.walk.take_piece()) {
+                match pieces.try_send(piece) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(piece)) => {
+                        self.piece = Some(piece);
+                        return Progress::Waits;
+                    }
+                    // It has failed, and says why.
+                    Err(TrySendError::Disconnected(_)) => self.pieces = None,
+                }
+                continue;
+            }
+            if self.walk.is_over() {
+                self.pieces = None;
+                break;
+            }
+            self.walk.advance(server);
+            if began.elapsed() >= budget {
+                return Progress::Busy;
+            }
+        }
+        match self.outcome.try_recv() {
+            Ok(outcome) => Progress::Done(outcome),
+            Err(TryRecvError::Empty) => Progress::Waits,
+            Err(TryRecvError::Disconnected) => Progress::Done(Err(io::Error::other("the thread that writes has gone"))),
+        }
+    }
+
     /// Goes on until it is done; the loop stands still meanwhile.
     pub fn finish(mut self, server: &mut Server) -> io::Result<u64> {
         loop {
@@ -185,14 +217,8 @@ impl Snapshot {
 
     /// Gives up. What was written stays under its temporary name until the next one begins.
     pub fn abandon(self, server: &mut Server) {
-        end_walks(server);
+        Walk::abandon(server);
     }
-}
-
-/// Nobody takes the rest of the keys any more, nor of the databases that were emptied meanwhile.
-fn end_walks(server: &mut Server) {
-    server.databases.iter_mut().for_each(crate::keyspace::Database::end_walk);
-    server.flushed.clear();
 }
 
 /// Writes what comes, its checksum, and syncs; how many bytes.

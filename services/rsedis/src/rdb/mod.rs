@@ -9,7 +9,7 @@ mod old;
 mod read;
 mod write;
 
-pub use read::{RdbError, is_whole, read, restore, restore_libraries};
+pub use read::{Loader, RdbError, is_whole, read, restore, restore_libraries};
 pub use write::{dump, dump_body, dump_libraries, encode_compressed, encode_plain, header, push_database, write};
 
 /// The last piece of a file before its checksum.
@@ -60,6 +60,9 @@ type Checksum = crc::Crc<u64, crc::Table<16>>;
 
 /// CRC-64 as Redis has it.
 pub(crate) const CRC: Checksum = Checksum::new(&crc::CRC_64_REDIS);
+
+/// A CRC-64 that is not done.
+type Digest = crc::Digest<'static, u64, crc::Table<16>>;
 
 /// The CRC-64 of bytes.
 fn checksum(bytes: &[u8]) -> u64 {

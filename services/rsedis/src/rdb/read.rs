@@ -1,7 +1,9 @@
 //! Reads values and files. Bytes may be anything: what is wrong is told with its place, and nothing is taken of a value that is
 //! not whole.
 
-use super::{CRC, VERSION_MAX, checksum, kind, lzf, old, opcode};
+use std::time::{Duration, Instant};
+
+use super::{CRC, Digest, VERSION_MAX, checksum, kind, lzf, old, opcode};
 use crate::keyspace::{Entry, Key};
 use crate::number::{parse_double, parse_integer};
 use crate::server::Server;
@@ -369,41 +371,112 @@ pub fn restore_libraries(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 /// Reads a file's keys into the server; how many bytes it is long. Keys that have expired are left out.
 pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
-    let mut reader = Reader { bytes, at: 0, packing: server.packing() };
-    let failed = |offset: usize, what: &str| RdbError { offset, what: what.to_owned() };
-    let head = reader.take(9).filter(|head| head.starts_with(b"REDIS")).ok_or(failed(0, "not an RDB file"))?;
-    let version =
-        parse_integer(head[5..].trim_ascii_start()).or_else(|| std::str::from_utf8(&head[5..]).ok()?.parse().ok());
-    let version = version.filter(|version| (1..=i64::from(VERSION_MAX)).contains(version) || *version == 80);
-    let version = version.ok_or_else(|| failed(5, "a version that cannot be read"))?;
-    let (mut database, mut expiry) = (0, None);
-    let (mut idle_seconds, mut frequency) = (None, None);
+    let mut loader = Loader::default();
     loop {
+        if let Some(length) = loader.step(server, bytes, Duration::MAX)? {
+            return Ok(length);
+        }
+    }
+}
+
+fn failed(offset: usize, what: &str) -> RdbError {
+    RdbError { offset, what: what.to_owned() }
+}
+
+/// Reads a file that is there as a whole, a little at a time.
+#[derive(Default)]
+pub struct Loader {
+    at: usize,
+    version: i64,
+    database: usize,
+    expiry: Option<i64>,
+    idle_seconds: Option<i64>,
+    frequency: Option<u8>,
+    digest: Option<Digest>,
+    keeps_expired: bool,
+    /// The database that the replication stream behind the file has selected (`repl-stream-db`).
+    pub stream_database: Option<usize>,
+    /// The replication history that the keys are a state of (`repl-id`), and how many bytes of it (`repl-offset`).
+    pub history: (Option<String>, Option<u64>),
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Loader").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Loader {
+    /// `keeps_expired`: keys that have expired stay, since who sent them says when they go.
+    pub fn new(keeps_expired: bool) -> Self {
+        Self { keeps_expired, ..Self::default() }
+    }
+
+    /// How many bytes were read.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Goes on for about so long; the file's length once all was read. `bytes`: the whole file, the same each time.
+    pub fn step(&mut self, server: &mut Server, bytes: &[u8], most: Duration) -> Result<Option<usize>, RdbError> {
+        let began = Instant::now();
+        let mut reader = Reader { bytes, at: self.at, packing: server.packing() };
+        if self.at == 0 {
+            self.version = version(&mut reader)?;
+        }
+        let mut is_whole = false;
+        while !is_whole {
+            is_whole = self.piece(server, &mut reader)?;
+            if began.elapsed() >= most {
+                break;
+            }
+        }
+        let digest = self.digest.get_or_insert_with(|| CRC.digest());
+        digest.update(&bytes[self.at..reader.at]);
+        self.at = reader.at;
+        if !is_whole {
+            return Ok(None);
+        }
+        if self.version >= 5 {
+            let sum = reader.array().map(u64::from_le_bytes);
+            let sum = sum.ok_or_else(|| failed(reader.at, "the file ends before its checksum"))?;
+            let found = self.digest.take().map_or(0, Digest::finalize);
+            if sum != 0 && !server.skips_checksums && sum != found {
+                return Err(failed(reader.at - 8, "the checksum is another"));
+            }
+        }
+        Ok(Some(reader.at))
+    }
+
+    /// Reads what one opcode says; whether that was the end.
+    fn piece(&mut self, server: &mut Server, reader: &mut Reader<'_>) -> Result<bool, RdbError> {
         let offset = reader.at;
         let cut = || failed(offset, "not what an RDB file has here, or the file ends too early");
         match reader.byte().ok_or_else(cut)? {
-            opcode::END => break,
+            opcode::END => return Ok(true),
             opcode::DATABASE => {
                 let number = reader.length().and_then(|number| usize::try_from(number).ok());
-                database = number
+                self.database = number
                     .filter(|number| *number < server.databases.len())
                     .ok_or_else(|| failed(offset, "a database with a number above the setting `databases`"))?;
             }
             opcode::EXPIRY_SECONDS => {
-                expiry = Some(i64::from(i32::from_le_bytes(reader.array().ok_or_else(cut)?)) * 1000);
+                self.expiry = Some(i64::from(i32::from_le_bytes(reader.array().ok_or_else(cut)?)) * 1000);
             }
-            opcode::EXPIRY_MILLIS => expiry = Some(i64::from_le_bytes(reader.array().ok_or_else(cut)?)),
+            opcode::EXPIRY_MILLIS => self.expiry = Some(i64::from_le_bytes(reader.array().ok_or_else(cut)?)),
             opcode::SIZES => {
                 reader.length().and_then(|_| reader.length()).ok_or_else(cut)?;
             }
             opcode::AUX => {
-                reader.string().and_then(|_| reader.string()).ok_or_else(cut)?;
+                let name = reader.string().ok_or_else(cut)?;
+                let value = reader.string().ok_or_else(cut)?;
+                self.note(server, &name, &value);
             }
             opcode::IDLE => {
-                idle_seconds = Some(reader.length().ok_or_else(cut)? as i64);
+                self.idle_seconds = Some(reader.length().ok_or_else(cut)? as i64);
             }
             opcode::FREQUENCY => {
-                frequency = Some(reader.byte().ok_or_else(cut)?);
+                self.frequency = Some(reader.byte().ok_or_else(cut)?);
             }
             opcode::FUNCTION => {
                 let code = reader.string().ok_or_else(cut)?;
@@ -417,25 +490,40 @@ pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
                 let value = reader
                     .value(kind)
                     .ok_or_else(|| failed(offset, &format!("a value of type {kind} that cannot be read")))?;
-                let expiry = expiry.take();
-                let (idle_seconds, frequency) = (idle_seconds.take(), frequency.take());
+                let expiry = self.expiry.take();
+                let (idle_seconds, frequency) = (self.idle_seconds.take(), self.frequency.take());
                 let key_of = Key::new(&key);
-                let keys = &mut server.databases[database];
+                let keys = &mut server.databases[self.database];
                 keys.remove(&key_of);
-                if expiry.is_none_or(|expiry| expiry > server.now) {
+                if self.keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
                     let place = keys.insert(&key_of, entry(&key, value, expiry));
-                    crate::eviction::restore(server, database, place, idle_seconds, frequency);
+                    crate::eviction::restore(server, self.database, place, idle_seconds, frequency);
                 }
             }
         }
+        Ok(false)
     }
-    if version >= 5 {
-        let body = &bytes[..reader.at];
-        let sum = reader.array().map(u64::from_le_bytes);
-        let sum = sum.ok_or_else(|| failed(reader.at, "the file ends before its checksum"))?;
-        if sum != 0 && !server.skips_checksums && sum != CRC.checksum(body) {
-            return Err(failed(reader.at - 8, "the checksum is another"));
+
+    /// What the file says of itself.
+    fn note(&mut self, server: &Server, name: &[u8], value: &[u8]) {
+        let text = || std::str::from_utf8(value).ok();
+        match name {
+            b"repl-stream-db" => {
+                let number = text().and_then(|text| text.parse().ok());
+                self.stream_database = number.filter(|number| *number < server.databases.len());
+            }
+            b"repl-id" => self.history.0 = text().filter(|id| id.len() == 40).map(str::to_owned),
+            b"repl-offset" => self.history.1 = text().and_then(|text| text.parse().ok()),
+            _ => {}
         }
     }
-    Ok(reader.at)
+}
+
+/// The version that a file's first bytes tell.
+fn version(reader: &mut Reader<'_>) -> Result<i64, RdbError> {
+    let head = reader.take(9).filter(|head| head.starts_with(b"REDIS")).ok_or(failed(0, "not an RDB file"))?;
+    let version =
+        parse_integer(head[5..].trim_ascii_start()).or_else(|| std::str::from_utf8(&head[5..]).ok()?.parse().ok());
+    let version = version.filter(|version| (1..=i64::from(VERSION_MAX)).contains(version) || *version == 80);
+    version.ok_or_else(|| failed(5, "a version that cannot be read"))
 }

@@ -214,16 +214,38 @@ pub fn encode_plain(entry: &Entry, out: &mut Vec<u8>) {
     push_pair(Format { compresses: false }, entry, out);
 }
 
+/// Where in the replication stream the keys are; nothing, where nobody can go on from there.
+fn replication_notes(server: &Server) -> Vec<(&'static str, String)> {
+    let replication = &server.replication;
+    // What is not safe is in the keys, and not in the stream.
+    if replication.backlog.is_none() || !replication.pending.is_empty() {
+        return Vec::new();
+    }
+    let database = match &replication.master {
+        Some(master) => master.database,
+        None => server.effects.selected_database(),
+    };
+    vec![
+        ("repl-stream-db", database.to_string()),
+        ("repl-id", replication.id.clone()),
+        ("repl-offset", replication.offset.to_string()),
+    ]
+}
+
 /// The beginning of a file. `is_base`: it is the base of an append-only file.
 pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
     let mut bytes = format!("REDIS{VERSION:04}").into_bytes();
-    for (name, value) in [
+    let mut notes = vec![
         ("redis-ver", crate::command::REDIS_VERSION.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (server.now / 1000).to_string()),
         ("used-mem", server.memory.used().to_string()),
-        ("aof-base", u8::from(is_base).to_string()),
-    ] {
+    ];
+    if !is_base {
+        notes.extend(replication_notes(server));
+    }
+    notes.push(("aof-base", u8::from(is_base).to_string()));
+    for (name, value) in notes {
         bytes.push(opcode::AUX);
         COMPRESSED.push_string(&mut bytes, name.as_bytes());
         COMPRESSED.push_string(&mut bytes, value.as_bytes());

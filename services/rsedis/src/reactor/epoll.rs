@@ -153,6 +153,11 @@ impl Sockets for EpollSockets {
         Ok(epoll::modify(&self.epoll, stream, EventData::new_u64(slot as u64), flags)?)
     }
 
+    fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32) -> io::Result<Accepted> {
+        let peer = stream.peer_addr()?;
+        self.keep(stream, peer, keepalive_seconds)
+    }
+
     fn close(&mut self, slot: usize) {
         // Closing takes it out of epoll as well: nobody else has it open.
         if let Some(stream) = self.streams.get_mut(slot).and_then(Option::take) {

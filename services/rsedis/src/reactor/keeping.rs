@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wal::files::Directory;
 
+use super::feeding::Receiver;
 use super::{Reactor, Sockets};
 use crate::log;
 use crate::persistence::snapshot::{Format, Progress, Snapshot};
@@ -13,7 +14,7 @@ use crate::persistence::{Aof, recover};
 use crate::server::{Request, Server};
 
 /// What a turn of the loop may spend on a snapshot.
-const BUDGET: Duration = Duration::from_millis(1);
+pub(super) const BUDGET: Duration = Duration::from_millis(1);
 /// After one that failed the next snapshot that settings ask for waits for so long (as in Redis).
 const RETRY_MILLIS: i64 = 5_000;
 const TEMPORARY_BASE: &str = "temp-base";
@@ -21,9 +22,17 @@ const TEMPORARY_BASE: &str = "temp-base";
 /// A snapshot that is being made.
 pub(super) struct Job<D> {
     snapshot: Snapshot,
-    /// Where it goes: the directory of the RDB file, or the append-only file's.
-    rdb: Option<D>,
-    is_rdb: bool,
+    purpose: Purpose<D>,
+}
+
+/// What a snapshot is for.
+enum Purpose<D> {
+    /// The RDB file, in this directory.
+    Rdb(D),
+    /// The append-only file's base; whether it is an RDB file.
+    Base(bool),
+    /// Replicas, from this directory.
+    Replicas(D, Vec<Receiver>),
 }
 
 fn temporary_rdb(server: &Server) -> String {
@@ -61,6 +70,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let outcome = self.save_users();
                     self.reply(slot, outcome);
                 }
+                Request::DropMaster => self.drop_master(),
                 Request::BackgroundSave => self.begin_save(),
                 Request::RewriteAof => self.begin_rewrite(),
                 Request::ReloadAof(slot) => {
@@ -102,7 +112,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
     fn begin_due(&mut self) {
-        if self.job.is_some() {
+        if self.is_walking() || self.server.is_loading {
             return;
         }
         if self.server.save.is_rewrite_due {
@@ -129,12 +139,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Writes the RDB file while everybody waits.
     pub(super) fn save_now(&mut self) -> io::Result<()> {
-        if let Some(job) = self.job.take() {
-            job.snapshot.abandon(&mut self.server);
-            self.server.save.saves = false;
-            self.server.save.is_rewrite_due |= std::mem::take(&mut self.server.save.rewrites);
+        if self.server.is_loading {
+            return Err(io::Error::other("the master's keys are not whole yet"));
         }
         self.server.save.tried = self.server.now;
+        self.abandon_walks();
         let directory = self.rdb_directory()?;
         let name = temporary_rdb(&self.server);
         let server = &mut self.server;
@@ -149,8 +158,28 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         outcome
     }
 
+    /// Gives up all snapshots that are under way. An append-only file's base is to be written later.
+    pub(super) fn abandon_walks(&mut self) {
+        self.abandon_broadcast();
+        let Some(job) = self.job.take() else { return };
+        job.snapshot.abandon(&mut self.server);
+        self.server.save.saves = false;
+        self.server.save.is_rewrite_due |= std::mem::take(&mut self.server.save.rewrites);
+        if let Purpose::Replicas(_, receivers) = job.purpose {
+            self.dismiss(&receivers);
+        }
+    }
+
+    /// Begins a snapshot that is sent to replicas once it is whole.
+    pub(super) fn begin_job_for(&mut self, receivers: Vec<Receiver>, name: &str) -> io::Result<()> {
+        let directory = self.rdb_directory()?;
+        let snapshot = Snapshot::begin(&mut self.server, &directory, name, Format::Rdb { is_base: false })?;
+        self.job = Some(Job { snapshot, purpose: Purpose::Replicas(directory, receivers) });
+        Ok(())
+    }
+
     fn begin_save(&mut self) {
-        if self.job.is_some() {
+        if self.is_walking() || self.server.is_loading {
             // Whoever is under way is finished first.
             self.server.save.is_save_due = true;
             return;
@@ -159,7 +188,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let begun = self.rdb_directory().and_then(|directory| {
             let format = Format::Rdb { is_base: false };
             let snapshot = Snapshot::begin(&mut self.server, &directory, &name, format)?;
-            Ok(Job { snapshot, rdb: Some(directory), is_rdb: true })
+            Ok(Job { snapshot, purpose: Purpose::Rdb(directory) })
         });
         let save = &mut self.server.save;
         save.is_save_due = false;
@@ -179,9 +208,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Begins a new increment, and a base of the keys of this moment.
     fn begin_rewrite(&mut self) {
-        if self.aof.is_none() || self.job.is_some() {
-            self.server.save.is_rewrite_due = self.aof.is_some();
+        let is_wanted = self.aof.is_some() || self.lacks_base;
+        if !is_wanted || self.is_walking() {
+            self.server.save.is_rewrite_due = is_wanted;
             return;
+        }
+        if self.lacks_base {
+            self.server.save.is_rewrite_due = false;
+            return self.begin_aof_behind();
         }
         let begun = self.try_begin_rewrite();
         let save = &mut self.server.save;
@@ -205,7 +239,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
         let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
         let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
-        Ok(Job { snapshot, rdb: None, is_rdb })
+        Ok(Job { snapshot, purpose: Purpose::Base(is_rdb) })
     }
 
     /// Goes on with a snapshot that is under way; whether there is more to do at once.
@@ -216,40 +250,54 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             Progress::Waits => false,
             Progress::Done(outcome) => {
                 if let Some(job) = self.job.take() {
-                    self.end_job(&job, outcome);
+                    self.end_job(job, outcome);
                 }
                 false
             }
         }
     }
 
-    fn end_job(&mut self, job: &Job<D>, outcome: io::Result<u64>) {
-        let ended = match (&job.rdb, &mut self.aof) {
-            (Some(directory), _) => outcome.and_then(|_| put_rdb(&self.server, directory)),
-            (None, Some(aof)) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, job.is_rdb)),
-            (None, None) => Ok(()),
+    fn end_job(&mut self, job: Job<D>, outcome: io::Result<u64>) {
+        let save = &mut self.server.save;
+        let ended = match job.purpose {
+            Purpose::Rdb(directory) => {
+                let ended = outcome.and_then(|_| put_rdb(&self.server, &directory));
+                let save = &mut self.server.save;
+                save.saves = false;
+                save.is_saved_well = ended.is_ok();
+                if ended.is_ok() {
+                    (save.last, save.dirty) = (save.last_begun, save.dirty_begun);
+                    save.saved += 1;
+                }
+                ended
+            }
+            Purpose::Base(is_rdb) => {
+                save.rewrites = false;
+                let ended = match &mut self.aof {
+                    Some(aof) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
+                    None => Ok(()),
+                };
+                save.is_rewritten_well = ended.is_ok();
+                save.rewritten += u64::from(ended.is_ok());
+                self.lacks_base &= ended.is_err();
+                ended
+            }
+            Purpose::Replicas(directory, receivers) => {
+                let ended = outcome.and_then(|_| self.begin_transfers(&directory, &receivers));
+                if ended.is_err() {
+                    self.dismiss(&receivers);
+                }
+                ended
+            }
         };
         if let Err(error) = &ended {
             log::warning(format_args!("snapshot: {error}"));
-        }
-        let save = &mut self.server.save;
-        if job.rdb.is_some() {
-            save.saves = false;
-            save.is_saved_well = ended.is_ok();
-            if ended.is_ok() {
-                (save.last, save.dirty) = (save.last_begun, save.dirty_begun);
-                save.saved += 1;
-            }
-        } else {
-            save.rewrites = false;
-            save.is_rewritten_well = ended.is_ok();
-            save.rewritten += u64::from(ended.is_ok());
         }
     }
 
     /// Looks whether a snapshot is due by the settings.
     pub(super) fn look_at_snapshots(&mut self) {
-        if self.job.is_some() {
+        if self.is_walking() || self.server.is_loading {
             return;
         }
         let server = &mut self.server;
@@ -282,10 +330,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let Some(aof) = self.aof.take() else {
             return Err("ERR the append only file is off: CONFIG SET appendonly yes first".to_owned());
         };
-        if let Some(job) = self.job.take() {
-            job.snapshot.abandon(&mut self.server);
-            (self.server.save.saves, self.server.save.rewrites) = (false, false);
-        }
+        self.abandon_walks();
+        self.server.save.is_rewrite_due = false;
         let directory = aof.directory().clone();
         let server = &mut self.server;
         let dirty = server.dirty;
@@ -315,9 +361,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn switch_aof(&mut self) -> Result<(), String> {
         let wanted = self.server.settings.is_yes("appendonly");
         let outcome = match (wanted, self.aof.take()) {
+            // It is begun once the master's keys are there.
+            (true, None) if self.server.is_loading => Ok(()),
             (true, None) => self.begin_aof(),
             (false, Some(aof)) => {
-                if let Some(job) = self.job.take_if(|job| job.rdb.is_none()) {
+                self.lacks_base = false;
+                if let Some(job) = self.job.take_if(|job| matches!(job.purpose, Purpose::Base(_))) {
                     job.snapshot.abandon(&mut self.server);
                     self.server.save.rewrites = false;
                 }
@@ -333,7 +382,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             // What is not to be written cannot fail either.
             None => outcome.as_ref().err().filter(|_| wanted).cloned(),
         };
-        self.server.effects.is_enabled = self.aof.is_some() || self.server.replicas > 0;
+        self.server.writes_aof = self.aof.is_some();
+        self.server.choose_effects();
         self.server.effects.forget_selected();
         outcome
     }
@@ -346,13 +396,42 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let mut aof = Aof::begin(directory, &name).map_err(|error| error.to_string())?;
         let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
         let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
-        if let Some(job) = self.job.take() {
-            job.snapshot.abandon(&mut self.server);
-            self.server.save.is_save_due |= std::mem::take(&mut self.server.save.saves);
-        }
+        self.server.save.is_save_due |= self.server.save.saves;
+        self.abandon_walks();
         let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format).map_err(told)?;
         let bytes = snapshot.finish(&mut self.server).map_err(told)?;
         aof.put_base(TEMPORARY_BASE, bytes, is_rdb).map_err(told)?;
+        self.aof = Some(aof);
+        Ok(())
+    }
+
+    /// Begins the append-only file anew while everybody goes on: its base is written a little in each turn. Until it is there, the
+    /// files of before are what a restart reads; this is for a replica, which asks its master then what it has missed.
+    pub(super) fn begin_aof_behind(&mut self) {
+        self.lacks_base = true;
+        self.server.save.is_rewrite_due = false;
+        self.abandon_walks();
+        let begun = self.try_begin_aof_behind();
+        if let Err(error) = begun {
+            log::warning(format_args!("append-only file: {error}"));
+            self.server.aof.failure = Some(error.to_string());
+        }
+        self.server.writes_aof = self.aof.is_some();
+        self.server.choose_effects();
+        self.server.effects.forget_selected();
+    }
+
+    fn try_begin_aof_behind(&mut self) -> io::Result<()> {
+        self.aof = None;
+        let directory = (self.open)(&self.aof_path())?;
+        let name = self.server.settings.text("appendfilename").to_owned();
+        let aof = Aof::begin(directory, &name).map_err(io::Error::other)?;
+        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
+        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
+        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
+        self.job = Some(Job { snapshot, purpose: Purpose::Base(is_rdb) });
+        self.server.save.rewrites = true;
+        self.server.aof.failure = None;
         self.aof = Some(aof);
         Ok(())
     }

@@ -1,14 +1,17 @@
 //! The event loop. A turn: take what sockets have and run all complete commands; bring their effects into the append-only file,
-//! synced if so set; send the replies, one write for each client.
+//! synced if so set; give them to the replicas; send the replies, one write for each client.
 //!
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
 mod connection;
 pub mod epoll;
+mod feeding;
+mod following;
 mod keeping;
 pub mod users;
 
 use std::io;
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,8 +20,10 @@ use wal::files::Directory;
 use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
+use crate::replication::Stage;
 use crate::server::{Request, Server};
 use crate::session::Session;
+use crate::settings::OutputLimit;
 use crate::{command, eviction, log, waiting};
 use connection::Connection;
 
@@ -73,6 +78,8 @@ pub trait Sockets {
     fn send(&mut self, slot: usize, bytes: &[u8]) -> io::Result<usize>;
     /// Which events of a socket are wanted.
     fn want(&mut self, slot: usize, readable: bool, writable: bool) -> io::Result<()>;
+    /// Takes a connection that was made.
+    fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32) -> io::Result<Accepted>;
     /// Closes a socket.
     fn close(&mut self, slot: usize);
 }
@@ -100,7 +107,17 @@ pub struct Reactor<S: Sockets, D: Directory> {
     open: fn(&Path) -> io::Result<D>,
     /// A snapshot that is being made.
     job: Option<keeping::Job<D>>,
-    /// The snapshot has more to do at once.
+    /// Keys that are sent to replicas while they are taken.
+    broadcast: Option<feeding::Broadcast>,
+    /// Keys that are sent to replicas from a file.
+    transfers: Vec<feeding::Transfer<D::File>>,
+    /// Until replicas get the next PING.
+    ping_in_seconds: i64,
+    /// The connection to the master.
+    socket: following::Socket,
+    /// The append-only file was begun anew, and its base is not there yet.
+    lacks_base: bool,
+    /// A snapshot, a transfer or a reading of keys has more to do at once.
     has_more: bool,
     connections: Vec<Option<Connection>>,
     clients: usize,
@@ -140,6 +157,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             aof,
             open,
             job: None,
+            broadcast: None,
+            transfers: Vec::new(),
+            ping_in_seconds: 0,
+            socket: following::Socket::default(),
+            lacks_base: false,
             has_more: false,
             connections: Vec::new(),
             clients: 0,
@@ -152,7 +174,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             is_full: false,
             is_stopping: false,
         };
-        reactor.server.effects.is_enabled = reactor.aof.is_some();
+        reactor.server.writes_aof = reactor.aof.is_some();
+        reactor.server.choose_effects();
         reactor.server.memory = Memory::new(allocator);
         reactor
     }
@@ -207,15 +230,25 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         // Nobody's command is running: those who watch were told in their sessions.
         self.server.broken_watches.clear();
         self.commit();
+        self.answer_master();
         self.do_requests();
-        self.has_more = self.step_job();
+        self.feed_newcomers();
+        let has_more = [self.step_job(), self.step_broadcast(), self.step_transfers(), self.step_master()];
+        self.has_more = has_more.contains(&true);
+        if std::mem::take(&mut self.server.replication.has_news) {
+            waiting::serve_acknowledged(&mut self.server);
+        }
         self.answer();
     }
 
     /// How long to wait for events: until something is due.
     fn patience(&self) -> Duration {
         // A thread that writes a snapshot has room again before long.
-        let most = if self.job.is_some() { Duration::from_millis(1) } else { TICK };
+        let most = match (self.job.is_some() || self.broadcast.is_some(), self.is_connecting()) {
+            (true, _) => Duration::from_millis(1),
+            (false, true) => Duration::from_millis(10),
+            (false, false) => TICK,
+        };
         let tick = TICK.saturating_sub(self.last_tick.elapsed()).min(most);
         match self.server.deadlines.first() {
             Some((deadline, _)) => tick.min(Duration::from_millis((deadline - now_millis()).max(0) as u64)),
@@ -246,6 +279,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             aof.tend(self.server.settings.fsync, is_due);
         }
         self.tell_of_aof();
+        if is_due {
+            self.look_after_replicas();
+            self.look_after_master();
+            self.server.save.is_rewrite_due |= self.lacks_base && !self.is_walking();
+        }
         self.look_at_snapshots();
     }
 
@@ -273,15 +311,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let patience = self.server.settings.integer("timeout") * 1000;
         let now = self.server.now;
         for session in self.server.sessions.iter_mut().flatten() {
-            if patience > 0 && now - session.last_active > patience && session.subscriptions() == 0 {
+            let may_be_idle = session.subscriptions() > 0 || session.is_master || session.is_replica();
+            if patience > 0 && now - session.last_active > patience && !may_be_idle {
                 session.is_killed = true;
                 self.touched.push(session.slot);
             }
         }
     }
 
+    fn keepalive_seconds(&self) -> u32 {
+        self.server.settings.integer("tcp-keepalive").max(0) as u32
+    }
+
     fn accept(&mut self) {
-        let keepalive_seconds = self.server.settings.integer("tcp-keepalive").max(0) as u32;
+        let keepalive_seconds = self.keepalive_seconds();
         for _ in 0..ACCEPT_MAX {
             match self.sockets.accept(keepalive_seconds) {
                 Ok(Some(accepted)) => self.greet(accepted),
@@ -322,21 +365,34 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return;
         }
         self.server.stats.connections += 1;
+        let is_authenticated = is_open;
+        let session = self.keep(Accepted { slot, address, local_address, is_local });
+        session.is_authenticated = is_authenticated;
+        let may_all = self.server.users.may_all(crate::acl::DEFAULT);
+        if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+            session.may_all = may_all;
+        }
+    }
+
+    /// A connection and its session.
+    fn keep(&mut self, accepted: Accepted) -> &mut Session {
+        let Accepted { slot, address, local_address, .. } = accepted;
         let id = self.server.next_session;
         self.server.next_session += 1;
-        let mut session = Box::new(Session::new(id, slot, address, local_address, self.server.now));
-        session.is_authenticated = is_open;
-        session.may_all = self.server.users.may_all(&session.user);
         if self.connections.len() <= slot {
             self.connections.resize_with(slot + 1, || None);
             self.server.sessions.resize_with(slot + 1, || None);
         }
         self.connections[slot] = Some(Connection::default());
         self.clients += 1;
-        self.server.sessions[slot] = Some(session);
+        let session = Box::new(Session::new(id, slot, address, local_address, self.server.now));
+        self.server.sessions[slot].insert(session)
     }
 
     fn receive(&mut self, slot: usize) {
+        if self.socket.slot == Some(slot) {
+            return self.receive_from_master(slot);
+        }
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         if connection.is_paused {
             return;
@@ -375,6 +431,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Runs what a client has sent and was kept.
     fn resume(&mut self, slot: usize) {
+        if self.socket.slot == Some(slot) {
+            return self.go_on_with_master(slot);
+        }
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         let mut bytes = std::mem::take(&mut connection.query);
         let consumed = self.execute(slot, &bytes);
@@ -403,7 +462,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 self.runnable.push(slot);
                 break;
             }
-            if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES {
+            if session.reply.bytes.len() - connection.sent > OUTPUT_PAUSE_BYTES && !session.is_replica() {
                 connection.is_paused = true;
                 break;
             }
@@ -433,28 +492,26 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         at
     }
 
-    /// Brings effects into the append-only file. Who wrote what could not be made safe is cut off: it was not done, as far as
-    /// anybody may know.
+    /// Brings effects into the append-only file, and then to the replicas: they never have what this server may lose under `always`.
+    /// Who wrote what could not be made safe is cut off: it was not done, as far as anybody may know.
     fn commit(&mut self) {
-        if self.server.effects.bytes.is_empty() {
-            return;
-        }
-        if self.server.replicas > 0 {
-            let Server { sessions, effects, .. } = &mut self.server;
-            for session in sessions.iter_mut().flatten().filter(|session| session.is_replica) {
-                session.reply.bytes.extend_from_slice(&effects.bytes);
-                self.touched.push(session.slot);
+        if !self.server.effects.bytes.is_empty() {
+            self.server.take_effects();
+            let is_safe = match &mut self.aof {
+                Some(aof) => aof.commit(&self.server.effects.for_file(), self.server.settings.fsync),
+                None => true,
+            };
+            self.server.effects.clear();
+            if !is_safe {
+                self.tell_of_aof();
             }
+            self.judge_writers(is_safe);
         }
-        let is_safe = match &mut self.aof {
-            Some(aof) => aof.commit(&self.server.effects.bytes, self.server.settings.fsync),
-            None => true,
-        };
-        self.server.effects.bytes.clear();
-        self.server.effects.bytes.shrink_to(1 << 20);
-        if !is_safe {
-            self.tell_of_aof();
-        }
+        self.server.replicate();
+    }
+
+    /// Takes note of who has written in this turn.
+    fn judge_writers(&mut self, is_safe: bool) {
         // Those who were woken wrote as well: what they had waited for, or what CLIENT PAUSE had postponed.
         for &slot in self.touched.iter().chain(&self.server.woken) {
             if let Some(Some(session)) = self.server.sessions.get_mut(slot)
@@ -494,6 +551,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             match self.sockets.send(slot, &output[connection.sent..]) {
                 Ok(0) => break,
                 Ok(count) => {
+                    if let Some(replica) = session.replica.as_mut().filter(|one| one.stage == Stage::Receiving) {
+                        replica.heard_at = self.server.now;
+                    }
                     connection.sent += count;
                     self.server.stats.output_bytes += count as u64;
                 }
@@ -514,15 +574,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             connection.sent = 0;
         }
         let settings = &self.server.settings;
-        let limit = if session.subscriptions() > 0 { settings.pubsub_limit } else { settings.normal_limit };
-        if connection.is_over(waiting as u64, limit, self.server.now) {
+        let (limit, held) = match &session.replica {
+            Some(replica) if session.is_replica() => (settings.replica_limit, replica.held.len()),
+            _ if session.is_master => (OutputLimit::default(), 0),
+            _ if session.subscriptions() > 0 => (settings.pubsub_limit, 0),
+            _ => (settings.normal_limit, 0),
+        };
+        if connection.is_over((waiting + held) as u64, limit, self.server.now) {
             log::warning(format_args!(
                 "client {} {} is cut off: it does not take its replies",
                 session.id, session.address
             ));
             return Err(());
         }
-        if connection.is_paused && waiting < OUTPUT_PAUSE_BYTES / 2 {
+        if connection.is_paused && waiting < OUTPUT_PAUSE_BYTES / 2 && !session.is_master {
             connection.is_paused = false;
             self.runnable.push(slot);
         }
@@ -542,5 +607,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.forget(&mut session);
         }
         self.sockets.close(slot);
+        if self.socket.slot == Some(slot) {
+            self.note_lost_master("the connection was ended");
+        }
     }
 }

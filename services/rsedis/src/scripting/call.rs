@@ -65,7 +65,7 @@ impl Running<'_> {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
         if command.is(WRITE) {
-            command::may_write_now(self.server)?;
+            command::may_write_now(self.server, self.session)?;
         }
         if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !self.has_written {
             return Err(Failure::new("OOM command not allowed when used memory > 'maxmemory'."));
@@ -107,6 +107,10 @@ impl Scripts {
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
             ));
         }
+        let is_for_readers = server.replication.is_replica() && server.settings.is_read_only && !client.is_master;
+        if is_for_readers && flags.has_shebang && !flags.no_writes {
+            return Err(Failure::new("READONLY Can not run script with write flag on readonly replica."));
+        }
         let mut session = Session {
             id: client.id,
             slot: client.slot,
@@ -116,6 +120,7 @@ impl Scripts {
             user: client.user.clone(),
             may_all: client.may_all,
             is_script: true,
+            is_master: client.is_master,
             may_not_wait: true,
             tracking: client.tracking.take(),
             last_command: "eval",

@@ -49,9 +49,9 @@ impl Server {
         let keys = &self.databases[database];
         let place = keys.find(key)?;
         match keys.entry(place).expiry() {
-            Some(expiry) if expiry <= self.now && !self.is_loading => {
-                // While writes are postponed nothing changes.
-                if !self.is_paused() {
+            Some(expiry) if expiry <= self.now && !self.is_loading && !self.applies_stream => {
+                // While writes are postponed nothing changes, and on a replica only what its master says.
+                if !self.is_paused() && !self.replication.is_replica() {
                     self.expire(database, key);
                 }
                 None

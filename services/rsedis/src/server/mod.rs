@@ -19,6 +19,7 @@ use crate::eviction::{self, Eviction};
 use crate::keyspace::Database;
 use crate::memory::Memory;
 use crate::random::Random;
+use crate::replication::Replication;
 use crate::scripting::Scripts;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -122,8 +123,12 @@ pub struct Server {
     pub current: u64,
     /// Until when commands are postponed, milliseconds since 1970, and whether all are or only those that may write.
     pub pause: Option<(i64, bool)>,
-    /// Clients that get all effects.
-    pub replicas: usize,
+    /// Who follows this server, and whom it follows.
+    pub replication: Replication,
+    /// There is an append-only file to write effects into.
+    pub writes_aof: bool,
+    /// What runs comes from the master: keys whose time has come are there until it says otherwise.
+    pub applies_stream: bool,
     /// Messages for the client whose command runs, which is not among the sessions.
     pub own_messages: Vec<(usize, Message)>,
 }
@@ -132,7 +137,7 @@ impl Server {
     /// Empty, at a time (milliseconds since 1970).
     pub fn new(settings: Settings, now: i64, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let run_id = random.name();
+        let (run_id, replication_id) = (random.name(), random.name());
         let mut server = Self {
             databases: (0..settings.databases()).map(|_| Database::default()).collect(),
             settings,
@@ -196,9 +201,17 @@ impl Server {
             is_flushed: false,
             current: 0,
             pause: None,
-            replicas: 0,
+            replication: Replication::new(replication_id, now),
+            writes_aof: false,
+            applies_stream: false,
             own_messages: Vec::new(),
         };
+        let replicaof = server.settings.text("replicaof").to_owned();
+        if let Some((host, port)) = replicaof.split_once(' ')
+            && let Ok(port) = port.parse()
+        {
+            server.follow(host.to_owned(), port);
+        }
         eviction::follow_settings(&mut server);
         server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
         server.users.set_default_password(server.settings.password.as_bytes());
@@ -224,9 +237,11 @@ impl Server {
         crate::waiting::forget(self, session);
         crate::command::tracking::end(self, session);
         crate::command::monitor::end(self, session);
-        if std::mem::take(&mut session.is_replica) {
-            self.replicas -= 1;
-            self.effects.is_enabled = self.replicas > 0 || self.settings.is_yes("appendonly");
+        if session.replica.take().is_some() {
+            let replication = &mut self.replication;
+            replication.replicas.retain(|slot| *slot != session.slot);
+            replication.alone_since = self.now;
+            replication.has_news = true;
         }
         crate::command::pubsub::unsubscribe_all(self, session);
     }

@@ -23,6 +23,12 @@ pub struct Stats {
     pub errors: u64,
     /// Error replies by code.
     pub errors_by_code: BTreeMap<String, u64>,
+    /// Replicas that got all keys.
+    pub full_syncs: u64,
+    /// Replicas that went on where they were.
+    pub partial_syncs: u64,
+    /// Replicas that wanted to, and could not.
+    pub partial_syncs_refused: u64,
     /// Bytes received.
     pub input_bytes: u64,
     /// Bytes sent.
@@ -59,6 +65,8 @@ pub enum Request {
     ReloadAof(usize),
     /// Write the RDB file while everybody waits, and answer the client at a slot.
     Save(usize),
+    /// Another master is followed, or none: end the connection to the one before.
+    DropMaster,
     /// Write the RDB file.
     BackgroundSave,
     /// Write the append-only file's base anew.

@@ -66,10 +66,20 @@ pub struct Settings {
     pub normal_limit: OutputLimit,
     /// For clients that listen to channels.
     pub pubsub_limit: OutputLimit,
+    /// For replicas: never below what the backlog holds.
+    pub replica_limit: OutputLimit,
     /// Microseconds from which on a command counts as slow; negative: never.
     pub slow_micros: i64,
     /// Replicas without which nothing is written.
     pub replicas_min: usize,
+    /// Seconds within which such a replica must have been heard.
+    pub replica_lag_max: i64,
+    /// Bytes of the replication stream that are kept.
+    pub backlog_bytes: usize,
+    /// A replica takes no writes of clients.
+    pub is_read_only: bool,
+    /// A replica without its master answers.
+    pub serves_stale: bool,
     /// Which keyspace events are told.
     pub events: Classes,
 }
@@ -91,8 +101,13 @@ impl Default for Settings {
             file: String::new(),
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
+            replica_limit: OutputLimit::default(),
             slow_micros: 0,
             replicas_min: 0,
+            replica_lag_max: 0,
+            backlog_bytes: 0,
+            is_read_only: true,
+            serves_stale: true,
             events: 0,
         };
         settings.derive();
@@ -126,6 +141,13 @@ impl Settings {
         self.integer("databases").max(1) as usize
     }
 
+    /// Keeps who is followed (`replicaof`): REPLICAOF changes it, CONFIG shows it.
+    pub fn set_master(&mut self, master: Option<(&str, u16)>) {
+        if let Some(index) = find(b"replicaof") {
+            self.values[index] = master.map(|(host, port)| format!("{host} {port}")).unwrap_or_default();
+        }
+    }
+
     /// Sets a parameter by its place. Errors: why the value is not one.
     pub fn set(&mut self, index: usize, words: &[String]) -> Result<(), String> {
         let parameter = &PARAMETERS[index];
@@ -147,7 +169,14 @@ impl Settings {
             stream: NodeLimits { entries: size("stream-node-max-entries"), bytes: size("stream-node-max-bytes") },
         };
         let query_max = size("client-query-buffer-limit");
-        let replicas_min = size("min-replicas-to-write");
+        let backlog_bytes = size("repl-backlog-size").max(16 << 10);
+        let replica_lag_max = self.integer("min-replicas-max-lag");
+        // Either of both at zero: any number of replicas is enough.
+        let replicas_min = if replica_lag_max == 0 { 0 } else { size("min-replicas-to-write") };
+        self.backlog_bytes = backlog_bytes;
+        self.replica_lag_max = replica_lag_max;
+        self.is_read_only = self.is_yes("replica-read-only");
+        self.serves_stale = self.is_yes("replica-serve-stale-data");
         self.packing = packing;
         self.query_max = query_max;
         self.replicas_min = replicas_min;
@@ -173,7 +202,12 @@ impl Settings {
             let number = |offset: usize| limits.get(at + offset)?.parse::<i64>().ok();
             Some(OutputLimit { hard: number(1)? as u64, soft: number(2)? as u64, seconds: number(3)? })
         };
-        let (normal, pubsub) = (limit("normal"), limit("pubsub"));
+        let (normal, pubsub, replica) = (limit("normal"), limit("pubsub"), limit("slave"));
+        let mut replica = replica.unwrap_or_default();
+        if replica.hard > 0 {
+            replica.hard = replica.hard.max(self.backlog_bytes as u64);
+        }
+        self.replica_limit = replica;
         self.normal_limit = normal.unwrap_or_default();
         self.pubsub_limit = pubsub.unwrap_or_default();
     }

@@ -56,7 +56,7 @@ pub fn read_command_line(
         let (values, behind) = tail.split_at(count);
         // `--save ''` and `--bind 'a b'` are lines of redis.conf like any other.
         let values = match values {
-            [single] if matches!(find(name.as_bytes()).map(|index| PARAMETERS[index].kind), Some(Kind::List)) => {
+            [single] if matches!(kind(name), Some(Kind::List | Kind::Master)) => {
                 single.split_whitespace().map(str::to_owned).collect()
             }
             _ => values.to_vec(),
@@ -65,6 +65,10 @@ pub fn read_command_line(
         rest = behind;
     }
     Ok(Start::Serve(Box::new(settings)))
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    find(name.as_bytes()).map(|index| PARAMETERS[index].kind)
 }
 
 fn shown(option: &str, values: &[String]) -> String {
@@ -165,6 +169,12 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             .map(crate::events::text)
             .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(words, before),
+        Kind::Master => match words {
+            [host, port] if host.eq_ignore_ascii_case("no") && port.eq_ignore_ascii_case("one") => Ok(String::new()),
+            [host, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(format!("{host} {port}")),
+            [_, _] => Err("Invalid master port".to_owned()),
+            _ => Err("wrong number of arguments".to_owned()),
+        },
         Kind::Fixed(known) => {
             let value = words.join(" ");
             match known.contains(&value.to_ascii_lowercase().as_str()) {

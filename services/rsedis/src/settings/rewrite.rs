@@ -29,7 +29,8 @@ fn quoted(word: &str) -> String {
 /// The line that sets a parameter to what it is.
 fn line(settings: &Settings, index: usize) -> String {
     let (parameter, value) = (&PARAMETERS[index], settings.value(index));
-    let has_words = matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits) && !value.is_empty();
+    let has_words = matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits | Kind::Master)
+        && !value.is_empty();
     let value = if has_words { value.to_owned() } else { quoted(value) };
     format!("{} {value}", parameter.name)
 }
@@ -51,7 +52,8 @@ pub fn rewrite(settings: &Settings, users: &[String], text: &str) -> String {
             }
             Some(word) if is_read && let Some(index) = find(word) => {
                 // The first line of several has it all.
-                if !std::mem::replace(&mut written[index], true) {
+                let is_no_master = matches!(PARAMETERS[index].kind, Kind::Master) && settings.value(index).is_empty();
+                if !std::mem::replace(&mut written[index], true) && !is_no_master {
                     lines.push(line(settings, index));
                 }
             }

@@ -23,6 +23,8 @@ pub enum Kind {
     Events,
     /// `client-output-buffer-limit`.
     OutputLimits,
+    /// `replicaof`: a host and a port, or `no one`.
+    Master,
     /// Only this value is honoured.
     Fixed(&'static [&'static str]),
 }
@@ -100,7 +102,14 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("io-threads-do-reads", NO, "no"),
     at_start("always-show-logo", Kind::Boolean, "no").without_effect(),
     at_start("set-proc-title", NO, "no"),
-    changeable("replicaof", EMPTY, ""),
+    Parameter {
+        name: "replicaof",
+        alias: "slaveof",
+        kind: Kind::Master,
+        default: "",
+        can_change: false,
+        has_effect: true,
+    },
     at_start("aclfile", Kind::Text, ""),
     changeable("acllog-max-len", Kind::Integer(0, i64::MAX), "128"),
     changeable("acl-pubsub-default", Kind::Words(&["allchannels", "resetchannels"]), "resetchannels"),
@@ -165,7 +174,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("cluster-allow-replica-migration", Kind::Boolean, "yes").without_effect(),
     at_start("aof_rewrite_cpulist", Kind::Text, "").without_effect(),
     changeable("tls-client-cert-file", Kind::Fixed(&[""]), ""),
-    changeable("repl-timeout", Kind::Integer(0, i64::MAX), "60").without_effect(),
+    changeable("repl-timeout", Kind::Integer(0, i64::MAX), "60"),
     changeable("tls-replication", Kind::Fixed(&["no"]), "no"),
     at_start("syslog-ident", Kind::Text, "redis").without_effect(),
     changeable("tls-ciphers", Kind::Fixed(&[""]), ""),
@@ -190,8 +199,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "yes",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("cluster-require-full-coverage", Kind::Boolean, "yes").without_effect(),
     changeable("repl-diskless-load", Kind::Words(&["disabled", "on-empty-db", "swapdb"]), "disabled").without_effect(),
     changeable("crash-log-enabled", Kind::Boolean, "yes").without_effect(),
@@ -199,7 +207,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tls-session-cache-timeout", Kind::Fixed(&["300"]), "300"),
     at_start("disable-thp", Kind::Boolean, "yes").without_effect(),
     at_start("bio_cpulist", Kind::Text, "").without_effect(),
-    changeable("repl-backlog-ttl", Kind::Integer(0, i64::MAX), "3600").without_effect(),
+    changeable("repl-backlog-ttl", Kind::Integer(0, i64::MAX), "3600"),
     changeable("active-defrag-max-scan-fields", Kind::Integer(0, i64::MAX), "1000").without_effect(),
     changeable("cluster-migration-barrier", Kind::Integer(0, i64::MAX), "1").without_effect(),
     changeable("tls-session-caching", Kind::Fixed(&["yes"]), "yes"),
@@ -210,8 +218,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("tls-dh-params-file", Kind::Fixed(&[""]), ""),
     Parameter {
         name: "min-replicas-max-lag",
@@ -220,12 +227,11 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "10",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
-    changeable("masterauth", Kind::Text, "").without_effect(),
-    changeable("repl-diskless-sync", Kind::Boolean, "yes").without_effect(),
+    },
+    changeable("masterauth", Kind::Text, ""),
+    changeable("repl-diskless-sync", Kind::Boolean, "yes"),
     at_start("enable-module-command", Kind::Boolean, "no").without_effect(),
-    changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5").without_effect(),
+    changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5"),
     at_start("syslog-enabled", Kind::Boolean, "no").without_effect(),
     changeable("bind-source-addr", Kind::Text, "").without_effect(),
     changeable("cluster-allow-pubsubshard-when-down", Kind::Boolean, "yes").without_effect(),
@@ -249,7 +255,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("cluster-config-file", Kind::Text, "nodes.conf").without_effect(),
     changeable("cluster-preferred-endpoint-type", Kind::Words(&["ip", "hostname", "unknown-endpoint"]), "ip")
         .without_effect(),
-    changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0").without_effect(),
+    changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0"),
     changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10").without_effect(),
     changeable("shutdown-on-sigterm", Kind::List, "default").without_effect(),
     changeable("tls-client-key-file-pass", Kind::Fixed(&[""]), ""),
@@ -261,8 +267,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "0",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("tls-ca-cert-dir", Kind::Fixed(&[""]), ""),
     at_start("cluster-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("sanitize-dump-payload", Kind::Words(&["no", "yes", "clients"]), "no").without_effect(),
@@ -271,7 +276,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tls-cluster", Kind::Fixed(&["no"]), "no"),
     changeable("tls-key-file-pass", Kind::Fixed(&[""]), ""),
     changeable("rdb-save-incremental-fsync", Kind::Boolean, "yes").without_effect(),
-    changeable("repl-backlog-size", Kind::Memory(0, i64::MAX), "1048576").without_effect(),
+    changeable("repl-backlog-size", Kind::Memory(0, i64::MAX), "1048576"),
     Parameter {
         name: "cluster-replica-no-failover",
         alias: "cluster-slave-no-failover",
@@ -288,8 +293,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "10",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     Parameter {
         name: "replica-serve-stale-data",
         alias: "slave-serve-stale-data",
@@ -297,8 +301,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "yes",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("replica-ignore-disk-write-errors", Kind::Boolean, "no").without_effect(),
     changeable("oom-score-adj-values", Kind::List, "0 200 800").without_effect(),
     changeable("tls-auth-clients", Kind::Fixed(&["yes"]), "yes"),
@@ -322,10 +325,9 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "100",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("ignore-warnings", Kind::Text, "").without_effect(),
-    changeable("replica-announced", Kind::Boolean, "yes").without_effect(),
+    changeable("replica-announced", Kind::Boolean, "yes"),
     Parameter {
         name: "replica-ignore-maxmemory",
         alias: "slave-ignore-maxmemory",
@@ -333,14 +335,13 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "yes",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("cluster-announce-hostname", Kind::Text, "").without_effect(),
     changeable("propagation-error-behavior", Kind::Words(&["ignore", "panic", "panic-on-replicas"]), "ignore")
         .without_effect(),
     at_start("server_cpulist", Kind::Text, "").without_effect(),
     changeable("active-defrag-cycle-min", Kind::Integer(0, i64::MAX), "1").without_effect(),
-    changeable("masteruser", Kind::Text, "").without_effect(),
+    changeable("masteruser", Kind::Text, ""),
     Parameter {
         name: "busy-reply-threshold",
         alias: "lua-time-limit",

@@ -1,0 +1,288 @@
+//! The master's side of replication: all keys for replicas that need them, from a snapshot that is written to a file and sent from
+//! there (`$length`), or that is sent while it is made (`$EOF`); PINGs; and the end of replicas that are not heard any more.
+//!
+//! Keys are taken and sent a little in each turn of the loop, and no faster than the replicas take them.
+
+use std::io;
+
+use wal::files::{Directory, File as _};
+
+use super::{Reactor, Sockets, keeping};
+use crate::log;
+use crate::persistence::snapshot::{Format, Walk};
+use crate::rdb;
+use crate::replication::{Replica, Stage};
+use crate::session::Session;
+
+/// A replica that gets keys: its slot and its identifier, since slots are used again.
+pub(super) type Receiver = (usize, u64);
+
+/// No more keys are added to what waits for a replica than this.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+/// Read from a snapshot's file at a time.
+const PIECE_BYTES: usize = 256 << 10;
+const TEMPORARY_SNAPSHOT: &str = "temp-replication.rdb";
+
+/// Keys that are sent while they are taken.
+pub(super) struct Broadcast {
+    walk: Walk,
+    digest: crc::Digest<'static, u64, crc::Table<16>>,
+    mark: String,
+    receivers: Vec<Receiver>,
+}
+
+/// Keys that are sent from a file.
+pub(super) struct Transfer<F> {
+    receiver: Receiver,
+    file: F,
+    at: u64,
+    bytes: u64,
+}
+
+impl<S: Sockets, D: Directory> Reactor<S, D> {
+    /// Keys are being taken: nobody else may begin to.
+    pub(super) fn is_walking(&self) -> bool {
+        self.job.is_some() || self.broadcast.is_some()
+    }
+
+    /// A replica that gets keys, if it is still there.
+    fn receiver(&mut self, (slot, id): Receiver) -> Option<&mut Session> {
+        let session = self.server.sessions.get_mut(slot)?.as_deref_mut()?;
+        (session.id == id && session.is_replica() && !session.is_killed).then_some(session)
+    }
+
+    /// Bytes that wait to be sent to a client.
+    fn waiting_bytes(&self, slot: usize) -> usize {
+        let output = self.server.sessions.get(slot).and_then(|session| Some(session.as_ref()?.reply.bytes.len()));
+        let sent = self.connections.get(slot).and_then(|connection| Some(connection.as_ref()?.sent));
+        output.unwrap_or(0).saturating_sub(sent.unwrap_or(0))
+    }
+
+    /// Begins snapshots for replicas that need all keys, if nothing is in the way.
+    pub(super) fn feed_newcomers(&mut self) {
+        let server = &self.server;
+        // What is not safe is in the keys and would come again behind them.
+        let is_blocked = self.is_walking() || server.is_loading || !server.replication.pending.is_empty();
+        if server.replication.replicas.is_empty() || is_blocked {
+            return;
+        }
+        let is_diskless = server.settings.is_yes("repl-diskless-sync");
+        let sessions = server.replication.replicas.iter().filter_map(|slot| server.sessions.get(*slot)?.as_deref());
+        let newcomers = sessions.filter_map(|session| {
+            let replica = session.replica.as_deref().filter(|replica| replica.stage == Stage::Waiting)?;
+            Some(((session.slot, session.id), replica.takes_mark && is_diskless, replica.waits_since))
+        });
+        let (marked, plain): (Vec<_>, Vec<_>) = newcomers.partition(|(_, takes_mark, _)| *takes_mark);
+        if !plain.is_empty() {
+            return self.begin_file(plain.into_iter().map(|(receiver, ..)| receiver).collect());
+        }
+        let Some(first) = marked.iter().map(|(.., since)| *since).min() else { return };
+        let delay = server.settings.integer("repl-diskless-sync-delay") * 1000;
+        let enough = server.settings.integer("repl-diskless-sync-max-replicas");
+        if server.now - first >= delay || (enough > 0 && marked.len() as i64 >= enough) {
+            self.begin_broadcast(marked.into_iter().map(|(receiver, ..)| receiver).collect());
+        }
+    }
+
+    /// Tells replicas what they get, and where the stream goes on behind it.
+    fn announce(&mut self, receivers: &[Receiver], stage: Stage) {
+        if !self.server.replication.is_replica() {
+            self.server.effects.forget_selected();
+        }
+        let line = format!("FULLRESYNC {} {}", self.server.replication.id, self.server.replication.offset);
+        let (now, offset) = (self.server.now, self.server.replication.offset);
+        for &receiver in receivers {
+            let Some(session) = self.receiver(receiver) else { continue };
+            let Session { replica: Some(replica), reply, .. } = session else { continue };
+            if !replica.is_silent {
+                reply.simple(&line);
+            }
+            (replica.stage, replica.heard_at, replica.acknowledged) = (stage, now, offset);
+            self.touched.push(receiver.0);
+        }
+    }
+
+    fn begin_broadcast(&mut self, receivers: Vec<Receiver>) {
+        self.announce(&receivers, Stage::Receiving);
+        let mark = self.server.random.name();
+        for &receiver in &receivers {
+            if let Some(session) = self.receiver(receiver) {
+                session.reply.bytes.extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
+            }
+        }
+        let walk = Walk::begin(&mut self.server, Format::Rdb { is_base: false });
+        self.broadcast = Some(Broadcast { walk, digest: rdb::CRC.digest(), mark, receivers });
+    }
+
+    /// Goes on sending keys while they are taken; whether there is more to do at once.
+    pub(super) fn step_broadcast(&mut self) -> bool {
+        let Some(mut broadcast) = self.broadcast.take() else { return false };
+        let began = std::time::Instant::now();
+        let has_more = loop {
+            broadcast.receivers.retain(|receiver| self.receiver(*receiver).is_some());
+            if broadcast.receivers.is_empty() {
+                Walk::abandon(&mut self.server);
+                return true;
+            }
+            let is_full = |receiver: &Receiver| self.waiting_bytes(receiver.0) > WAITING_BYTES_MAX;
+            if broadcast.receivers.iter().any(is_full) {
+                break false;
+            }
+            if let Some(piece) = broadcast.walk.take_piece() {
+                broadcast.digest.update(&piece);
+                self.give(&broadcast.receivers, &piece);
+            } else if broadcast.walk.is_over() {
+                self.end_broadcast(broadcast);
+                return true;
+            } else {
+                broadcast.walk.advance(&mut self.server);
+            }
+            if began.elapsed() >= keeping::BUDGET {
+                break true;
+            }
+        };
+        self.broadcast = Some(broadcast);
+        has_more
+    }
+
+    fn give(&mut self, receivers: &[Receiver], bytes: &[u8]) {
+        for &receiver in receivers {
+            if let Some(session) = self.receiver(receiver) {
+                session.reply.bytes.extend_from_slice(bytes);
+                self.touched.push(receiver.0);
+            }
+        }
+    }
+
+    fn end_broadcast(&mut self, broadcast: Broadcast) {
+        let Broadcast { digest, mark, receivers, .. } = broadcast;
+        self.give(&receivers, &digest.finalize().to_le_bytes());
+        self.give(&receivers, mark.as_bytes());
+        let now = self.server.now;
+        for receiver in receivers {
+            if let Some(Session { replica: Some(replica), .. }) = self.receiver(receiver) {
+                (replica.stage, replica.heard_at) = (Stage::Loading, now);
+            }
+        }
+    }
+
+    /// Gives up what is being sent while it is taken: who was to get it comes again.
+    pub(super) fn abandon_broadcast(&mut self) {
+        let Some(broadcast) = self.broadcast.take() else { return };
+        Walk::abandon(&mut self.server);
+        self.dismiss(&broadcast.receivers);
+    }
+
+    /// Ends connections of replicas.
+    pub(super) fn dismiss(&mut self, receivers: &[Receiver]) {
+        for &receiver in receivers {
+            if let Some(session) = self.receiver(receiver) {
+                session.is_killed = true;
+                self.touched.push(receiver.0);
+            }
+        }
+    }
+
+    fn begin_file(&mut self, receivers: Vec<Receiver>) {
+        self.announce(&receivers, Stage::Snapshot);
+        if let Err(error) = self.begin_job_for(receivers.clone(), TEMPORARY_SNAPSHOT) {
+            log::warning(format_args!("snapshot for replicas: {error}"));
+            self.dismiss(&receivers);
+        }
+    }
+
+    /// The file for replicas is whole: it is sent, and has no name any more.
+    pub(super) fn begin_transfers(&mut self, directory: &D, receivers: &[Receiver]) -> io::Result<()> {
+        for &receiver in receivers {
+            let file = directory.open(TEMPORARY_SNAPSHOT)?;
+            let bytes = file.bytes()?;
+            let now = self.server.now;
+            let Some(session) = self.receiver(receiver) else { continue };
+            let Session { replica: Some(replica), reply, .. } = session else { continue };
+            (replica.stage, replica.heard_at) = (Stage::Receiving, now);
+            reply.bytes.extend_from_slice(format!("${bytes}\r\n").as_bytes());
+            self.transfers.push(Transfer { receiver, file, at: 0, bytes });
+        }
+        directory.remove(TEMPORARY_SNAPSHOT)
+    }
+
+    /// Goes on sending files; whether there is more to do at once.
+    pub(super) fn step_transfers(&mut self) -> bool {
+        let mut has_more = false;
+        for mut transfer in std::mem::take(&mut self.transfers) {
+            match self.step_transfer(&mut transfer) {
+                Ok(true) => {
+                    has_more |= self.waiting_bytes(transfer.receiver.0) == 0;
+                    self.transfers.push(transfer);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    log::warning(format_args!("snapshot for a replica: {error}"));
+                    self.dismiss(&[transfer.receiver]);
+                }
+            }
+        }
+        has_more
+    }
+
+    /// Sends a piece, if there is room; whether there is more.
+    fn step_transfer(&mut self, transfer: &mut Transfer<D::File>) -> io::Result<bool> {
+        if self.receiver(transfer.receiver).is_none() {
+            return Ok(false);
+        }
+        if self.waiting_bytes(transfer.receiver.0) > WAITING_BYTES_MAX {
+            return Ok(true);
+        }
+        let mut piece = vec![0; PIECE_BYTES.min((transfer.bytes - transfer.at) as usize)];
+        transfer.file.read_at(&mut piece, transfer.at)?;
+        transfer.at += piece.len() as u64;
+        self.give(&[transfer.receiver], &piece);
+        if transfer.at < transfer.bytes {
+            return Ok(true);
+        }
+        let now = self.server.now;
+        if let Some(session) = self.receiver(transfer.receiver) {
+            crate::server::Server::put_online(session, now);
+        }
+        Ok(false)
+    }
+
+    /// Once a second: newlines for those who wait, PINGs, and the end of those who are not heard and of a backlog that nobody needs.
+    pub(super) fn look_after_replicas(&mut self) {
+        self.ping_in_seconds -= 1;
+        if self.ping_in_seconds <= 0 {
+            self.ping_in_seconds = self.server.settings.integer("repl-ping-replica-period");
+            let replication = &self.server.replication;
+            if !replication.replicas.is_empty() && !replication.is_replica() {
+                self.server.say_to_replicas(&[b"PING"]);
+            }
+        }
+        let (now, patience) = (self.server.now, self.server.settings.integer("repl-timeout"));
+        for slot in self.server.replication.replicas.clone() {
+            let Some(Some(session)) = self.server.sessions.get_mut(slot) else { continue };
+            let Session { replica: Some(replica), reply, is_killed, address, .. } = &mut **session else { continue };
+            if matches!(replica.stage, Stage::Waiting | Stage::Snapshot) {
+                reply.bytes.push(b'\n');
+                replica.heard_at = now;
+            } else if Replica::lag_seconds(replica, now) > patience {
+                log::warning(format_args!("replica {} is not heard any more: repl-timeout", address));
+                *is_killed = true;
+            }
+            self.touched.push(slot);
+        }
+        let server = &mut self.server;
+        if let Some(backlog) = &mut server.replication.backlog
+            && backlog.size() != server.settings.backlog_bytes
+        {
+            backlog.resize(server.settings.backlog_bytes);
+        }
+        let patience = server.settings.integer("repl-backlog-ttl");
+        let replication = &server.replication;
+        let is_unneeded = patience > 0 && replication.replicas.is_empty() && !replication.is_replica();
+        if is_unneeded && replication.backlog.is_some() && (now - replication.alone_since) / 1000 > patience {
+            let id = server.random.name();
+            server.replication.begin_anew(id);
+            server.choose_effects();
+        }
+    }
+}

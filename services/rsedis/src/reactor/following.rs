@@ -1,0 +1,427 @@
+//! The replica's side of replication: the connection to the master, its keys, its stream.
+//!
+//! The connection is made by a thread, since names must be looked up. Keys are kept in memory until they have come as a whole, so that
+//! what is there is served meanwhile; then they take its place, a little in each turn of the loop, while clients hear `-LOADING`. What is
+//! acknowledged to the master is what this server's own append-only file has taken as its policy demands.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use wal::files::Directory;
+
+use super::{RECEIVE_BYTES, Reactor, Received, Sockets};
+use crate::protocol::{Limits, push_command};
+use crate::replication::link::{self, Introduction, Loading, Next, Receipt};
+use crate::replication::{Link, Master};
+use crate::session::Session;
+use crate::{command, log, rdb};
+
+/// What a turn of the loop may spend on reading keys.
+const BUDGET: Duration = Duration::from_millis(5);
+/// Larger than what a command can be: the master has taken it already.
+const LIMITS: Limits = Limits { bulk_max: 4 << 30, is_stranger: false };
+
+/// The connection to a master.
+#[derive(Default)]
+pub(super) struct Socket {
+    /// Where it is among the sockets.
+    pub(super) slot: Option<usize>,
+    /// A connection that is being made.
+    connecting: Option<Receiver<io::Result<TcpStream>>>,
+    /// Commands of the stream that were read and are part of a transaction that has not ended.
+    unfed: Vec<u8>,
+}
+
+/// Connects on another thread.
+fn connect(host: String, port: u16, most: Duration) -> io::Result<Receiver<io::Result<TcpStream>>> {
+    let (reply, connected) = channel();
+    let attempt = move || {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in (host.as_str(), port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, most) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    // Whoever asked may have given up.
+    thread::Builder::new().name("connect".into()).spawn(move || drop(reply.send(attempt())))?;
+    Ok(connected)
+}
+
+impl<S: Sockets, D: Directory> Reactor<S, D> {
+    fn master(&mut self) -> Option<&mut Master> {
+        self.server.replication.master.as_mut()
+    }
+
+    /// Another master is followed now, or none.
+    pub(super) fn drop_master(&mut self) {
+        if let Some(slot) = self.socket.slot.take() {
+            self.close(slot);
+        }
+        self.socket = Socket::default();
+        self.connect_to_master();
+        // Keys that were being read are gone, and the file with them.
+        if !self.server.is_loading && self.aof.is_none() && self.server.settings.is_yes("appendonly") {
+            self.begin_aof_behind();
+        }
+    }
+
+    fn connect_to_master(&mut self) {
+        let patience = Duration::from_secs(self.server.settings.integer("repl-timeout").max(1) as u64);
+        let Some(master) = self.server.replication.master.as_mut() else { return };
+        master.heard_at = self.server.now;
+        match connect(master.host.clone(), master.port, patience) {
+            Ok(connecting) => {
+                master.link = Link::Connecting;
+                self.socket.connecting = Some(connecting);
+            }
+            Err(error) => log::warning(format_args!("start a thread that connects: {error}")),
+        }
+    }
+
+    /// The connection is over; another one is tried before long. What is known of the history stays.
+    fn lose_master(&mut self, why: &str) {
+        if let Some(slot) = self.socket.slot.take() {
+            self.close(slot);
+        }
+        self.note_lost_master(why);
+    }
+
+    /// The same, where the socket is closed already.
+    pub(super) fn note_lost_master(&mut self, why: &str) {
+        self.server.abandon_loading();
+        self.socket = Socket::default();
+        let now = self.server.now;
+        let Some(master) = self.master() else { return };
+        if master.is_up() {
+            master.down_since = now;
+        }
+        master.link = Link::Down;
+        let (host, port) = (master.host.clone(), master.port);
+        log::warning(format_args!("master {host}:{port}: {why}: trying again"));
+    }
+
+    /// Once a second.
+    pub(super) fn look_after_master(&mut self) {
+        let (now, patience) = (self.server.now, self.server.settings.integer("repl-timeout") * 1000);
+        let Some(master) = self.master() else { return };
+        let is_silent = now - master.heard_at > patience;
+        match &master.link {
+            Link::Down => self.connect_to_master(),
+            Link::Loading(_) => self.tell_master(b"\n"),
+            _ if is_silent => self.lose_master("not heard any more: repl-timeout"),
+            Link::Up => self.acknowledge(),
+            Link::Receiving(_) => self.tell_master(b"\n"),
+            Link::Connecting | Link::Handshake(_) => {}
+        }
+    }
+
+    fn tell_master(&mut self, bytes: &[u8]) {
+        if let Some(slot) = self.socket.slot
+            && let Some(Some(session)) = self.server.sessions.get_mut(slot)
+        {
+            session.reply.bytes.extend_from_slice(bytes);
+            self.touched.push(slot);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let mut bytes = Vec::new();
+        let offset = self.server.replication.offset.to_string();
+        push_command(&mut bytes, [b"REPLCONF".as_slice(), b"ACK", offset.as_bytes()].into_iter());
+        self.tell_master(&bytes);
+    }
+
+    /// Answers the master if it has asked how far we are. What it asked about is safe by now, or not acknowledged.
+    pub(super) fn answer_master(&mut self) {
+        if self.master().is_some_and(|master| std::mem::take(&mut master.is_owed)) {
+            self.acknowledge();
+        }
+    }
+
+    /// In each turn: a connection that was made, keys to be read; whether there is more to do at once.
+    pub(super) fn step_master(&mut self) -> bool {
+        if let Some(connecting) = &self.socket.connecting {
+            match connecting.try_recv() {
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.lose_master("the thread that connects has gone"),
+                Ok(Err(error)) => self.lose_master(&format!("connect: {error}")),
+                Ok(Ok(stream)) => match self.greet_master(stream) {
+                    Ok(()) => {}
+                    Err(error) => self.lose_master(&format!("connect: {error}")),
+                },
+            }
+        }
+        self.step_loading()
+    }
+
+    /// Whether something is under way that no event of a socket tells of.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.socket.connecting.is_some()
+    }
+
+    fn greet_master(&mut self, stream: TcpStream) -> io::Result<()> {
+        self.socket.connecting = None;
+        let accepted = self.sockets.adopt(stream, self.keepalive_seconds())?;
+        let slot = accepted.slot;
+        let session = self.keep(accepted);
+        session.is_master = true;
+        session.is_authenticated = true;
+        session.may_all = true;
+        self.socket.slot = Some(slot);
+        let (asked, bytes) = link::greeting();
+        let now = self.server.now;
+        if let Some(master) = self.master() {
+            (master.link, master.heard_at) = (Link::Handshake(asked), now);
+        }
+        self.tell_master(&bytes);
+        Ok(())
+    }
+
+    fn introduction(&self) -> Introduction {
+        let (settings, replication) = (&self.server.settings, &self.server.replication);
+        let password = settings.text("masterauth");
+        let login = (!password.is_empty()).then(|| (settings.text("masteruser").to_owned(), password.to_owned()));
+        let port = match settings.text("replica-announce-port") {
+            "0" => settings.text("port"),
+            port => port,
+        };
+        Introduction {
+            login,
+            port: port.to_owned(),
+            address: settings.text("replica-announce-ip").to_owned(),
+            history: (replication.id.clone(), replication.applied()),
+        }
+    }
+
+    /// Takes what the master has sent.
+    pub(super) fn receive_from_master(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        if connection.is_paused {
+            return;
+        }
+        let wanted = connection.parser.needs().saturating_sub(connection.query.len());
+        match self.sockets.receive(slot, &mut connection.query, wanted.clamp(RECEIVE_BYTES, 1 << 20)) {
+            Received::Nothing => {}
+            Received::End => self.lose_master("the connection has ended"),
+            Received::Bytes(count) => {
+                self.server.stats.input_bytes += count as u64;
+                let now = self.server.now;
+                if let Some(master) = self.master() {
+                    master.heard_at = now;
+                }
+                self.go_on_with_master(slot);
+            }
+        }
+    }
+
+    /// Goes through what the master has sent and was kept.
+    pub(super) fn go_on_with_master(&mut self, slot: usize) {
+        if let Err(why) = self.try_go_on_with_master(slot) {
+            self.lose_master(&why);
+        }
+    }
+
+    fn try_go_on_with_master(&mut self, slot: usize) -> Result<(), String> {
+        loop {
+            let introduction = self.introduction();
+            let (Some(Some(connection)), Some(master)) =
+                (self.connections.get_mut(slot), self.server.replication.master.as_mut())
+            else {
+                return Ok(());
+            };
+            let query = &mut connection.query;
+            match &mut master.link {
+                Link::Handshake(asked) => {
+                    let Some(at) = memchr::memchr(b'\n', query) else {
+                        return match query.len() > crate::protocol::request::LINE_BYTES_MAX {
+                            true => Err("an answer that does not end".to_owned()),
+                            false => Ok(()),
+                        };
+                    };
+                    let line: Vec<u8> = query.drain(..=at).collect();
+                    let line = line.trim_ascii_end();
+                    // It says that it is still there.
+                    if line.is_empty() {
+                        continue;
+                    }
+                    match introduction.on_answer(*asked, line)? {
+                        Next::Ask(next, bytes) => {
+                            *asked = next;
+                            self.tell_master(&bytes);
+                        }
+                        Next::Full(id, offset) => {
+                            master.link = Link::Receiving(Box::new(Receipt::new((id, offset))));
+                        }
+                        Next::Partial(id) => self.continue_history(slot, id),
+                    }
+                }
+                Link::Receiving(receipt) => {
+                    if !receipt.take(query)? {
+                        return Ok(());
+                    }
+                    connection.is_paused = true;
+                    let receipt = std::mem::replace(receipt, Box::new(Receipt::new(Default::default())));
+                    self.begin_loading(*receipt);
+                    return Ok(());
+                }
+                Link::Up => return self.apply_stream(slot),
+                Link::Down | Link::Connecting | Link::Loading(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// The stream goes on where it was.
+    fn continue_history(&mut self, slot: usize, id: Option<String>) {
+        let server = &mut self.server;
+        if let Some(id) = id
+            && id != server.replication.id
+        {
+            server.replication.shift(id);
+            server.dismiss_replicas();
+        }
+        if server.replication.backlog.is_none() {
+            // What waits was changed under the history so far, and is not in any backlog.
+            server.replication.offset = server.replication.applied();
+            server.replication.pending.clear();
+            server.replication.begin_backlog(server.settings.backlog_bytes);
+        }
+        self.put_up(slot);
+    }
+
+    fn put_up(&mut self, slot: usize) {
+        let now = self.server.now;
+        let Some(master) = self.server.replication.master.as_mut() else { return };
+        (master.link, master.heard_at) = (Link::Up, now);
+        let database = master.database;
+        if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+            session.database = database;
+        }
+        self.server.choose_effects();
+    }
+
+    /// Everything goes, and the master's keys come.
+    fn begin_loading(&mut self, receipt: Receipt) {
+        self.abandon_walks();
+        if let Some(aof) = self.aof.take() {
+            // What it holds is of another history, and is replaced once that of the master is there.
+            drop(aof);
+            self.server.writes_aof = false;
+            self.server.aof.failure = None;
+        }
+        self.server.forget_everything();
+        self.server.is_loading = true;
+        let reader = rdb::Loader::new(true);
+        let Receipt { bytes, history, .. } = receipt;
+        if let Some(master) = self.master() {
+            master.link = Link::Loading(Box::new(Loading { bytes, reader, history }));
+        }
+        self.touched.extend(self.socket.slot);
+    }
+
+    /// Reads keys; whether there is more to do at once.
+    fn step_loading(&mut self) -> bool {
+        let Some(master) = self.server.replication.master.as_mut() else { return false };
+        let Link::Loading(loading) = &mut master.link else { return false };
+        let (bytes, mut reader) = (std::mem::take(&mut loading.bytes), std::mem::take(&mut loading.reader));
+        let outcome = reader.step(&mut self.server, &bytes, BUDGET);
+        match outcome {
+            Ok(None) => {
+                if let Some(Link::Loading(loading)) = self.master().map(|master| &mut master.link) {
+                    (loading.bytes, loading.reader) = (bytes, reader);
+                }
+                true
+            }
+            Ok(Some(_)) => {
+                self.end_loading(reader.stream_database.unwrap_or(0));
+                true
+            }
+            Err(error) => {
+                self.lose_master(&format!("its keys: {error}"));
+                false
+            }
+        }
+    }
+
+    fn end_loading(&mut self, database: usize) {
+        self.server.is_loading = false;
+        let Some(master) = self.server.replication.master.as_mut() else { return };
+        let Link::Loading(loading) = std::mem::replace(&mut master.link, Link::Up) else { return };
+        master.database = database;
+        let size = self.server.settings.backlog_bytes;
+        let replication = &mut self.server.replication;
+        (replication.id, replication.offset) = loading.history;
+        replication.second = None;
+        replication.pending.clear();
+        replication.begin_backlog(size);
+        if self.server.settings.is_yes("appendonly") {
+            self.begin_aof_behind();
+        }
+        let Some(slot) = self.socket.slot else { return };
+        self.put_up(slot);
+        self.acknowledge();
+        if let Some(Some(connection)) = self.connections.get_mut(slot) {
+            connection.is_paused = false;
+        }
+        self.runnable.push(slot);
+    }
+
+    /// Runs what the master's stream has.
+    fn apply_stream(&mut self, slot: usize) -> Result<(), String> {
+        let (Some(Some(connection)), Some(mut session)) =
+            (self.connections.get_mut(slot), self.server.sessions.get_mut(slot).and_then(Option::take))
+        else {
+            return Ok(());
+        };
+        let bytes = std::mem::take(&mut connection.query);
+        let (mut at, mut outcome) = (0, Ok(()));
+        self.server.applies_stream = true;
+        while at < bytes.len() && !session.is_killed {
+            match connection.parser.next(&bytes[at..], LIMITS) {
+                Ok(Some(length)) => {
+                    let args = connection.parser.args(&bytes[at..]);
+                    apply(&mut self.server, &mut session, args);
+                    self.socket.unfed.extend_from_slice(&bytes[at..at + length]);
+                    at += length;
+                    if session.transaction.is_none() {
+                        self.server.replication.pending.append(&mut self.socket.unfed);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    outcome = Err(format!("its stream: {error}"));
+                    break;
+                }
+            }
+        }
+        self.server.applies_stream = false;
+        if let Some(master) = &mut self.server.replication.master
+            && session.transaction.is_none()
+        {
+            master.database = session.database;
+        }
+        connection.query.extend_from_slice(&bytes[at..]);
+        session.query_bytes = connection.query.len();
+        self.server.sessions[slot] = Some(session);
+        outcome
+    }
+}
+
+/// Runs a command of the master's, who hears nothing of it.
+fn apply(server: &mut crate::server::Server, session: &mut Session, args: crate::protocol::Args<'_>) {
+    // It never waits, and what is to be sent to it is not touched.
+    session.may_not_wait = true;
+    let before = session.reply.bytes.len();
+    command::execute(server, session, args);
+    if session.reply.bytes.get(before) == Some(&b'-') {
+        let name = args.get(0).unwrap_or_default().escape_ascii();
+        let text = session.reply.bytes[before..].trim_ascii().escape_ascii();
+        log::warning(format_args!("the master's command {name} failed here: {text}"));
+    }
+    session.reply.bytes.truncate(before);
+}

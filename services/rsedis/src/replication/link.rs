@@ -1,0 +1,399 @@
+//! The master that is followed, and what is said to it before its stream comes: the handshake, line by line, and all keys.
+
+use crate::protocol::push_command;
+use crate::rdb;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Master {
+    /// Where it is.
+    pub host: String,
+    /// See [`Master::host`].
+    pub port: u16,
+    /// How far the connection to it is.
+    pub link: Link,
+    /// The database that the stream has chosen last.
+    pub database: usize,
+    /// When it was heard last, milliseconds since 1970.
+    pub heard_at: i64,
+    /// Since when its stream has not come, milliseconds since 1970.
+    pub down_since: i64,
+    /// It wants to know how far we are.
+    pub is_owed: bool,
+}
+
+impl Master {
+    /// One that was not spoken to yet.
+    pub fn new(host: String, port: u16, now: i64) -> Self {
+        Self { host, port, link: Link::Down, database: 0, heard_at: now, down_since: now, is_owed: false }
+    }
+
+    /// Whether its stream comes.
+    pub fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up)
+    }
+
+    /// Whether its keys are on their way, or are being read.
+    pub fn is_syncing(&self) -> bool {
+        matches!(self.link, Link::Receiving(_) | Link::Loading(_))
+    }
+
+    /// The word that ROLE has for the link.
+    pub fn link_word(&self) -> &'static str {
+        match self.link {
+            Link::Down => "connect",
+            Link::Connecting => "connecting",
+            Link::Handshake(_) => "handshake",
+            Link::Receiving(_) | Link::Loading(_) => "sync",
+            Link::Up => "connected",
+        }
+    }
+}
+
+/// How far a connection to a master is.
+#[derive(Debug)]
+pub enum Link {
+    /// There is none; one is tried before long.
+    Down,
+    /// It is being made.
+    Connecting,
+    /// An answer is waited for.
+    Handshake(Asked),
+    /// Keys are coming.
+    Receiving(Box<Receipt>),
+    /// Keys have come and are being read.
+    Loading(Box<Loading>),
+    /// The stream comes.
+    Up,
+}
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `PING`
+    Ping,
+    /// `AUTH`
+    Auth,
+    /// `REPLCONF listening-port`
+    Port,
+    /// `REPLCONF ip-address`
+    Address,
+    /// `REPLCONF capa`
+    Capabilities,
+    /// `PSYNC`
+    Sync,
+}
+
+/// What a replica says of itself, and what it has.
+#[derive(Clone, Debug, Default)]
+pub struct Introduction {
+    /// `masteruser` and `masterauth`.
+    pub login: Option<(String, String)>,
+    /// Where it listens.
+    pub port: String,
+    /// `replica-announce-ip`
+    pub address: String,
+    /// The history that it has, and how many bytes of it.
+    pub history: (String, u64),
+}
+
+/// What follows from an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Say this, and wait for the answer.
+    Ask(Asked, Vec<u8>),
+    /// All keys come, and then the stream of this history from this offset on.
+    Full(String, u64),
+    /// The stream goes on, under this name if there is a new one.
+    Partial(Option<String>),
+}
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_command(&mut bytes, words.iter().copied());
+    bytes
+}
+
+/// What is said first.
+pub fn greeting() -> (Asked, Vec<u8>) {
+    (Asked::Ping, command(&[b"PING"]))
+}
+
+impl Introduction {
+    /// What is to be said behind the answer to a question.
+    fn after(&self, asked: Asked) -> Next {
+        let next = match asked {
+            Asked::Ping => Asked::Auth,
+            Asked::Auth => Asked::Port,
+            Asked::Port => Asked::Address,
+            Asked::Address => Asked::Capabilities,
+            Asked::Capabilities | Asked::Sync => Asked::Sync,
+        };
+        match (next, &self.login) {
+            (Asked::Auth, None) => self.after(Asked::Auth),
+            (Asked::Auth, Some((user, password))) if user.is_empty() => {
+                Next::Ask(next, command(&[b"AUTH", password.as_bytes()]))
+            }
+            (Asked::Auth, Some((user, password))) => {
+                Next::Ask(next, command(&[b"AUTH", user.as_bytes(), password.as_bytes()]))
+            }
+            (Asked::Port, _) => Next::Ask(next, command(&[b"REPLCONF", b"listening-port", self.port.as_bytes()])),
+            (Asked::Address, _) if self.address.is_empty() => self.after(Asked::Address),
+            (Asked::Address, _) => Next::Ask(next, command(&[b"REPLCONF", b"ip-address", self.address.as_bytes()])),
+            (Asked::Capabilities, _) => Next::Ask(next, command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])),
+            _ => {
+                let (id, offset) = &self.history;
+                Next::Ask(next, command(&[b"PSYNC", id.as_bytes(), (offset + 1).to_string().as_bytes()]))
+            }
+        }
+    }
+
+    /// What follows from a line (without its end) that answers a question. Errors: the link is given up, and why.
+    pub fn on_answer(&self, asked: Asked, line: &[u8]) -> Result<Next, String> {
+        let text = String::from_utf8_lossy(line);
+        let refused = || format!("the master answered {asked:?} with '{text}'");
+        match asked {
+            // Whoever wants to be logged in to first is well.
+            Asked::Ping => match text.starts_with('+') || text.starts_with("-NOAUTH") || text.starts_with("-NOPERM") {
+                true => Ok(self.after(asked)),
+                false => Err(refused()),
+            },
+            Asked::Auth if !text.starts_with('+') => Err(format!("{}: see masteruser and masterauth", refused())),
+            // Old masters do not know all of this, and can do without.
+            Asked::Auth | Asked::Port | Asked::Address | Asked::Capabilities => Ok(self.after(asked)),
+            Asked::Sync => {
+                let words: Vec<&str> = text.split(' ').collect();
+                let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+                match words[..] {
+                    ["+FULLRESYNC", id, offset] if is_id(id) => {
+                        let offset = offset.parse().map_err(|_| refused())?;
+                        Ok(Next::Full(id.to_owned(), offset))
+                    }
+                    ["+CONTINUE"] => Ok(Next::Partial(None)),
+                    ["+CONTINUE", id] if is_id(id) => Ok(Next::Partial(Some(id.to_owned()))),
+                    _ => Err(refused()),
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of the mark behind keys whose length was not told before.
+const MARK_BYTES: usize = 40;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Unknown,
+    Length(u64),
+    Mark(Vec<u8>),
+}
+
+/// Keys that come: an RDB file, its length told before (`$length`) or a mark behind it (`$EOF:mark`).
+#[derive(Debug)]
+pub struct Receipt {
+    end: End,
+    /// The file so far.
+    pub bytes: Vec<u8>,
+    /// The history that follows, and where it goes on.
+    pub history: (String, u64),
+}
+
+impl Receipt {
+    /// Of the keys before a history's offset.
+    pub fn new(history: (String, u64)) -> Self {
+        Self { end: End::Unknown, bytes: Vec::new(), history }
+    }
+
+    /// How long the file will be, if that was told.
+    pub fn total(&self) -> Option<u64> {
+        match self.end {
+            End::Length(length) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// Takes what has come, and leaves what follows the file; whether the file is whole. Errors: it is none.
+    pub fn take(&mut self, query: &mut Vec<u8>) -> Result<bool, String> {
+        while self.end == End::Unknown {
+            let Some(at) = memchr::memchr(b'\n', query) else {
+                return match query.len() > 256 {
+                    true => Err("the master sent neither $length nor $EOF".to_owned()),
+                    false => Ok(false),
+                };
+            };
+            let line: Vec<u8> = query.drain(..=at).collect();
+            let line = line.trim_ascii_end();
+            // It says that it is still there.
+            if line.is_empty() {
+                continue;
+            }
+            let mark = line.strip_prefix(b"$EOF:").filter(|mark| mark.len() == MARK_BYTES);
+            let length = line.strip_prefix(b"$").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            self.end = match (mark, length) {
+                (Some(mark), _) => End::Mark(mark.to_vec()),
+                (None, Some(length)) => End::Length(length),
+                (None, None) => return Err(format!("the master sent '{}' instead of keys", line.escape_ascii())),
+            };
+        }
+        match &self.end {
+            End::Length(length) => {
+                let missing = usize::try_from(*length).unwrap_or(usize::MAX) - self.bytes.len();
+                let taken = missing.min(query.len());
+                self.bytes.extend(query.drain(..taken));
+                Ok(taken == missing)
+            }
+            End::Mark(mark) => {
+                // The master waits for an acknowledgement before it sends more.
+                self.bytes.append(query);
+                let is_whole = self.bytes.ends_with(mark);
+                if is_whole {
+                    self.bytes.truncate(self.bytes.len() - MARK_BYTES);
+                }
+                Ok(is_whole)
+            }
+            End::Unknown => Ok(false),
+        }
+    }
+}
+
+/// Keys that have come, being read a little in each turn of the loop.
+#[derive(Debug)]
+pub struct Loading {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// How far it was read.
+    pub reader: rdb::Loader,
+    /// See [`Receipt::history`].
+    pub history: (String, u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ID: &str = "0123456789012345678901234567890123456789";
+
+    fn introduction() -> Introduction {
+        Introduction {
+            login: Some(("someone".to_owned(), "secret".to_owned())),
+            port: "7000".to_owned(),
+            address: "10.0.0.1".to_owned(),
+            history: (ID.to_owned(), 41),
+        }
+    }
+
+    fn asks(next: &Next) -> String {
+        match next {
+            Next::Ask(_, bytes) => {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect::<Vec<_>>().join(" ")
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_replica_introduces_itself_in_redis_order() {
+        let introduction = introduction();
+        let (mut asked, _) = greeting();
+        let mut said = Vec::new();
+        for answer in
+            ["-NOAUTH Authentication required.", "+OK", "+OK", "-ERR Unrecognized REPLCONF option: ip-address", "+OK"]
+        {
+            let next = introduction.on_answer(asked, answer.as_bytes()).unwrap();
+            said.push(asks(&next).trim().to_owned());
+            if let Next::Ask(next, _) = next {
+                asked = next;
+            }
+        }
+        assert_eq!(
+            said,
+            [
+                "AUTH someone secret",
+                "REPLCONF listening-port 7000",
+                "REPLCONF ip-address 10.0.0.1",
+                "REPLCONF capa eof capa psync2",
+                &format!("PSYNC {ID} 42"),
+            ]
+        );
+        let full = format!("+FULLRESYNC {ID} 7");
+        assert_eq!(introduction.on_answer(asked, full.as_bytes()), Ok(Next::Full(ID.to_owned(), 7)));
+        assert_eq!(introduction.on_answer(asked, b"+CONTINUE"), Ok(Next::Partial(None)));
+        let other = format!("+CONTINUE {ID}");
+        assert_eq!(introduction.on_answer(asked, other.as_bytes()), Ok(Next::Partial(Some(ID.to_owned()))));
+    }
+
+    #[test]
+    fn what_a_replica_does_not_say_is_left_out_and_refusals_end_the_link() {
+        let introduction = Introduction { port: "1".to_owned(), ..Introduction::default() };
+        let next = introduction.on_answer(Asked::Ping, b"+PONG").unwrap();
+        assert!(asks(&next).contains("listening-port"), "{next:?}");
+        let next = introduction.on_answer(Asked::Port, b"+OK").unwrap();
+        assert!(asks(&next).contains("capa"), "{next:?}");
+        for (asked, answer) in [
+            (Asked::Ping, "-LOADING Redis is loading the dataset in memory"),
+            (Asked::Auth, "-WRONGPASS invalid username-password pair or user is disabled."),
+            (Asked::Sync, "-NOMASTERLINK Can't SYNC while not connected with my master"),
+            (Asked::Sync, "+FULLRESYNC x 1"),
+            (Asked::Sync, "+FULLRESYNC 0123456789012345678901234567890123456789 -1"),
+            (Asked::Sync, ""),
+        ] {
+            let error = introduction.on_answer(asked, answer.as_bytes()).unwrap_err();
+            assert!(error.contains(answer), "{error}");
+        }
+    }
+
+    proptest! {
+        /// However the bytes come, the file is what was sent; what follows a file of a known length is left.
+        #[test]
+        fn a_file_comes_in_any_pieces(
+            file in proptest::collection::vec(any::<u8>(), 0..200),
+            follows in proptest::collection::vec(any::<u8>(), 0..20),
+            newlines in 0usize..3,
+            has_mark: bool,
+            pieces in proptest::collection::vec(1usize..50, 1..100),
+        ) {
+            let mut sent = b"\n".repeat(newlines);
+            let mark = ID.as_bytes();
+            prop_assume!(!has_mark || !file.windows(MARK_BYTES).any(|window| window == mark));
+            match has_mark {
+                true => {
+                    sent.extend_from_slice(b"$EOF:");
+                    sent.extend_from_slice(mark);
+                    sent.extend_from_slice(b"\r\n");
+                    sent.extend_from_slice(&file);
+                    sent.extend_from_slice(mark);
+                }
+                false => {
+                    sent.extend_from_slice(format!("${}\r\n", file.len()).as_bytes());
+                    sent.extend_from_slice(&file);
+                    sent.extend_from_slice(&follows);
+                }
+            }
+            let mut receipt = Receipt::new((ID.to_owned(), 0));
+            let (mut query, mut rest, mut is_whole) = (Vec::new(), &sent[..], false);
+            for piece in pieces.iter().cycle() {
+                let (now, later) = rest.split_at((*piece).min(rest.len()));
+                query.extend_from_slice(now);
+                rest = later;
+                is_whole = is_whole || receipt.take(&mut query).unwrap();
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(is_whole);
+            prop_assert_eq!(&receipt.bytes, &file);
+            prop_assert_eq!(query, if has_mark { Vec::new() } else { follows });
+        }
+
+        #[test]
+        fn no_bytes_of_a_master_are_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut receipt = Receipt::new((ID.to_owned(), 0));
+            let _ = receipt.take(&mut bytes.clone());
+            for asked in [Asked::Ping, Asked::Auth, Asked::Port, Asked::Sync] {
+                let _ = introduction().on_answer(asked, &bytes);
+            }
+        }
+    }
+}

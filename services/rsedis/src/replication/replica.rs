@@ -1,0 +1,68 @@
+//! What a master knows of one of its replicas.
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// It has said something of itself (REPLCONF) and asked for nothing yet.
+    #[default]
+    Introducing,
+    /// It needs all keys; the snapshot that it will get has not begun.
+    Waiting,
+    /// The snapshot that it will get is being written to a file.
+    Snapshot,
+    /// Keys are being sent to it. What follows them in the stream is held back.
+    Receiving,
+    /// All keys were sent without telling their length before: what follows waits for its first acknowledgement.
+    Loading,
+    /// It gets the stream.
+    Online,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    /// How far it is.
+    pub stage: Stage,
+    /// Where it listens, as it says.
+    pub port: u16,
+    /// Its address, as it says; empty: where it comes from.
+    pub address: String,
+    /// It understands a snapshot whose end is a mark.
+    pub takes_mark: bool,
+    /// It understands that its master's replication has another name after `+CONTINUE`.
+    pub takes_new_id: bool,
+    /// It asked by SYNC, and acknowledges nothing.
+    pub is_silent: bool,
+    /// Bytes of the stream that it has applied.
+    pub acknowledged: u64,
+    /// When it said something last, milliseconds since 1970.
+    pub heard_at: i64,
+    /// Since when it waits for a snapshot, milliseconds since 1970.
+    pub waits_since: i64,
+    /// What is to be sent behind the keys.
+    pub held: Vec<u8>,
+}
+
+impl Replica {
+    /// It asks for keys.
+    pub fn wait(&mut self, now: i64) {
+        (self.stage, self.waits_since, self.heard_at) = (Stage::Waiting, now, now);
+    }
+
+    /// Seconds since it said something.
+    pub fn lag_seconds(&self, now: i64) -> i64 {
+        match self.is_silent {
+            true => 0,
+            false => (now - self.heard_at).max(0) / 1000,
+        }
+    }
+
+    /// The word that INFO has for its stage.
+    pub fn stage_word(&self) -> &'static str {
+        match self.stage {
+            Stage::Introducing | Stage::Waiting | Stage::Snapshot => "wait_bgsave",
+            Stage::Receiving => "send_bulk",
+            Stage::Loading | Stage::Online => "online",
+        }
+    }
+}
