@@ -80,8 +80,24 @@ dbs:
     }
 
     fn job(&self, parameters: Value, load: Value) -> Job {
+        self.job_with_tool(parameters, load, &[])
+    }
+
+    /// With Litestream's tool, which is told more.
+    fn job_with_tool(&self, parameters: Value, load: Value, more: &[&str]) -> Job {
+        let url = format!(
+            "s3://{BUCKET}/{PREFIX}/{{database}}?endpoint=http://127.0.0.1:{}&region={REGION}&forcePathStyle=true",
+            self.store_port
+        );
+        let arguments = [&["restore"], more, &["-o", "{output}", &url]].concat();
         Job::start(
             &json!({
+                "restoreTool": {
+                    "name": "litestream", "program": peer("litestream").unwrap(), "arguments": arguments,
+                    "environment": {
+                        "LITESTREAM_ACCESS_KEY_ID": ACCESS_KEY, "LITESTREAM_SECRET_ACCESS_KEY": SECRET_KEY,
+                    },
+                },
                 "run": "test", "arm": "litestream", "trial": 0, "seed": 42,
                 "endpoints": ["127.0.0.1:1"],
                 "sharedDirectory": self.folder.path().join("shared"),
@@ -172,6 +188,33 @@ fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
     let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
     assert_eq!(key, "0000.db");
     assert!(detail.contains("0000000000000003-0000000000000003.ltx: "), "{detail}");
+}
+
+/// The outage is one that nobody makes here: what counts is a tool that brings back less than was acknowledged.
+#[test]
+fn what_a_restore_after_an_outage_lacks_is_counted_as_lost_and_is_not_wrong() {
+    let Some(replicator) = Replicator::start() else { return };
+    let outage = json!({ "kind": "Kill", "after": "200ms", "duration": "500ms" });
+    let parameters = json!({ "operation": "Outage", "rows": 100, "rowsPerTransaction": 4, "outage": outage });
+    let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
+    let ended = replicator.job_with_tool(parameters, load, &["-txid", "0000000000000003"]).end();
+    let measured = ended.measured();
+    assert_eq!((measured.operations, measured.verified), (100, 100), "as it was at an earlier commit: {measured:?}");
+    let Some(Reading::Total(transactions)) = reading(&ended, "lostTransactions") else { panic!("{:?}", ended.lines) };
+    let Some(Reading::Total(rows)) = reading(&ended, "lostRows") else { panic!("{:?}", ended.lines) };
+    assert!((50..=100).contains(&transactions), "{transactions}");
+    assert!((50..=100).contains(&rows), "{rows} of 100 rows");
+}
+
+#[test]
+fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
+    let Some(replicator) = Replicator::start() else { return };
+    let parameters = json!({ "operation": "Restore", "rows": 100, "increments": 3 });
+    let load = json!({ "total": 2, "warmUp": "0s", "timeout": "1m" });
+    let ended = replicator.job_with_tool(parameters, load, &["-txid", "0000000000000002"]).end();
+    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
+    assert_eq!(key, "0000.db");
+    assert!(detail.starts_with("expected transaction 4 as the last, found "), "{detail}");
 }
 
 #[test]

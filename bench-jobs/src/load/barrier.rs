@@ -360,6 +360,8 @@ mod tests {
             control_plane_meter: None,
             durability: None,
             store_settings: std::collections::BTreeMap::new(),
+            restore_tool: None,
+            fault_proxy: None,
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
             processes: 3,

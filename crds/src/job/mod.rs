@@ -11,6 +11,6 @@ pub use said::{
     ControlPlaneUsage, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoaderAudit, MachineUse,
     Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
 };
-pub use spec::JobSpec;
+pub use spec::{JobSpec, RestoreTool};
 
 pub use crate::latency::{ContractError, decode_histogram, encode_histogram, latency_histogram};

@@ -65,6 +65,14 @@ pub struct JobSpec {
     /// Where the store's companions are reached, `host:port`, by their role, such as `object-store`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub companions: BTreeMap<String, String>,
+    /// What restores a database from the object store. For `sqliteReplication` workloads that restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore_tool: Option<RestoreTool>,
+    /// Where the load listens for the store's requests to its object store, which it passes on or lets fail, `host:port`. Absent: the store
+    /// reaches that directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = ADDRESS))]
+    pub fault_proxy: Option<String>,
     /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(rename = "parallelism", default = "one_process")]
@@ -77,6 +85,28 @@ pub struct JobSpec {
     /// What to do, in order.
     #[schemars(length(min = 1, max = 8))]
     pub workloads: Vec<Workload>,
+}
+
+/// A program that restores a database from the object store.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RestoreTool {
+    /// What it is, for messages, such as `litestream 0.5.17`.
+    pub name: String,
+    /// The executable: its path; or its file name, where a process of that executable runs beside the load.
+    pub program: String,
+    /// Its arguments. `{database}` stands for the name of a database, `{output}` for the path of the file to make.
+    pub arguments: Vec<String>,
+    /// Its environment, besides an empty one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+impl RestoreTool {
+    /// Stands for the name of a database.
+    pub const DATABASE: &str = "{database}";
+    /// Stands for the path of the file to make.
+    pub const OUTPUT: &str = "{output}";
 }
 
 fn one_process() -> u32 {

@@ -1,10 +1,12 @@
 //! Load on SQLite databases that are replicated into an object store.
 
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts};
-use crate::measure::{Durations, Total};
+use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
 use crate::metric::descriptor::{
     Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
@@ -32,6 +34,23 @@ pub static FACTS: Facts = Facts {
             holds: "self.sqliteReplication.operation != 'Idle' || has(self.load.duration) && self.load.mode == 'ClosedLoop'",
             otherwise: "operation: Idle needs load.duration and no rate: there are no requests to count",
         },
+        Rule {
+            field: ".load",
+            holds: "self.sqliteReplication.operation != 'Restore' || has(self.load.total) && self.load.mode == 'ClosedLoop'",
+            otherwise: "operation: Restore needs load.total and no rate: every database that is restored is kept until it is compared",
+        },
+        Rule {
+            field: ".load.total",
+            holds: "self.sqliteReplication.operation != 'Restore' || !has(self.load.total) || self.load.total * \
+                self.sqliteReplication.rows <= 50000000000 / self.sqliteReplication.rowBytes",
+            otherwise: "load.total times rows times rowBytes must not exceed 50000000000 for operation: Restore: what is restored is \
+                kept until it is compared",
+        },
+        Rule {
+            field: ".load",
+            holds: "self.sqliteReplication.operation != 'Outage' || has(self.load.duration)",
+            otherwise: "operation: Outage needs load.duration, within which the outage begins and ends",
+        },
     ],
     metrics: &[
         &REPLICATION_LAG_P50,
@@ -40,6 +59,14 @@ pub static FACTS: Facts = Facts {
         &REPLICATOR_CPU,
         &REPLICA_OBJECTS,
         &REPLICA_BYTES,
+        &RESTORE_BYTES_PER_SECOND,
+        &RESTORE_OF_PLAIN_GET,
+        &RESTORE_CPU,
+        &RESTORE_RSS_PEAK,
+        &OUTAGE_RECOVERY_MAX,
+        &OUTAGE_COMMITS,
+        &TRANSACTIONS_LOST,
+        &ROWS_LOST,
     ],
     run_rules: &[
         Rule {
@@ -62,6 +89,25 @@ pub const REPLICATION_LAG: Durations = Durations("replicationLag");
 pub const OBJECTS: Total = Total("replicaObjects");
 /// Their bytes.
 pub const BYTES: Total = Total("replicaBytes");
+/// Restore: bytes of the databases that were restored.
+pub const RESTORED_BYTES: Total = Total("restoredBytes");
+/// Restore: from the start of the restoring process to its end, all of them together, nanoseconds.
+pub const RESTORE_NANOS: Total = Total("restoreNanos");
+/// Restore: the same objects read by the loader, one after the other, nanoseconds.
+pub const PLAIN_GET_NANOS: Total = Total("plainGetNanos");
+/// Restore: processor time of the restoring processes, nanoseconds.
+pub const RESTORE_CPU_NANOS: Total = Total("restoreCpuNanos");
+/// Restore: the most memory that a restoring process had resident, bytes.
+pub const RESTORE_RSS_BYTES: Largest = Largest("restoreRssBytes");
+/// Outage: from its end to the moment in which everything that was committed until then is seen in the object store, for
+/// each database that is watched. What never came counts until it was given up.
+pub const OUTAGE_RECOVERY: Durations = Durations("outageRecovery");
+/// Outage: transactions that the application committed while it lasted.
+pub const COMMITS_IN_OUTAGE: Total = Total("commitsInOutage");
+/// Outage: acknowledged transactions that a restore at the end did not bring back.
+pub const LOST_TRANSACTIONS: Total = Total("lostTransactions");
+/// Outage: rows that these changed, and that have another content after the restore.
+pub const LOST_ROWS: Total = Total("lostRows");
 /// Databases of which replication lag is measured: looking for more would load the object store.
 pub const WATCHED_DATABASES_MAX: u32 = 4;
 
@@ -95,7 +141,8 @@ static REPLICATION_LAG_MAX: Descriptor = Descriptor {
     ..delay(
         "ReplicationLagMaxMillis",
         "largest replication lag",
-        "Largest time from a commit to the moment in which an object with it is seen in the object store",
+        "Largest time from a commit to the moment in which an object with it is seen in the object store: for so long the newest \
+         commits were at risk",
         REPLICATION_LAG,
         Statistic::Max,
         column("lag max", 2),
@@ -152,12 +199,146 @@ static REPLICA_BYTES: Descriptor = Descriptor {
     gauge: None,
 };
 
+static RESTORE_BYTES_PER_SECOND: Descriptor = Descriptor {
+    name: "RestoreBytesPerSecond",
+    about: "Bytes of restored databases in a second of a restoring process, from its start to its end",
+    words: "restore speed",
+    unit: Unit::BytesPerSecond,
+    direction: Direction::Speed,
+    source: Source::Measures(&[RESTORED_BYTES.0, RESTORE_NANOS.0], restore_bytes_per_second),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::Measures,
+    column: column("restore B/s", 0),
+    gauge: None,
+};
+
+fn restore_bytes_per_second(measured: &WorkloadMeasurement) -> Option<f64> {
+    Some(measured.total(RESTORED_BYTES)? as f64 * 1e9 / measured.total(RESTORE_NANOS)?.max(1) as f64)
+}
+
+static RESTORE_OF_PLAIN_GET: Descriptor = Descriptor {
+    name: "RestorePercentOfPlainGet",
+    about: "Speed of a restore in percent of that at which the loader reads the same objects, one after the other, and keeps nothing",
+    words: "restore speed in percent of a plain GET",
+    unit: Unit::Count,
+    direction: Direction::Gain,
+    source: Source::Measures(&[PLAIN_GET_NANOS.0, RESTORE_NANOS.0], restore_percent_of_plain_get),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::Measures,
+    column: column("% of GET", 0),
+    gauge: None,
+};
+
+fn restore_percent_of_plain_get(measured: &WorkloadMeasurement) -> Option<f64> {
+    Some(measured.total(PLAIN_GET_NANOS)? as f64 * 100.0 / measured.total(RESTORE_NANOS)?.max(1) as f64)
+}
+
+static RESTORE_CPU: Descriptor = Descriptor {
+    name: "RestoreCpuMillis",
+    about: "Processor time of a restoring process, for each restore",
+    words: "processor time of a restore",
+    unit: Unit::Millis,
+    direction: Direction::Cost,
+    source: Source::Measures(&[RESTORE_CPU_NANOS.0], restore_cpu_millis),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::Measures,
+    column: column("restore cpu", 0),
+    gauge: None,
+};
+
+fn restore_cpu_millis(measured: &WorkloadMeasurement) -> Option<f64> {
+    Some(measured.per_operation(measured.total(RESTORE_CPU_NANOS)?) / 1e6)
+}
+
+static RESTORE_RSS_PEAK: Descriptor = Descriptor {
+    name: "RestoreRssPeakBytes",
+    about: "The most memory that a restoring process had resident",
+    words: "memory peak of a restore",
+    unit: Unit::Bytes,
+    direction: Direction::Cost,
+    source: Source::Largest(RESTORE_RSS_BYTES),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::Measures,
+    column: column("restore rss", 0),
+    gauge: None,
+};
+
+static OUTAGE_RECOVERY_MAX: Descriptor = Descriptor {
+    unit: Unit::Millis,
+    is_headline: true,
+    ..delay(
+        "OutageRecoveryMaxMillis",
+        "largest recovery time",
+        "From the end of an outage to the moment in which everything that was committed until then is seen in the object store, of the \
+         slowest database",
+        OUTAGE_RECOVERY,
+        Statistic::Max,
+        column("recovery", 0),
+    )
+};
+
+static OUTAGE_COMMITS: Descriptor = Descriptor {
+    name: "OutageCommits",
+    about: "Transactions that the application committed during an outage",
+    words: "commits during the outage",
+    unit: Unit::Count,
+    direction: Direction::Gain,
+    source: Source::Total(COMMITS_IN_OUTAGE, Per::Trial),
+    over_trials: OverTrials::Median,
+    is_headline: false,
+    place: Place::Measures,
+    column: column("meanwhile", 1),
+    gauge: None,
+};
+
+static TRANSACTIONS_LOST: Descriptor = Descriptor {
+    name: "TransactionsLost",
+    about: "Acknowledged transactions that a restore after an outage did not bring back",
+    words: "transactions lost",
+    unit: Unit::Count,
+    direction: Direction::Cost,
+    source: Source::Total(LOST_TRANSACTIONS, Per::Trial),
+    over_trials: OverTrials::Largest,
+    is_headline: false,
+    place: Place::Measures,
+    column: column("lost", 0),
+    gauge: None,
+};
+
+static ROWS_LOST: Descriptor = Descriptor {
+    name: "RowsLost",
+    about: "Rows that have an older content after an outage and a restore than was acknowledged",
+    words: "rows lost",
+    unit: Unit::Count,
+    direction: Direction::Cost,
+    source: Source::Total(LOST_ROWS, Per::Trial),
+    over_trials: OverTrials::Largest,
+    is_headline: false,
+    place: Place::Measures,
+    column: column("lost rows", 1),
+    gauge: None,
+};
+
 /// Which parameters belong together.
 const RULES: &[Rule] = &[
     Rule {
         field: ".rowsPerTransaction",
-        holds: "!has(self.rowsPerTransaction) || self.operation == 'Write'",
-        otherwise: "rowsPerTransaction needs operation: Write; remove rowsPerTransaction",
+        holds: "!has(self.rowsPerTransaction) || self.operation != 'Idle'",
+        otherwise: "rowsPerTransaction needs operation: Write, Restore or Outage; remove rowsPerTransaction",
+    },
+    Rule {
+        field: ".increments",
+        holds: "!has(self.increments) || self.operation == 'Restore'",
+        otherwise: "increments needs operation: Restore; remove increments",
+    },
+    Rule {
+        field: ".outage",
+        holds: "has(self.outage) == (self.operation == 'Outage')",
+        otherwise: "outage and operation: Outage belong together: say what fails, when and for how long, or remove outage",
     },
     Rule {
         field: ".rowsPerTransaction",
@@ -191,10 +372,18 @@ pub struct SqliteReplicationWorkload {
     #[serde(default = "SqliteReplicationWorkload::default_row_bytes")]
     #[schemars(range(min = 8, max = 65_536))]
     pub row_bytes: u32,
-    /// Write: rows that each transaction changes, besides its own number. Absent: 1.
+    /// Write, Restore, Outage: rows that each transaction changes, besides its own number. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub rows_per_transaction: Option<u32>,
+    /// Restore: transactions behind the snapshot. Each is committed when the one before it has arrived in the object store, so that it
+    /// is an object of its own until it is merged. Absent: 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub increments: Option<u32>,
+    /// Outage: what fails, when and for how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
     /// What SQLite syncs, `PRAGMA synchronous`.
     #[serde(default)]
     pub synchronous: Synchronous,
@@ -215,6 +404,46 @@ impl SqliteReplicationWorkload {
     pub fn rows_per_transaction(&self) -> u32 {
         self.rows_per_transaction.unwrap_or(1)
     }
+
+    /// Transactions behind the snapshot: as given, or 10.
+    pub fn increments(&self) -> u32 {
+        self.increments.unwrap_or(10)
+    }
+
+    /// The outage, if the replicator reaches the object store through the load, which lets it fail.
+    pub fn outage_of_store(&self) -> Option<&Outage> {
+        self.outage.as_ref().filter(|outage| outage.kind != OutageKind::Kill)
+    }
+
+    /// The outage, if the replicator itself is killed.
+    pub fn outage_of_replicator(&self) -> Option<&Outage> {
+        self.outage.as_ref().filter(|outage| outage.kind == OutageKind::Kill)
+    }
+}
+
+/// What fails, when and for how long.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outage {
+    /// What fails.
+    pub kind: OutageKind,
+    /// Measured time before it.
+    pub after: DurationText,
+    /// How long it lasts.
+    #[x_kube(validation = LONGER_THAN_ZERO)]
+    pub duration: DurationText,
+}
+
+/// What fails.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OutageKind {
+    /// The object store is reached, and says nothing any more: what is sent to it meanwhile is held back and arrives afterwards.
+    BlackHole,
+    /// The object store breaks all connections, and answers each request with 503 SlowDown.
+    ServiceUnavailable,
+    /// The replicator is killed with SIGKILL, and started again when the time is over. Embedded runs only. What it uses is then not
+    /// measured.
+    Kill,
 }
 
 /// What the application does.
@@ -224,6 +453,12 @@ pub enum SqliteOperation {
     Write,
     /// Nothing but reading a row each 100 ms, so that what is measured is what it costs to watch. A request is such a read.
     Idle,
+    /// Restore databases, one after the other, with the replicator's own tool: to the newest state, which is a snapshot and `increments`.
+    /// A request is a restore. Afterwards each restored database is compared with what was written.
+    Restore,
+    /// Change rows in transactions, as Write, while for some time what replicates fails (`outage`). Afterwards each database is
+    /// restored, with Litestream's own tool where that is installed, and what it lacks is counted as lost.
+    Outage,
 }
 
 /// What SQLite syncs. In both, the replica is what survives the machine, as far as it has followed.

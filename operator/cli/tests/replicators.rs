@@ -16,6 +16,7 @@ use std::path::Path;
 
 use finished::Finished;
 use harness::peers;
+use serde_json::Value;
 use world::World;
 
 /// Puts a peer that few tests need into the world, if it is there.
@@ -31,57 +32,135 @@ fn install(world: &World, name: &str) -> bool {
     true
 }
 
-#[test]
-fn replicas_are_compared_row_by_row_and_nothing_is_left() {
-    let world = World::new();
-    if !["litestream", "versitygw"].iter().all(|name| install(&world, name)) {
-        return;
-    }
-    let walsync = Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("walsync").is_file();
-    let engines: &[&str] = if walsync { &["Litestream", "Walsync"] } else { &["Litestream"] };
-    let services = engines.iter().map(|engine| {
-        format!(
-            "apiVersion: storebench.dev/v1alpha1\nkind: StorageService\nmetadata: {{ name: {name} }}\n\
-             spec: {{ engine: {engine}, durability: None }}\n---\n",
-            name = engine.to_lowercase()
-        )
-    });
-    let arms = engines.iter().map(|engine| {
-        let (name, baseline) = (engine.to_lowercase(), *engine == "Litestream");
-        format!("  - {{ name: {name}, baseline: {baseline}, serviceRef: {{ name: {name} }} }}\n")
-    });
-    let text = format!(
-        "{services}apiVersion: storebench.dev/v1alpha1
+/// A run of one trial of every replicator that is here; `None` where peers are missing, and it was said so.
+struct Ran {
+    finished: Finished,
+    engines: &'static [&'static str],
+}
+
+impl Ran {
+    fn of(parameters: &str, load: &str) -> Option<Self> {
+        let world = World::new();
+        if !["litestream", "versitygw"].iter().all(|name| install(&world, name)) {
+            return None;
+        }
+        let walsync = Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("walsync").is_file();
+        let engines: &[&str] = if walsync { &["Litestream", "Walsync"] } else { &["Litestream"] };
+        let services = engines.iter().map(|engine| {
+            format!(
+                "apiVersion: storebench.dev/v1alpha1\nkind: StorageService\nmetadata: {{ name: {name} }}\n\
+                 spec: {{ engine: {engine}, durability: None }}\n---\n",
+                name = engine.to_lowercase()
+            )
+        });
+        let arms = engines.iter().map(|engine| {
+            let (name, baseline) = (engine.to_lowercase(), *engine == "Litestream");
+            format!("  - {{ name: {name}, baseline: {baseline}, serviceRef: {{ name: {name} }} }}\n")
+        });
+        let text = format!(
+            "{services}apiVersion: storebench.dev/v1alpha1
 kind: BenchmarkRun
 metadata: {{ name: replicators }}
 spec:
   arms:
 {arms}  workloads:
-  - name: write
-    sqliteReplication: {{ operation: Write, databases: 2, rows: 100 }}
-    load: {{ mode: OpenLoop, rate: 50, duration: 1s, warmUp: 100ms }}
+  - name: work
+    sqliteReplication: {{ {parameters} }}
+    load: {{ {load} }}
   trials: {{ min: 1, max: 1, retries: 1 }}
 ",
-        services = services.collect::<String>(),
-        arms = arms.collect::<String>()
-    );
-    let file = world.write("run.yaml", &text);
-    let arguments = ["-o", "json", "--wait-for-quiet", "0s"];
-    let output = world.storebench().arg("run").arg(file).args(arguments).output().unwrap();
-    world.assert_nothing_is_left();
-    let finished = Finished::of(output);
-    let report = finished.report();
-    // A busy machine voids figures, of which there are none here.
-    let trials = report["record"]["trials"].as_array().unwrap();
-    for trial in trials {
-        let failure = &trial["failure"];
-        assert!(failure.is_null() || failure["cause"] == "Disturbed", "{failure}: {}", finished.stderr);
-        let [workload] = trial["workloads"].as_array().unwrap().as_slice() else { panic!("{trial}") };
+            services = services.collect::<String>(),
+            arms = arms.collect::<String>()
+        );
+        let file = world.write("run.yaml", &text);
+        let arguments = ["-o", "json", "--wait-for-quiet", "0s"];
+        let output = world.storebench().arg("run").arg(file).args(arguments).output().unwrap();
+        world.assert_nothing_is_left();
+        Some(Self { finished: Finished::of(output), engines })
+    }
+
+    /// Looks at what every trial measured. A busy machine voids figures, of which there are none here.
+    fn each(&self, mut look: impl FnMut(&Value)) {
+        let report = self.finished.report();
+        let trials = report["record"]["trials"].as_array().unwrap();
+        for trial in trials {
+            let failure = &trial["failure"];
+            assert!(failure.is_null() || failure["cause"] == "Disturbed", "{failure}: {}", self.finished.stderr);
+            let [workload] = trial["workloads"].as_array().unwrap().as_slice() else { panic!("{trial}") };
+            look(workload);
+        }
+        for engine in self.engines {
+            assert!(trials.iter().any(|trial| trial["arm"] == engine.to_lowercase()), "{}", self.finished.stderr);
+        }
+    }
+}
+
+fn total(workload: &Value, measure: &str) -> u64 {
+    let total = workload["measures"][measure]["total"].as_u64();
+    total.unwrap_or_else(|| panic!("{measure}: {workload}"))
+}
+
+#[test]
+fn replicas_are_compared_row_by_row_and_nothing_is_left() {
+    let load = "mode: OpenLoop, rate: 50, duration: 1s, warmUp: 100ms";
+    let Some(ran) = Ran::of("operation: Write, databases: 2, rows: 100", load) else { return };
+    ran.each(|workload| {
         assert_eq!(workload["summary"]["verified"], 200, "{workload}");
         assert!(workload["measures"]["replicationLag"]["durations"]["summary"]["p50Nanos"].as_u64().unwrap() > 0);
         assert!(workload["usage"]["rssPeakBytes"].as_u64().unwrap() > 1 << 20, "{workload}");
-    }
-    for engine in engines {
-        assert!(trials.iter().any(|trial| trial["arm"] == engine.to_lowercase()), "{}", finished.stderr);
+    });
+}
+
+#[test]
+fn what_each_tool_restores_is_compared_and_related_to_a_plain_get() {
+    let parameters =
+        "operation: Restore, databases: 2, rows: 300, rowBytes: 1000, rowsPerTransaction: 20, increments: 2";
+    let Some(ran) = Ran::of(parameters, "connections: 2, threads: 2, total: 6, warmUp: 0s, timeout: 1m") else {
+        return;
+    };
+    ran.each(|workload| {
+        assert_eq!(workload["summary"]["operations"], 6, "{workload}");
+        // Six that the tool restored, two that the loader did.
+        assert_eq!(workload["summary"]["verified"], 8 * 300, "{workload}");
+        assert!(total(workload, "restoredBytes") > 6 * 300 * 1000, "{workload}");
+        assert!(
+            total(workload, "restoreNanos") > total(workload, "plainGetNanos"),
+            "a process, a file and a sync: {workload}"
+        );
+        assert!(workload["measures"]["restoreRssBytes"]["largest"].as_u64().unwrap() > 1 << 20, "{workload}");
+        // A snapshot and two increments each, at least: none was merged away before the restore.
+        assert!(total(workload, "replicaObjects") >= 6, "{workload}");
+    });
+}
+
+/// Commits go on, nothing is lost, and what was committed in the outage arrives after it: through the proxy, and after SIGKILL.
+#[test]
+fn an_outage_is_survived_and_its_length_is_found_in_the_lag() {
+    for kind in ["BlackHole", "ServiceUnavailable", "Kill"] {
+        let parameters = format!(
+            "operation: Outage, databases: 2, rows: 100, outage: {{ kind: {kind}, after: 500ms, duration: 3s }}"
+        );
+        let Some(ran) = Ran::of(&parameters, "mode: OpenLoop, rate: 40, duration: 5s, warmUp: 0s") else { return };
+        ran.each(|workload| {
+            assert_eq!(workload["summary"]["verified"], 200, "{kind}: {workload}");
+            // 120 were due; those of the last moment may be acknowledged after it.
+            assert!((100..=125).contains(&total(workload, "commitsInOutage")), "{kind}: {workload}");
+            assert_eq!(
+                (total(workload, "lostRows"), total(workload, "lostTransactions")),
+                (0, 0),
+                "{kind}: {workload}"
+            );
+            let lag = workload["measures"]["replicationLag"]["durations"]["summary"]["maxNanos"].as_u64().unwrap();
+            assert!(lag > 2_500_000_000, "{kind}: what was committed at its beginning waited for its end: {workload}");
+            let recoveries = &workload["measures"]["outageRecovery"]["durations"]["summary"];
+            assert!(recoveries["maxNanos"].as_u64().is_some(), "{kind}: {workload}");
+            assert_eq!(workload["usage"].is_null(), kind == "Kill", "{kind}: {workload}");
+        });
+        let caveats = ran.finished.report()["record"]["caveats"].to_string();
+        for engine in ran.engines {
+            let arm = engine.to_lowercase();
+            let said = format!("what {arm} lost in an outage is what a restore by litestream ");
+            assert!(caveats.contains(&said), "{caveats}");
+        }
     }
 }

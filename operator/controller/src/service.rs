@@ -84,6 +84,8 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         owner: &owner,
         labels: &Labels::new(),
         retention,
+        // No load is beside it.
+        has_fault_proxy: false,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
         pins: &Pins::new(),

@@ -9,10 +9,12 @@ use storebench_crds::Metric;
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
     ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, MachineUse,
-    StoreReading, WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
+    RestoreTool, StoreReading, WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
 };
 use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
+use storebench_crds::workload::Parameters;
+use storebench_crds::workload::sqlite_replication::{Outage, OutageKind};
 
 use crate::engine;
 use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
@@ -41,10 +43,35 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         store_settings: service.map(engine::stated_settings).unwrap_or_default(),
         shared_directory: None,
         companions: BTreeMap::new(),
+        restore_tool: None,
+        fault_proxy: None,
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),
     }
+}
+
+/// The outages that a run asks for, of the store's companions and of the store itself.
+pub fn outages(run: &ValidatedRun) -> impl Iterator<Item = &Outage> {
+    run.spec.workloads.iter().filter_map(|workload| match &workload.parameters {
+        Parameters::SqliteReplication(replication) => replication.outage.as_ref(),
+        _ => None,
+    })
+}
+
+/// Whether the store of this run reaches its object store through the load, which lets it fail.
+pub fn needs_fault_proxy(run: &ValidatedRun) -> bool {
+    outages(run).any(|outage| outage.kind != OutageKind::Kill)
+}
+
+/// Whether the load restores with a tool after an outage: with one that is the same for every arm where there is one.
+pub fn restores_after_an_outage(run: &ValidatedRun) -> bool {
+    outages(run).next().is_some()
+}
+
+/// What a reader must know of who restored after an outage.
+pub fn restore_caveat(arm: &str, tool: &RestoreTool) -> String {
+    format!("what {arm} lost in an outage is what a restore by {} did not bring back", tool.name)
 }
 
 /// What a load process measured, and why it does not count, if it does not.

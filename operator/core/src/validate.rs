@@ -9,7 +9,7 @@ use std::time::Duration;
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate, Isolation};
 use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
-use storebench_crds::workload::Api;
+use storebench_crds::workload::{Api, Parameters};
 use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::control_plane::ValidatedControlPlane;
@@ -281,6 +281,8 @@ pub fn run(
     for arm in &arms {
         check_shared_directory(arm, spec).map_err(|(field, text)| problem(field.into(), text))?;
     }
+    check_outages(spec)
+        .map_err(|(index, text)| problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text))?;
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
     Ok(ValidatedRun { name, spec: spec.clone(), arms })
 }
@@ -389,6 +391,22 @@ fn check_shared_directory(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result
     Ok(())
 }
 
+/// An outage begins and ends while commits are measured.
+fn check_outages(spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
+    for (index, workload) in spec.workloads.iter().enumerate() {
+        let Parameters::SqliteReplication(replication) = &workload.parameters else { continue };
+        let (Some(outage), Some(duration)) = (&replication.outage, &workload.load.duration) else { continue };
+        if outage.after.duration() + outage.duration.duration() > duration.duration() {
+            let (after, lasting, measured) = (outage.after.as_str(), outage.duration.as_str(), duration.as_str());
+            let text = format!(
+                "begins after {after}, lasts {lasting} and so outlasts load.duration, {measured}: set that higher"
+            );
+            return Err((index, text));
+        }
+    }
+    Ok(())
+}
+
 /// A trial that cannot end in time would only show after the first one.
 fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
     let length = DurationText::duration;
@@ -444,6 +462,23 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
             field: "spec.tls".into(),
             text: "is not available yet: the loaders speak plain TCP; remove it".into(),
         });
+    }
+    Ok(())
+}
+
+/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently.
+pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
+    for (index, workload) in run.spec.workloads.iter().enumerate() {
+        let Parameters::SqliteReplication(replication) = &workload.parameters else { continue };
+        if replication.outage_of_replicator().is_some() {
+            return Err(Problem {
+                object: format!("BenchmarkRun/{}", run.name),
+                field: format!("spec.workloads[{index}].sqliteReplication.outage.kind"),
+                text: "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
+                       ServiceUnavailable, or run it embedded"
+                    .into(),
+            });
+        }
     }
     Ok(())
 }

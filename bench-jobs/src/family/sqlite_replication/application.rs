@@ -62,7 +62,17 @@ pub(super) struct Database {
     versions: Vec<u32>,
     /// The last transaction that was acknowledged.
     sequence: u64,
+    /// From which transaction on how many rows each has changed.
+    sizes: Vec<(u64, u32)>,
     content: Vec<u8>,
+}
+
+/// How far a restored copy is behind what was acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub(super) transactions: u64,
+    /// Rows that these have changed.
+    pub(super) rows: u64,
 }
 
 impl Database {
@@ -83,7 +93,7 @@ impl Database {
             .map_err(|error| Failure::io(format_args!("rename {}", path.display()), &error))?;
         let connection = open(&path, parameters.synchronous, timeout).map_err(failed)?;
         let versions = vec![0; parameters.rows as usize];
-        Ok(Self { number, mark, connection, versions, sequence: 0, content: Vec::new() })
+        Ok(Self { number, mark, connection, versions, sequence: 0, sizes: Vec::new(), content: Vec::new() })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -107,9 +117,7 @@ impl Database {
     pub(super) fn change(&mut self, rows: u32, values: &Values) -> Result<(), Failure> {
         let failed = |error: rusqlite::Error| sqlite("commit", Path::new(&name(self.number)), &error);
         let sequence = self.sequence + 1;
-        let all = self.versions.len() as u64;
-        let first = mix(u64::from(self.number), sequence) % all;
-        let chosen = (0..u64::from(rows)).map(|nth| ((first + nth * ROW_STEP) % all) as u32);
+        let chosen = chosen(self.number, sequence, rows, self.versions.len() as u64);
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         let mut update =
             self.connection.prepare_cached("UPDATE rows SET content = ?2 WHERE id = ?1").map_err(failed)?;
@@ -125,6 +133,9 @@ impl Database {
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         // Acknowledged: from here on the replica owes it.
         self.sequence = sequence;
+        if self.sizes.last().is_none_or(|(_, last)| *last != rows) {
+            self.sizes.push((sequence, rows));
+        }
         chosen.for_each(|row| self.versions[row as usize] += 1);
         Ok(())
     }
@@ -140,29 +151,66 @@ impl Database {
     /// Compares a restored copy with what was acknowledged: all rows, the last transaction's number, and SQLite's own check.
     /// How many rows are right; `wrong` is told where and what of all others.
     pub(super) fn compare(&self, copy: &Path, values: &Values, mut wrong: impl FnMut(String, String)) -> u64 {
-        self.rows_right(copy, values, &mut wrong).unwrap_or_else(|error| {
-            wrong(self.name(), format!("what was restored is no database: {error}"));
-            0
-        })
+        let right = open_copy(copy)
+            .and_then(|connection| self.rows_right(&connection, self.sequence, &self.versions, values, &mut wrong));
+        right.unwrap_or_else(|error| self.no_database(&error, &mut wrong))
     }
 
-    fn rows_right(
+    /// The same, of a copy that may be behind: it must be what the application had after the transaction that it names as its last.
+    /// Besides the rows that are right: what is missing in it.
+    pub(super) fn compare_with_loss(
         &self,
         copy: &Path,
         values: &Values,
+        mut wrong: impl FnMut(String, String),
+    ) -> (u64, Loss) {
+        let compared = open_copy(copy).and_then(|connection| {
+            let mark: Vec<u8> = connection.query_row("SELECT content FROM mark", [], |row| row.get(0))?;
+            // One that is not ours is told as wrong below.
+            let sequence = self.mark.find(&mark).unwrap_or(self.sequence).min(self.sequence);
+            let versions = self.versions_at(sequence);
+            let rows = versions.iter().zip(&self.versions).filter(|(then, now)| then != now).count() as u64;
+            let right = self.rows_right(&connection, sequence, &versions, values, &mut wrong)?;
+            Ok((right, Loss { transactions: self.sequence - sequence, rows }))
+        });
+        compared.unwrap_or_else(|error| (self.no_database(&error, &mut wrong), Loss::default()))
+    }
+
+    fn no_database(&self, error: &rusqlite::Error, wrong: &mut impl FnMut(String, String)) -> u64 {
+        wrong(self.name(), format!("what was restored is no database: {error}"));
+        0
+    }
+
+    /// How often each row had been written after a transaction.
+    fn versions_at(&self, sequence: u64) -> Vec<u32> {
+        let mut versions = self.versions.clone();
+        for (index, (first, rows)) in self.sizes.iter().enumerate() {
+            let end = self.sizes.get(index + 1).map_or(self.sequence + 1, |(next, _)| *next);
+            for later in (*first).max(sequence + 1)..end {
+                let undone = chosen(self.number, later, *rows, versions.len() as u64);
+                undone.for_each(|row| versions[row as usize] -= 1);
+            }
+        }
+        versions
+    }
+
+    /// Compares with what the application had after a transaction.
+    fn rows_right(
+        &self,
+        connection: &Connection,
+        sequence: u64,
+        versions: &[u32],
+        values: &Values,
         wrong: &mut impl FnMut(String, String),
     ) -> rusqlite::Result<u64> {
-        let uri = format!("file:{}?immutable=1", copy.display());
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(uri, flags)?;
         let integrity: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
         if integrity != "ok" {
             wrong(self.name(), format!("SQLite's integrity check says: {integrity}"));
         }
         let mark: Vec<u8> = connection.query_row("SELECT content FROM mark", [], |row| row.get(0))?;
-        if mark != self.mark.of(self.sequence) {
+        if mark != self.mark.of(sequence) {
             let found = self.mark.find(&mark).map_or("none of ours".to_owned(), |found| found.to_string());
-            wrong(self.name(), format!("expected transaction {} as the last, found {found}", self.sequence));
+            wrong(self.name(), format!("expected transaction {sequence} as the last, found {found}"));
         }
         let mut query = connection.prepare("SELECT id, content FROM rows ORDER BY id")?;
         let mut rows = query.query([])?;
@@ -170,7 +218,7 @@ impl Database {
         while let Some(row) = rows.next()? {
             let (id, content): (u32, Vec<u8>) = (row.get(0)?, row.get(1)?);
             found += 1;
-            match self.versions.get(id as usize) {
+            match versions.get(id as usize) {
                 Some(version) if values.matches(self.key(id), *version, &content) => right += 1,
                 version => {
                     let expected = version.map_or("no such row".to_owned(), |version| format!("version {version}"));
@@ -179,11 +227,24 @@ impl Database {
                 }
             }
         }
-        if found != self.versions.len() {
-            wrong(self.name(), format!("expected {} rows, found {found}", self.versions.len()));
+        if found != versions.len() {
+            wrong(self.name(), format!("expected {} rows, found {found}", versions.len()));
         }
         Ok(right)
     }
+}
+
+/// The rows that a transaction of a database changes, of `all`.
+fn chosen(database: u32, sequence: u64, rows: u32, all: u64) -> impl Iterator<Item = u32> + Clone {
+    let first = mix(u64::from(database), sequence) % all;
+    (0..u64::from(rows)).map(move |nth| ((first + nth * ROW_STEP) % all) as u32)
+}
+
+/// What was restored, which nobody writes.
+fn open_copy(copy: &Path) -> rusqlite::Result<Connection> {
+    let uri = format!("file:{}?immutable=1", copy.display());
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(uri, flags)
 }
 
 fn open(path: &Path, synchronous: Synchronous, timeout: Duration) -> rusqlite::Result<Connection> {
@@ -279,6 +340,22 @@ mod tests {
         let mut wrong = 0;
         assert_eq!(database.compare(&copy, &values, |_, _| wrong += 1), 195);
         assert_eq!(wrong, 6, "five rows, and the transaction's number");
+        // Told as loss, it is not wrong.
+        let with_loss = |database: &Database| {
+            let mut wrong = Vec::new();
+            let (right, loss) = database.compare_with_loss(&copy, &values, |_, detail| wrong.push(detail));
+            (right, loss, wrong)
+        };
+        assert_eq!(with_loss(&database), (200, Loss { transactions: 1, rows: 5 }, Vec::new()));
+        database.change(200, &values).unwrap();
+        assert_eq!(with_loss(&database), (200, Loss { transactions: 2, rows: 200 }, Vec::new()));
+        // A copy that mixes two states is wrong in any case.
+        let torn = "UPDATE rows SET content = (SELECT content FROM rows WHERE id = 8) WHERE id = 7";
+        Connection::open(&copy).unwrap().execute_batch(torn).unwrap();
+        let (right, loss, wrong) = with_loss(&database);
+        assert_eq!((right, loss.transactions, wrong.len()), (199, 2, 1), "{wrong:?}");
+        Connection::open(&copy).unwrap().execute_batch("UPDATE mark SET content = zeroblob(24)").unwrap();
+        assert!(with_loss(&database).2.contains(&"expected transaction 12 as the last, found none of ours".to_owned()));
     }
 
     #[test]

@@ -5,32 +5,44 @@
 //! is one writer with the [`application`]'s databases that are its own. At the end every database is restored from its
 //! [`replica`], by code of our own that knows the format and no replicator, and compared row by row. A replica that lacks
 //! something, or holds something else, is a wrong answer; one that does not follow is a failed store.
+//!
+//! Restore measures the replicator's own [`tool`], and compares every database that this made. Outage lets something fail
+//! ([`outage`], [`fault_proxy`]) while commits go on; what a tool restores afterwards may then be behind, which is counted as
+//! loss, but it must be what the application had at some commit.
 
 mod application;
+mod fault_proxy;
+mod outage;
 mod replica;
+mod tool;
 mod watcher;
 
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use storebench_crds::engine::object_store;
 use storebench_crds::job::{JobSpec, Phase};
 use storebench_crds::workload::sqlite_replication::{
-    BYTES, OBJECTS, REPLICATION_LAG, SqliteOperation, SqliteReplicationWorkload, WATCHED_DATABASES_MAX,
+    BYTES, COMMITS_IN_OUTAGE, LOST_ROWS, LOST_TRANSACTIONS, OBJECTS, OUTAGE_RECOVERY, PLAIN_GET_NANOS, REPLICATION_LAG,
+    RESTORE_CPU_NANOS, RESTORE_NANOS, RESTORE_RSS_BYTES, RESTORED_BYTES, SqliteOperation, SqliteReplicationWorkload,
+    WATCHED_DATABASES_MAX,
 };
 
 use crate::content::values::Values;
 use crate::failure::Failure;
-use crate::load::session::Session;
+use crate::load::session::{Batch, Session};
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
 use application::{Database, Mark};
+use fault_proxy::FaultProxy;
+use outage::Course;
 use replica::{Damage, Replica, Replicas};
-use watcher::{Watched, Watcher};
+use tool::Tool;
+use watcher::{Seen, Watched, Watcher};
 
 /// How long a replicator may take to find new databases and copy them, and to copy what is left at the end.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
@@ -55,11 +67,43 @@ pub fn run(
         Watched::new(replicas.of(&application::name(number)), mark)
     });
     let watched: Arc<[Watched]> = watched.collect();
-    let watcher = Watcher::start(Arc::clone(&watched))?;
-    let plan = Plan { parameters: parameters.clone(), directory: directory.into(), replicas, watched };
+    let plan = Plan {
+        parameters: parameters.clone(),
+        directory: directory.into(),
+        replicas,
+        watched: Arc::clone(&watched),
+        tool: tool(job, parameters)?,
+        course: course(job, parameters, store)?,
+        cpu_before_nanos: OnceLock::new(),
+    };
+    let watcher = Watcher::start(watched)?;
     let ending = load::run::<SqliteReplication>(context, plan, around);
     watcher.stop();
     ending
+}
+
+/// What restores, where the workload restores by a tool.
+fn tool(job: &JobSpec, parameters: &SqliteReplicationWorkload) -> io::Result<Option<Tool>> {
+    match parameters.operation {
+        SqliteOperation::Write | SqliteOperation::Idle => Ok(None),
+        SqliteOperation::Restore | SqliteOperation::Outage => {
+            let words = job.restore_tool.as_ref().ok_or_else(|| io::Error::other("restoreTool: is missing"))?;
+            Tool::find(words).map(Some).map_err(io::Error::other)
+        }
+    }
+}
+
+/// The outage, where the workload has one.
+fn course(job: &JobSpec, parameters: &SqliteReplicationWorkload, store: &str) -> io::Result<Option<Course>> {
+    let Some(outage) = &parameters.outage else { return Ok(None) };
+    let proxy = match parameters.outage_of_store() {
+        None => None,
+        Some(_) => {
+            let listen = job.fault_proxy.as_ref().ok_or_else(|| io::Error::other("faultProxy: is missing"))?;
+            Some(FaultProxy::start(listen, store)?)
+        }
+    };
+    Ok(Some(Course::new(outage.clone(), proxy)))
 }
 
 /// What all threads of one workload share.
@@ -69,6 +113,10 @@ pub struct Plan {
     replicas: Replicas,
     /// The first databases, by number.
     watched: Arc<[Watched]>,
+    tool: Option<Tool>,
+    course: Option<Course>,
+    /// Processor time of ended children when the measured phase began.
+    cpu_before_nanos: OnceLock<u64>,
 }
 
 /// One thread, which is one writer: its databases.
@@ -77,26 +125,107 @@ pub struct SqliteReplication {
     seat: Rc<Seat>,
     values: Values,
     databases: RefCell<Vec<Database>>,
+    /// What was restored in the measured phase: the index of its database, and the file.
+    restored: RefCell<Vec<(usize, PathBuf)>>,
 }
 
 impl SqliteReplication {
-    /// Waits until a replica has a transaction, or a later one.
-    async fn caught_up(&self, session: &Session, number: u32, sequence: u64) -> Result<Replica, Failure> {
-        let replica = self.plan.replicas.of(&application::name(number));
+    fn replica(&self, number: u32) -> Replica {
+        self.plan.replicas.of(&application::name(number))
+    }
+
+    /// Waits until a replica has a transaction, or a later one. The inner error says how far it has come by the deadline.
+    async fn catch_up(
+        &self,
+        session: &Session,
+        (number, sequence): (u32, u64),
+        deadline: Instant,
+    ) -> Result<Result<(), Failure>, Failure> {
+        let replica = self.replica(number);
         let mark = Mark::new(self.seat.context.seed, number);
-        let deadline = Instant::now() + CATCH_UP_TIMEOUT;
         loop {
             let found = replica.newest_mark(&mark)?;
             if found.is_some_and(|found| found >= sequence) || session.is_stopped() {
-                return Ok(replica);
+                return Ok(Ok(()));
             }
             if Instant::now() > deadline {
                 let has = found.map_or("has nothing".to_owned(), |found| format!("ends with transaction {found}"));
                 let name = application::name(number);
                 let text = format!("{name}: its replica {has} {CATCH_UP_TIMEOUT:?} after transaction {sequence}");
-                return Err(Failure::new(text));
+                return Ok(Err(Failure::new(text)));
             }
             tokio::time::sleep(CATCH_UP_PAUSE).await;
+        }
+    }
+
+    /// Waits until the replicas of all its databases have what was committed.
+    async fn all_caught_up(&self, session: &Session) -> Result<(), Failure> {
+        let waiting: Vec<(u32, u64)> =
+            self.databases.borrow().iter().map(|database| (database.number(), database.sequence())).collect();
+        for place in waiting {
+            self.catch_up(session, place, Instant::now() + CATCH_UP_TIMEOUT).await??;
+        }
+        Ok(())
+    }
+
+    /// A request of Restore. Its end is that of the tool.
+    fn restore(&self, session: &Session, batch: &mut Batch, turn: usize) -> Result<(), Failure> {
+        let Some(tool) = &self.plan.tool else { return Ok(()) };
+        let name = self.databases.borrow()[turn].name();
+        let mut restored = self.restored.borrow_mut();
+        let path = self.plan.directory.join(format!("restored-{}-{}.tmp", session.client(), restored.len()));
+        let taken = tool.restore(&name, &path, self.seat.context.timeout)?;
+        session.answered(batch, 1, Instant::now());
+        if session.phase() != Phase::Measure {
+            let _ = std::fs::remove_file(&path);
+            return Ok(());
+        }
+        let bytes = std::fs::metadata(&path).map_err(|error| Failure::io("what was restored", &error))?.len();
+        session.count(RESTORED_BYTES, bytes);
+        session.count(RESTORE_NANOS, taken.time.as_nanos() as u64);
+        session.largest(RESTORE_RSS_BYTES, taken.rss_peak_bytes);
+        restored.push((turn, path));
+        Ok(())
+    }
+
+    /// Compares what the tool restored, and reads the same objects plainly, as often.
+    fn check_restored(&self, session: &Session, databases: &[Database]) -> Result<(), Failure> {
+        if let (0, Some(before_nanos)) = (session.client(), self.plan.cpu_before_nanos.get()) {
+            session.count(RESTORE_CPU_NANOS, tool::cpu_of_ended_children_nanos() - before_nanos);
+        }
+        for (turn, path) in self.restored.take() {
+            let database = &databases[turn];
+            session.count(PLAIN_GET_NANOS, self.replica(database.number()).read_plainly()?.as_nanos() as u64);
+            let right = database.compare(&path, &self.values, |place, detail| session.wrong(place, detail));
+            session.verified(right);
+            let _ = std::fs::remove_file(&path);
+        }
+        Ok(())
+    }
+
+    /// Restores a database with the tool after an outage, and counts what it lacks.
+    fn check_loss(&self, session: &Session, database: &Database) {
+        let Some(tool) = &self.plan.tool else { return };
+        let path = self.plan.directory.join(format!("restored-{}.tmp", session.client()));
+        match tool.restore(&database.name(), &path, CATCH_UP_TIMEOUT) {
+            Ok(_) => {
+                let wrong = |place, detail| session.wrong(place, format!("{}: {detail}", tool.name()));
+                let (right, loss) = database.compare_with_loss(&path, &self.values, wrong);
+                session.verified(right);
+                session.count(LOST_TRANSACTIONS, loss.transactions);
+                session.count(LOST_ROWS, loss.rows);
+            }
+            // Of what cannot be restored everything is lost, and somebody was told that it is there.
+            Err(failure) => session.wrong(database.name(), failure.text()),
+        }
+        let _ = std::fs::remove_file(&path);
+    }
+
+    /// What was seen of a database's commits, when all of them were.
+    fn report_seen(&self, session: &Session, seen: &[Seen]) {
+        seen.iter().for_each(|one| session.took(REPLICATION_LAG, one.lag));
+        if let Some(recovery) = self.plan.course.as_ref().and_then(|course| course.recovery(seen)) {
+            session.took(OUTAGE_RECOVERY, recovery);
         }
     }
 
@@ -127,7 +256,7 @@ impl Family for SqliteReplication {
 
     async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
         let values = Values::new(seat.context.seed, plan.parameters.row_bytes);
-        Ok(Self { plan, seat, values, databases: RefCell::default() })
+        Ok(Self { plan, seat, values, databases: RefCell::default(), restored: RefCell::default() })
     }
 
     async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
@@ -141,10 +270,14 @@ impl Family for SqliteReplication {
             self.databases.borrow_mut().push(database);
             tokio::task::yield_now().await;
         }
-        let waiting: Vec<(u32, u64)> =
-            self.databases.borrow().iter().map(|database| (database.number(), database.sequence())).collect();
-        for (number, sequence) in waiting {
-            self.caught_up(&session, number, sequence).await?;
+        self.all_caught_up(&session).await?;
+        let increments = if parameters.operation == SqliteOperation::Restore { parameters.increments() } else { 0 };
+        for _ in 0..increments {
+            for database in self.databases.borrow_mut().iter_mut() {
+                database.change(parameters.rows_per_transaction(), &self.values)?;
+            }
+            // Together they would be one object.
+            self.all_caught_up(&session).await?;
         }
         Ok(())
     }
@@ -152,10 +285,16 @@ impl Family for SqliteReplication {
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         let parameters = &self.plan.parameters;
         let count = self.databases.borrow().len();
+        if session.phase() == Phase::Measure {
+            self.plan.cpu_before_nanos.get_or_init(tool::cpu_of_ended_children_nanos);
+            if let (0, Some(course)) = (session.client(), &self.plan.course) {
+                course.begin().map_err(|error| Failure::io("begin the outage", &error))?;
+            }
+        }
         for turn in (0..count).cycle() {
             let Some(mut batch) = session.next().await else { break };
             match parameters.operation {
-                SqliteOperation::Write => {
+                SqliteOperation::Write | SqliteOperation::Outage => {
                     let mut databases = self.databases.borrow_mut();
                     let database = &mut databases[turn];
                     database.change(parameters.rows_per_transaction(), &self.values)?;
@@ -166,14 +305,20 @@ impl Family for SqliteReplication {
                     {
                         watched.committed(database.sequence(), done);
                     }
+                    if self.plan.course.as_ref().is_some_and(|course| course.lasted_at(done)) {
+                        session.count(COMMITS_IN_OUTAGE, 1);
+                    }
                 }
+                SqliteOperation::Restore => self.restore(&session, &mut batch, turn)?,
                 SqliteOperation::Idle => {
                     self.databases.borrow()[turn].read()?;
                     session.answered(&mut batch, 1, Instant::now());
                 }
             }
             match parameters.operation {
-                SqliteOperation::Write => tokio::task::yield_now().await,
+                SqliteOperation::Write | SqliteOperation::Outage | SqliteOperation::Restore => {
+                    tokio::task::yield_now().await;
+                }
                 SqliteOperation::Idle => tokio::time::sleep(IDLE_PAUSE).await,
             }
         }
@@ -183,15 +328,37 @@ impl Family for SqliteReplication {
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         // Nobody else uses them any more.
         let databases = self.databases.take();
+        if self.plan.parameters.operation == SqliteOperation::Restore {
+            self.check_restored(&session, &databases)?;
+        }
+        if self.plan.course.is_some() {
+            // Also where there was none.
+            session.count(COMMITS_IN_OUTAGE, 0);
+        }
+        let deadline = Instant::now() + CATCH_UP_TIMEOUT;
         for database in &databases {
-            let replica = self.caught_up(&session, database.number(), database.sequence()).await?;
-            if let Some(watched) = self.plan.watched.get(database.number() as usize) {
-                watched.finish().await?.into_iter().for_each(|lag| session.took(REPLICATION_LAG, lag));
+            let caught_up = self.catch_up(&session, (database.number(), database.sequence()), deadline).await?;
+            let watched = self.plan.watched.get(database.number() as usize);
+            match (&self.plan.course, caught_up) {
+                // What has not come by now is lost, which is what is asked.
+                (Some(_), Err(_)) => {
+                    watched.iter().for_each(|watched| self.report_seen(&session, &watched.give_up()));
+                }
+                (_, caught_up) => {
+                    caught_up?;
+                    if let Some(watched) = watched {
+                        self.report_seen(&session, &watched.finish().await?);
+                    }
+                }
             }
+            let replica = self.replica(database.number());
             let (objects, bytes) = replica.size()?;
             session.count(OBJECTS, objects);
             session.count(BYTES, bytes);
-            self.check(&session, &replica, database)?;
+            match self.plan.course {
+                Some(_) => self.check_loss(&session, database),
+                None => self.check(&session, &replica, database)?,
+            }
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -1,14 +1,15 @@
-//! What the object store holds of a database: LTX files, as Litestream lays them out. Restored here by what the format says, and by
-//! no replicator's own code but the `ltx` crate's decoder.
+//! What the object store holds of a database: LTX files, as Litestream lays them out. Of walsync's code only the `ltx` crate is
+//! shared, which reads the format and its names and is tested against Litestream; what makes a restore right or wrong (which
+//! files, in which order, whether one is missing) is decided here by code of our own.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, sink};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ltx::{Decoder, FileName, SNAPSHOT_LEVEL};
+use ltx::{Decoder, FileName, Layout, SNAPSHOT_LEVEL};
 use object_store_client::credentials::Credentials;
 use object_store_client::s3::{S3Settings, S3Store};
 use object_store_client::{Store, StoreError, retry};
@@ -90,8 +91,7 @@ impl Replica {
     fn list(&self, prefix: &str, after: &str) -> Result<Vec<RemoteFile>, StoreError> {
         let objects = self.store.list_after(prefix, after)?;
         let file = |object: object_store_client::Object| {
-            let (level, name) = object.key.strip_prefix(&self.prefix)?.split_once('/')?;
-            let (level, name) = (u8::from_str_radix(level, 16).ok()?, name.parse().ok()?);
+            let (level, name) = Layout::Objects.parse(object.key.strip_prefix(&self.prefix)?)?;
             Some(RemoteFile { key: object.key, level, name, bytes: object.size })
         };
         Ok(objects.into_iter().filter_map(file).collect())
@@ -109,7 +109,7 @@ impl Replica {
 
     /// What came from the WAL after the file with this key, which may be empty, in order.
     pub(super) fn arrived(&self, after: &str) -> Result<Vec<RemoteFile>, StoreError> {
-        self.list(&format!("{}0000/", self.prefix), after)
+        self.list(&format!("{}{}", self.prefix, Layout::Objects.level(0)), after)
     }
 
     /// The mark in a file, if it changes the page that has it.
@@ -136,6 +136,17 @@ impl Replica {
             }
         }
         Ok(None)
+    }
+
+    /// Reads everything that a restore to the newest state needs, and keeps nothing: how long that takes, once it is known what to read.
+    pub(super) fn read_plainly(&self) -> Result<Duration, Failure> {
+        let plan = plan(self.files()?).map_err(Failure::new)?;
+        let begun = Instant::now();
+        for file in &plan {
+            let read = || Ok(std::io::copy(&mut self.store.get(&file.key, None)?, &mut sink())?);
+            retry(TRIES, read).map_err(|error| failed(&error))?;
+        }
+        Ok(begun.elapsed())
     }
 
     /// Makes a database of the replica's newest state.

@@ -30,13 +30,20 @@ pub(super) struct Watched {
     state: Mutex<State>,
 }
 
+/// A commit that was seen in the object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) committed: Instant,
+    pub(super) lag: Duration,
+}
+
 #[derive(Default)]
 struct State {
     /// Commits that were not seen yet, in order.
     missing: VecDeque<(u64, Instant)>,
     /// When the last of them was noted.
     noted: Option<Instant>,
-    lags: Vec<Duration>,
+    seen: Vec<Seen>,
     /// The newest object up to which nothing is missing, and its last transaction ID.
     newest: Option<(String, u64)>,
 }
@@ -59,8 +66,8 @@ impl Watched {
         }
     }
 
-    /// All lags, when nothing is missing any more.
-    pub(super) async fn finish(&self) -> Result<Vec<Duration>, Failure> {
+    /// All commits, when none is missing any more.
+    pub(super) async fn finish(&self) -> Result<Vec<Seen>, Failure> {
         let deadline = Instant::now() + FINISH_TIMEOUT;
         while !self.state().missing.is_empty() {
             if Instant::now() > deadline {
@@ -69,7 +76,14 @@ impl Watched {
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        Ok(std::mem::take(&mut self.state().lags))
+        Ok(std::mem::take(&mut self.state().seen))
+    }
+
+    /// All commits, those that are missing and no longer waited for as if they were seen now.
+    pub(super) fn give_up(&self) -> Vec<Seen> {
+        let mut state = self.state();
+        state.saw(u64::MAX, Instant::now());
+        std::mem::take(&mut state.seen)
     }
 
     /// Looks for what is new. What cannot be read now is looked at again.
@@ -119,7 +133,7 @@ impl State {
     /// All transactions up to this one are in the object store.
     fn saw(&mut self, sequence: u64, at: Instant) {
         while let Some((_, committed)) = self.missing.pop_front_if(|(missing, _)| *missing <= sequence) {
-            self.lags.push(at.saturating_duration_since(committed));
+            self.seen.push(Seen { committed, lag: at.saturating_duration_since(committed) });
         }
     }
 }
@@ -170,9 +184,10 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let mut state = State { missing: [(3, at(0)), (5, at(10)), (6, at(20))].into(), ..State::default() };
         state.saw(2, at(30));
-        assert!(state.lags.is_empty());
+        assert!(state.seen.is_empty());
         state.saw(5, at(100));
-        assert_eq!(state.lags, [Duration::from_millis(100), Duration::from_millis(90)]);
+        let seen = |committed, lag| Seen { committed: at(committed), lag: Duration::from_millis(lag) };
+        assert_eq!(state.seen, [seen(0, 100), seen(10, 90)]);
         assert_eq!(state.missing, [(6, at(20))]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use storebench_core::validate::for_cluster;
+
 use crate::exit::Exit;
 
 pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
@@ -16,6 +18,9 @@ pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
             run.spec.trials.min,
             run.spec.trials.max
         ))?;
+        if let Err(problem) = for_cluster(run) {
+            super::print(&format!("  but in a cluster it is refused: {problem}\n"))?;
+        }
     }
     for plane in &input.control_planes {
         super::print(&format!(

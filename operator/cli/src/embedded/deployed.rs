@@ -22,18 +22,19 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    /// Starts an arm in a directory that exists and that is removed with it. The inner error is the store's or Kubernetes'
-    /// doing, the outer ours.
+    /// Starts an arm in a directory that exists and that is removed with it; `fault_proxy` as for [`Service::start`]. The inner
+    /// error is the store's or Kubernetes' doing, the outer ours.
     pub(super) fn start(
         arm: &ValidatedArm,
         binaries: &Binaries,
         directory: &Path,
+        fault_proxy: bool,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         let Some(service) = arm.service() else {
             return Ok(Err(NeverReady("a cluster given by a Secret cannot be started".into())));
         };
-        let store = match Service::start(service, &binaries.store, directory, timeout)? {
+        let store = match Service::start(service, &binaries.store, directory, fault_proxy, timeout)? {
             Ok(store) => store,
             Err(never) => return Ok(Err(never)),
         };

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};
 use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
+use storebench_crds::workload::Parameters;
+use storebench_crds::workload::sqlite_replication::Outage;
 
 use super::deployed::Deployed;
 use super::process::{describe, last_word};
@@ -56,22 +58,32 @@ pub(super) fn load(
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
     let mut follower = Follower {
-        processes: Processes::of(deployed),
+        // The meters of what is killed would run backwards.
+        processes: kill_of(job).is_none().then(|| Processes::of(deployed)),
         gathering: Gathering::default(),
         measuring: None,
         others: Vec::new(),
         progress,
     };
+    let mut kill = None;
     let mut deadline = deadline;
     let mut death = None;
     loop {
-        match lines.recv_timeout(SAMPLE_INTERVAL) {
-            Ok(line) => follower.line(&line?)?,
+        let patience = kill.as_ref().map_or(SAMPLE_INTERVAL, |kill: &Kill| kill.patience());
+        match lines.recv_timeout(patience) {
+            Ok(line) => {
+                if follower.line(&line?)? == Some(Phase::Measure) {
+                    kill = kill_of(job).map(Kill::begin);
+                }
+            }
             Err(RecvTimeoutError::Timeout) => follower.sample(),
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if interrupt::requested() {
             return Ok(None);
+        }
+        if let Some(kill) = &mut kill {
+            kill.go_on(deployed)?;
         }
         if death.is_none()
             && let Some(description) = deployed.death()
@@ -173,6 +185,62 @@ impl Drop for LoadProcess {
     }
 }
 
+/// The outage of this job that kills its store, if it asks for one.
+fn kill_of(job: &JobSpec) -> Option<&Outage> {
+    job.workloads.iter().find_map(|workload| match &workload.parameters {
+        Parameters::SqliteReplication(replication) => replication.outage_of_replicator(),
+        _ => None,
+    })
+}
+
+/// Kills the store within the measured phase, and starts it again.
+#[derive(Debug)]
+struct Kill {
+    at: Instant,
+    until: Instant,
+    state: Killing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killing {
+    Before,
+    Dead,
+    Over,
+}
+
+impl Kill {
+    /// The measured phase begins now.
+    fn begin(outage: &Outage) -> Self {
+        let at = Instant::now() + outage.after.duration();
+        Self { at, until: at + outage.duration.duration(), state: Killing::Before }
+    }
+
+    /// How long nothing is to be done, at most.
+    fn patience(&self) -> Duration {
+        let next = match self.state {
+            Killing::Before => self.at,
+            Killing::Dead => self.until,
+            Killing::Over => return SAMPLE_INTERVAL,
+        };
+        next.saturating_duration_since(Instant::now()).min(SAMPLE_INTERVAL)
+    }
+
+    fn go_on(&mut self, deployed: &mut Deployed) -> anyhow::Result<()> {
+        let now = Instant::now();
+        if self.state == Killing::Before && now >= self.at {
+            // One that has died by itself is no outage of ours: that is noticed as ever.
+            if deployed.death().is_none() {
+                deployed.store.kill_store();
+                self.state = Killing::Dead;
+            }
+        } else if self.state == Killing::Dead && now >= self.until {
+            deployed.store.start_again()?;
+            self.state = Killing::Over;
+        }
+        Ok(())
+    }
+}
+
 /// Whose use is measured.
 struct Processes {
     store: Vec<u32>,
@@ -228,13 +296,14 @@ impl Meters {
 /// A workload in its measured phase.
 struct Measuring {
     workload: String,
-    meters: Meters,
+    /// Absent: what the store uses is not measured.
+    meters: Option<Meters>,
     survey: Survey,
 }
 
 /// Turns lines into measurements.
 struct Follower<'a> {
-    processes: Processes,
+    processes: Option<Processes>,
     gathering: Gathering,
     measuring: Option<Measuring>,
     others: Vec<(String, Used)>,
@@ -242,15 +311,19 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn line(&mut self, line: &str) -> anyhow::Result<()> {
+    /// Returns the phase that begins, if one does.
+    fn line(&mut self, line: &str) -> anyhow::Result<Option<Phase>> {
         match self.gathering.line(line)? {
-            Some(JobLine::Phase { workload, phase }) => self.phase(&workload, phase),
+            Some(JobLine::Phase { workload, phase }) => {
+                self.phase(&workload, phase);
+                return Ok(Some(phase));
+            }
             Some(JobLine::Progress { workload, operations, elapsed_millis, .. }) => {
                 self.progress.workload_goes_on(&workload, operations, elapsed_millis);
             }
             _ => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     fn phase(&mut self, workload: &str, phase: Phase) {
@@ -258,7 +331,7 @@ impl Follower<'_> {
         if phase == Phase::Measure {
             // The survey around the meters: reading all processes takes longer than reading the store's.
             let survey = Survey::begin();
-            let meters = self.processes.measure();
+            let meters = self.processes.as_ref().map(Processes::measure);
             self.measuring = Some(Measuring { workload: workload.into(), meters, survey });
         }
         self.progress.phase_begins(workload, phase);
@@ -266,7 +339,7 @@ impl Follower<'_> {
 
     fn sample(&mut self) {
         if let Some(measuring) = &mut self.measuring {
-            measuring.meters.sample();
+            measuring.meters.iter_mut().for_each(Meters::sample);
             measuring.survey.sample();
         }
     }
@@ -274,7 +347,9 @@ impl Follower<'_> {
     /// The measured phase is over, if there was one.
     fn measured(&mut self) {
         if let Some(Measuring { workload, meters, survey }) = self.measuring.take() {
-            meters.finish(&workload, &mut self.gathering);
+            if let Some(meters) = meters {
+                meters.finish(&workload, &mut self.gathering);
+            }
             self.others.push((workload, survey.finish()));
         }
     }

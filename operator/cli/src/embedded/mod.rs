@@ -13,6 +13,7 @@ pub(crate) mod peers;
 mod process;
 pub(crate) mod progress;
 mod quiet;
+mod restore;
 mod service;
 mod trial;
 
@@ -178,6 +179,8 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
     caveats.extend(run.arms.iter().filter_map(ValidatedArm::service).flat_map(ValidatedService::companions_caveat));
     caveats.extend(fingerprint::file_system_caveat(data));
     let binaries: Vec<Option<Binaries>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
+    let restored = run.arms.iter().zip(&binaries).filter_map(|(arm, found)| restore::caveat(run, arm, found.as_ref()));
+    caveats.extend(restored);
     let arms = run.arms.iter().zip(&found).map(|(arm, found)| arm_record(arm, found.as_ref())).collect();
     let record = RunRecord {
         record_version: RECORD_VERSION,

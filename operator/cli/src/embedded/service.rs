@@ -37,6 +37,10 @@ pub(super) struct Service {
     directory: PathBuf,
     /// The directory that it shares with the load.
     shared: Option<PathBuf>,
+    /// Where the load is to listen for the store's requests to its object store.
+    fault_proxy: Option<String>,
+    /// What the store is started by, and started again.
+    launches: Vec<StoreLaunch>,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
     /// The first member's command line.
@@ -49,20 +53,27 @@ struct RunningProcess {
     ports: BTreeMap<&'static str, u16>,
 }
 
+#[derive(Debug)]
+struct StoreLaunch {
+    program: PathBuf,
+    process: ProcessPlan,
+}
+
 /// A store that never became ready, in one line.
 #[derive(Debug)]
 pub(super) struct NeverReady(pub(super) String);
 
 impl Service {
-    /// Starts every role, one after the other, and waits for an answer from each of its members. The inner error is the
-    /// store's doing, the outer ours.
+    /// Starts every role, one after the other, and waits for an answer from each of its members. With `fault_proxy` the store sends
+    /// its requests for its object store to the load. The inner error is the store's doing, the outer ours.
     pub(super) fn start(
         service: &ValidatedService,
         binaries: &StoreBinaries,
         directory: &Path,
+        fault_proxy: bool,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
-        let placement = place(service, binaries, directory)?;
+        let placement = place(service, binaries, directory, fault_proxy)?;
         let plan = engine::plan(service, &placement);
         let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
         let mut running = Self {
@@ -71,6 +82,8 @@ impl Service {
             engine: service.engine,
             directory: directory.to_path_buf(),
             shared: plan.shared_directory.map(PathBuf::from),
+            fault_proxy: placement.fault_proxy.clone(),
+            launches: Vec::new(),
             footprint: Footprint { binary_bytes: file_bytes(&binaries.store.path), ..Footprint::default() },
             command: Vec::new(),
         };
@@ -92,11 +105,9 @@ impl Service {
         let role = planned.role.name;
         for process in &planned.processes {
             write(process)?;
-            let log = self.directory.join(format!("{}.log", process.name));
-            let ProcessPlan { name, arguments, environment, data_directory, ports, .. } = process;
-            let child = Running::start(name, &binary.path, arguments, environment, Path::new(data_directory), log)?;
-            let child = RunningProcess { process: child, ports: ports.clone() };
+            let child = self.spawn(&binary.path, process, "")?;
             if planned.role.is_store() {
+                self.launches.push(StoreLaunch { program: binary.path.clone(), process: process.clone() });
                 self.store.push(child);
             } else {
                 self.companions.push((role, child));
@@ -106,6 +117,27 @@ impl Service {
             self.command =
                 std::iter::once(process.binary.to_owned()).chain(process.arguments.iter().cloned()).collect();
         }
+        Ok(())
+    }
+
+    fn spawn(&self, program: &Path, process: &ProcessPlan, again: &str) -> anyhow::Result<RunningProcess> {
+        let log = self.directory.join(format!("{}{again}.log", process.name));
+        let ProcessPlan { name, arguments, environment, data_directory, ports, .. } = process;
+        let child = Running::start(name, program, arguments, environment, Path::new(data_directory), log)?;
+        Ok(RunningProcess { process: child, ports: ports.clone() })
+    }
+
+    /// Kills the store with SIGKILL, and nothing else. Until [`Self::start_again`] it has not died.
+    pub(super) fn kill_store(&mut self) {
+        self.store.clear();
+    }
+
+    /// Starts the store again on the data that it left. Nobody waits until it answers.
+    pub(super) fn start_again(&mut self) -> anyhow::Result<()> {
+        let launches = self.launches.iter();
+        let store: anyhow::Result<Vec<_>> =
+            launches.map(|launch| self.spawn(&launch.program, &launch.process, "-again")).collect();
+        self.store = store?;
         Ok(())
     }
 
@@ -162,6 +194,11 @@ impl Service {
         self.shared.as_deref()
     }
 
+    /// Where the load is to listen for the store's requests to its object store; absent where the store sends them there.
+    pub(super) fn fault_proxy(&self) -> Option<String> {
+        self.fault_proxy.clone()
+    }
+
     /// The members' process identifiers; companions are not the store.
     pub(super) fn processes(&self) -> Vec<u32> {
         self.store.iter().map(|member| member.process.id()).collect()
@@ -212,7 +249,12 @@ fn question(engine: &Engine, process: &ProcessPlan) -> probe::Readiness {
 }
 
 /// Chooses names, free loopback ports and empty data directories for every role.
-fn place(service: &ValidatedService, binaries: &StoreBinaries, directory: &Path) -> anyhow::Result<Placement> {
+fn place(
+    service: &ValidatedService,
+    binaries: &StoreBinaries,
+    directory: &Path,
+    fault_proxy: bool,
+) -> anyhow::Result<Placement> {
     let create = |path: PathBuf| -> anyhow::Result<String> {
         std::fs::create_dir_all(&path).with_context(|| format!("{}: cannot be created", path.display()))?;
         Ok(path.display().to_string())
@@ -252,6 +294,9 @@ fn place(service: &ValidatedService, binaries: &StoreBinaries, directory: &Path)
     }
     if service.engine.shares_directory {
         placement.shared_directory = Some(create(directory.join("shared"))?);
+        if fault_proxy {
+            placement.fault_proxy = Some(format!("{LOOPBACK}:{}", free_port()?));
+        }
     }
     Ok(placement)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bench_jobs::measure::meter::Meter;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
-use storebench_core::trial::{Loaded, job};
+use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::status::TrialState;
@@ -16,7 +16,7 @@ use super::deployed::Deployed;
 use super::peers::Binaries;
 use super::progress::Progress;
 use super::service::NeverReady;
-use super::{interrupt, load};
+use super::{interrupt, load, restore};
 
 /// How long a store is watched before it is loaded.
 const IDLE_SPAN: Duration = Duration::from_millis(300);
@@ -68,7 +68,9 @@ impl<'a> Stage<'a> {
             Ok(mut deployed) => {
                 command.clone_from(&deployed.store.command);
                 let idle = watch_idle(&deployed);
-                let Some(loaded) = self.load(arm, &mut deployed, index, begun, progress)? else { return Ok(None) };
+                let Some(loaded) = self.load(arm, binaries, &mut deployed, index, begun, progress)? else {
+                    return Ok(None);
+                };
                 trial.footprint = Some(deployed.store.footprint);
                 if let Some(footprint) = &mut trial.footprint {
                     footprint.idle_rss_bytes = idle.rss_average_bytes;
@@ -103,12 +105,13 @@ impl<'a> Stage<'a> {
         }
         let directory = self.directory.join(format!("{}-{index}", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        Deployed::start(arm, binaries, &directory, self.timeout)
+        Deployed::start(arm, binaries, &directory, needs_fault_proxy(self.run), self.timeout)
     }
 
     fn load(
         &self,
         arm: &ValidatedArm,
+        binaries: &Binaries,
         deployed: &mut Deployed,
         index: u32,
         begun: Instant,
@@ -119,6 +122,8 @@ impl<'a> Stage<'a> {
         job.store_metrics = deployed.store.metrics();
         job.shared_directory = deployed.store.shared_directory().map(|path| path.display().to_string());
         job.companions = deployed.store.companions();
+        job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);
+        job.fault_proxy = deployed.store.fault_proxy();
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)

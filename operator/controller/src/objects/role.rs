@@ -24,6 +24,8 @@ pub const METER_PORT: u16 = 9465;
 pub const STORE_CONTAINER: &str = "store";
 /// Where store and load find the files that both work on.
 pub const SHARED_DIRECTORY: &str = "/shared";
+/// Where a store beside the load finds the load's fault proxy.
+pub const FAULT_PROXY: &str = "127.0.0.1:9467";
 const METER_CONTAINER: &str = "meter";
 const METER_PORT_NAME: &str = "meter";
 const DATA_VOLUME: &str = "data";
@@ -37,11 +39,18 @@ const SHARED_VOLUME: &str = "shared";
 const START_SECONDS_MAX: i32 = 90;
 
 /// The plan of a service whose objects have this name.
-pub(super) fn plan<'a>(service: &'a ValidatedService, name: &str, namespace: &str) -> ServicePlan<'a> {
+/// `has_fault_proxy`: it reaches its object store through the load beside it.
+pub(super) fn plan<'a>(
+    service: &'a ValidatedService,
+    name: &str,
+    namespace: &str,
+    has_fault_proxy: bool,
+) -> ServicePlan<'a> {
     let roles = engine::roles(service);
     let placement = Placement {
         roles: roles.iter().map(|role| (role.name, members(role, name, namespace))).collect(),
         shared_directory: service.engine.shares_directory.then(|| SHARED_DIRECTORY.into()),
+        fault_proxy: has_fault_proxy.then(|| FAULT_PROXY.into()),
     };
     let plan = engine::plan(service, &placement);
     // One command line serves all members: what a member is told of itself are references to its own pod.

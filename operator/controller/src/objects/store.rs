@@ -20,7 +20,7 @@ use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::network::{dns, label, namespace, pods, tcp};
-pub use super::role::{METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
+pub use super::role::{FAULT_PROXY, METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
 use super::{
     CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pinning, pod_metadata, pull_secrets,
     role, security, selector,
@@ -64,6 +64,8 @@ pub struct StoreRequest<'a> {
     pub labels: &'a Labels,
     /// Claims outlive the store.
     pub retention: VolumeRetention,
+    /// It reaches its object store through the load beside it.
+    pub has_fault_proxy: bool,
     /// Where the operator runs, which may read the meters.
     pub operator_namespace: &'a str,
     /// The platform's own images.
@@ -74,7 +76,7 @@ pub struct StoreRequest<'a> {
 
 /// Builds a store.
 pub fn build(request: &StoreRequest) -> StoreObjects {
-    let plan = role::plan(request.service, request.name, &request.owner.namespace);
+    let plan = role::plan(request.service, request.name, &request.owner.namespace, request.has_fault_proxy);
     let mut objects = StoreObjects { companions: Vec::new(), store: None };
     for planned in plan.roles.iter().filter(|planned| !planned.role.is_beside_load) {
         let built = build_role(request, planned);
@@ -105,8 +107,8 @@ fn files_name(name: &str) -> String {
 }
 
 /// The first member's command line, for the record.
-pub fn command(service: &ValidatedService, name: &str, namespace: &str) -> Vec<String> {
-    let plan = role::plan(service, name, namespace);
+pub fn command(service: &ValidatedService, name: &str, namespace: &str, has_fault_proxy: bool) -> Vec<String> {
+    let plan = role::plan(service, name, namespace, has_fault_proxy);
     let store = plan.roles.iter().find(|planned| planned.role.is_store());
     let process = store.and_then(|planned| planned.processes.first());
     let words = |process: &engine::ProcessPlan| {
@@ -133,7 +135,8 @@ pub fn companion_addresses(
     name: &str,
     namespace: &str,
 ) -> std::collections::BTreeMap<String, String> {
-    let plan = role::plan(service, name, namespace);
+    // Where it is does not depend on who passes requests on.
+    let plan = role::plan(service, name, namespace, false);
     let companions = plan.roles.iter().filter(|planned| !planned.role.is_store());
     companions
         .filter_map(|planned| Some((planned.role.name.to_owned(), planned.processes.first()?.address(CLIENT)?)))
@@ -155,7 +158,7 @@ pub struct BesideLoad {
 
 /// Builds a store that runs beside the load; `None` for one with pods of its own.
 pub fn beside_load(request: &StoreRequest) -> Option<BesideLoad> {
-    let plan = role::plan(request.service, request.name, &request.owner.namespace);
+    let plan = role::plan(request.service, request.name, &request.owner.namespace, request.has_fault_proxy);
     let planned = plan.roles.iter().find(|planned| planned.role.is_beside_load)?;
     let files =
         role::files(planned, request.owner.metadata(&files_name(request.name), &labels(request, &planned.role)));

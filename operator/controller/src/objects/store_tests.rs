@@ -43,6 +43,7 @@ fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -
         owner: &owner(),
         labels: &Labels::new(),
         retention: VolumeRetention::Delete,
+        has_fault_proxy: false,
         operator_namespace: "storebench-system",
         images: &settings().images,
         pins: &Pins::new(),
@@ -128,7 +129,7 @@ fn a_store_beside_the_load_is_a_sidecar_that_answers_before_the_load_starts() {
     assert_eq!(volumes, ["data", "shared"]);
     assert!(beside.volumes[0].ephemeral.is_some(), "the claim goes with the pod");
     assert!(store.volume_mounts.as_ref().unwrap().contains(&beside.mount));
-    assert_eq!(command(&service, "trial", "benchmarks")[0], "valkey-server");
+    assert_eq!(command(&service, "trial", "benchmarks", false)[0], "valkey-server");
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn a_load_without_such_a_store_is_alone_in_its_pod() {
 #[test]
 fn files_of_a_plan_are_mounted_where_it_names_them() {
     let service = service(&serde_json::json!({ "engine": "Valkey" }));
-    let mut plan = role::plan(&service, "trial", "benchmarks");
+    let mut plan = role::plan(&service, "trial", "benchmarks", false);
     let planned = &mut plan.roles[0];
     planned.processes[0].files.push(("/files/settings.toml".into(), "key = 1\n".into()));
     let built = with(&service, |request| build_role(request, planned));

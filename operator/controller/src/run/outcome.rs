@@ -10,6 +10,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
 use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::engine;
 use storebench_core::equality;
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
@@ -17,6 +18,7 @@ use storebench_core::ledger;
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Report};
 use storebench_core::status::{self, fit, progress};
+use storebench_core::trial::{restore_caveat, restores_after_an_outage};
 use storebench_core::validate::ValidatedArm;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_run::TimeToLive;
@@ -170,6 +172,15 @@ fn caveats(references: &References) -> Vec<String> {
         }
     }
     caveats.extend(arms.iter().filter_map(|arm| arm.service()?.companions_caveat()));
+    if restores_after_an_outage(&references.run) {
+        let tool = |arm: &ValidatedArm| {
+            let service = arm.service()?;
+            // Its name is what is said of it.
+            let tool = engine::restore_tool(service.engine, &service.version, String::new(), "")?;
+            Some(restore_caveat(&arm.name, &tool))
+        };
+        caveats.extend(arms.iter().filter_map(tool));
+    }
     caveats
 }
 

@@ -8,11 +8,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::engine;
 use storebench_core::placement::{self, Pins};
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
-use storebench_core::trial::{Loaded, job};
+use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::BenchmarkRun;
+use storebench_crds::engine::object_store;
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::references::References;
@@ -39,7 +41,7 @@ pub async fn deploy_companions(
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
     let pins = placement::pins(record, &trial.arm);
-    for companion in store::build(&request(trial, service, owner, &labels, &pins, context)).companions {
+    for companion in store::build(&request(trial, service, owner, &labels, &pins, references, context)).companions {
         deploy::role(&context.client, companion).await?;
     }
     Ok(())
@@ -56,7 +58,7 @@ pub async fn deploy(
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
     let pins = placement::pins(record, &trial.arm);
-    match store::build(&request(trial, service, owner, &labels, &pins, context)).store {
+    match store::build(&request(trial, service, owner, &labels, &pins, references, context)).store {
         Some(store) => deploy::role(&context.client, store).await,
         None => Ok(()),
     }
@@ -69,6 +71,7 @@ fn request<'a>(
     owner: &'a Owner,
     labels: &'a Labels,
     pins: &'a Pins,
+    references: &References,
     context: &'a Context,
 ) -> StoreRequest<'a> {
     StoreRequest {
@@ -78,10 +81,16 @@ fn request<'a>(
         labels,
         // A trial's own data are of no use to anybody.
         retention: VolumeRetention::Delete,
+        has_fault_proxy: has_fault_proxy(service, references),
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
         pins,
     }
+}
+
+/// Whether the load lets a store's requests to its object store fail.
+fn has_fault_proxy(service: &ValidatedService, references: &References) -> bool {
+    service.engine.shares_directory && needs_fault_proxy(&references.run)
 }
 
 /// Applies the control plane of a trial, whose store answers. Returns why not, where the store cannot carry it: asked before
@@ -149,8 +158,8 @@ pub async fn load(
     let labels = objects::trial(trial.index, &trial.arm);
     let service = references.service(&trial.arm);
     let pins = placement::pins(record, &trial.arm);
-    let beside =
-        service.and_then(|service| store::beside_load(&request(trial, service, owner, &labels, &pins, context)));
+    let beside = service
+        .and_then(|service| store::beside_load(&request(trial, service, owner, &labels, &pins, references, context)));
     let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
     spec.meters = match &beside {
         Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
@@ -161,6 +170,12 @@ pub async fn load(
             store::companion_addresses(service, &references.store_name(service, &trial.name), &owner.namespace)
         })
         .unwrap_or_default();
+    if let (Some(service), Some(object_store)) = (service, spec.companions.get(object_store::ROLE)) {
+        // The load finds the executable where it runs, beside it.
+        let program = service.engine.binary().to_owned();
+        spec.restore_tool = engine::restore_tool(service.engine, &service.version, program, object_store);
+        spec.fault_proxy = has_fault_proxy(service, references).then(|| store::FAULT_PROXY.into());
+    }
     spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
     let timeout = references.run.spec.trials.timeout.duration().as_secs();
     let request = LoadRequest {
@@ -227,9 +242,10 @@ async fn file(
     record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
-    let command = references
-        .service(&trial.arm)
-        .map(|service| store::command(service, &references.store_name(service, &trial.name), &owner.namespace));
+    let command = references.service(&trial.arm).map(|service| {
+        let name = references.store_name(service, &trial.name);
+        store::command(service, &name, &owner.namespace, has_fault_proxy(service, references))
+    });
     let now = Timestamp::now();
     let begun = record.started_at.parse().unwrap_or(now);
     let members = references.members(&trial.arm, &trial.name);

@@ -3,6 +3,10 @@
 
 use storebench_crds::engine::object_store::{ACCESS_KEY, BUCKET, DATABASE_SUFFIX, PREFIX, REGION, SECRET_KEY};
 
+use std::collections::BTreeMap;
+
+use storebench_crds::job::RestoreTool;
+
 use super::{Launch, METRICS, Start};
 
 pub(super) fn launch(start: &Start) -> Launch {
@@ -29,4 +33,15 @@ dbs:
         files: vec![(file, settings)],
         ..Launch::default()
     }
+}
+
+/// The arguments of its tool, which needs no file of settings, and its environment.
+pub(super) fn restore(object_store: &str) -> (Vec<String>, BTreeMap<String, String>) {
+    let replica = format!(
+        "s3://{BUCKET}/{PREFIX}/{}?endpoint=http://{object_store}&region={REGION}&forcePathStyle=true",
+        RestoreTool::DATABASE
+    );
+    let arguments = vec!["restore".into(), "-o".into(), RestoreTool::OUTPUT.into(), replica];
+    let environment = [("LITESTREAM_ACCESS_KEY_ID", ACCESS_KEY), ("LITESTREAM_SECRET_ACCESS_KEY", SECRET_KEY)];
+    (arguments, environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use storebench_crds::engine::object_store;
 pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, METRICS, PEER, Protocol, Readiness, STORE};
+use storebench_crds::job::RestoreTool;
 
 use crate::validate::ValidatedService;
 
@@ -29,6 +30,8 @@ pub struct Placement {
     pub roles: BTreeMap<&'static str, Vec<Member>>,
     /// Where the files of the application are that the store works on; exists. For engines that share a directory.
     pub shared_directory: Option<String>,
+    /// Where the load listens for requests to the object store, `host:port`, which it lets fail. Absent: the store sends them there itself.
+    pub fault_proxy: Option<String>,
 }
 
 /// Where one process runs.
@@ -161,6 +164,9 @@ impl Start<'_> {
 
     /// Where the object store beside it is reached. Empty where there is none, which no engine that asks has.
     fn object_store(&self) -> String {
+        if let Some(proxy) = &self.placement.fault_proxy {
+            return format!("http://{proxy}");
+        }
         let stores = self.placement.members(object_store::ROLE);
         stores.first().map(|store| format!("http://{}:{}", store.host, store.port(CLIENT))).unwrap_or_default()
     }
@@ -188,6 +194,22 @@ pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
         Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => BTreeMap::new(),
         Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => BTreeMap::new(),
     }
+}
+
+/// How an engine's own tool restores a database from the object store at this address, `host:port`; `None` where it has none. For what
+/// `program` may be see [`RestoreTool`].
+pub fn restore_tool(engine: &Engine, version: &str, program: String, object_store: &str) -> Option<RestoreTool> {
+    let (arguments, environment) = match engine.dialect {
+        Dialect::Walsync => walsync::restore(object_store),
+        Dialect::Litestream => litestream::restore(object_store),
+        Dialect::Etcd
+        | Dialect::DEngine
+        | Dialect::Redis
+        | Dialect::Versitygw
+        | Dialect::BlockNode
+        | Dialect::HieroBlockNode => return None,
+    };
+    Some(RestoreTool { name: format!("{} {version}", engine.name), program, arguments, environment })
 }
 
 /// The flag or setting that an argument gives a value, if it gives one, as the program itself takes arguments apart. Errors: what is wrong
@@ -278,6 +300,29 @@ mod tests {
         Placement {
             roles: roles(service).iter().map(|role| (role.name, vec![member(role)])).collect(),
             shared_directory: service.engine.shares_directory.then(|| "/shared".into()),
+            fault_proxy: None,
+        }
+    }
+
+    #[test]
+    fn a_replicator_reaches_its_object_store_through_the_proxy_and_its_tool_does_not() {
+        for engine in ENGINES.iter().filter(|engine| engine.shares_directory) {
+            let service = service(engine);
+            let words = |placement: &Placement| {
+                let plan = plan(&service, placement);
+                let process = &plan.roles.last().unwrap().processes[0];
+                format!("{:?} {:?}", process.arguments, process.files)
+            };
+            let direct = words(&placed(&service));
+            assert!(direct.contains("http://host:7070"), "{direct}");
+            let proxied = words(&Placement { fault_proxy: Some("127.0.0.1:9".into()), ..placed(&service) });
+            assert!(proxied.contains("http://127.0.0.1:9") && !proxied.contains("host:7070"), "{proxied}");
+            let tool = restore_tool(engine, "1.2.3", engine.binary().into(), "host:7070").unwrap();
+            assert_eq!(tool.name, format!("{} 1.2.3", engine.name));
+            let said = tool.arguments.join(" ");
+            for word in ["restore", "http://host:7070", RestoreTool::DATABASE, RestoreTool::OUTPUT] {
+                assert!(said.contains(word), "{word} is not in {said}");
+            }
         }
     }
 
