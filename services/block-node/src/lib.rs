@@ -9,6 +9,7 @@ pub mod backfill;
 pub mod block;
 pub mod craft;
 pub mod hash;
+pub mod lending;
 pub mod messages;
 pub mod metrics;
 pub mod node;
