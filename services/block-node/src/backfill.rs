@@ -38,6 +38,8 @@ enum FetchError {
     Call(#[from] GrpcError),
     #[error("nothing came for {} s", PATIENCE.as_secs())]
     Stalled,
+    #[error("{0} bytes of a block came in {1:.1?}, which is too slow")]
+    Slow(u64, Duration),
     #[error("this node takes no publisher: {0:?}")]
     Full(Status),
     #[error("its blocks were refused")]
@@ -48,6 +50,29 @@ enum FetchError {
     Wrong(u64, String),
     #[error("it ended with status {0} before block {1}")]
     Ended(i32, u64),
+}
+
+/// A peer must send so many bytes of a block a second, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
+/// has begun.
+const BYTES_PER_SECOND: u64 = 65_536;
+
+/// What has come of a block.
+#[derive(Default)]
+struct Pace {
+    bytes: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Something has come after so long. The time in which this node takes it does not count.
+    fn came(&mut self, bytes: usize, after: Duration) -> Result<(), FetchError> {
+        self.bytes += bytes as u64;
+        self.waited += after;
+        match self.waited <= PATIENCE + Duration::from_secs(self.bytes / BYTES_PER_SECOND) {
+            true => Ok(()),
+            false => Err(FetchError::Slow(self.bytes, self.waited)),
+        }
+    }
 }
 
 /// What is known of a peer.
@@ -182,18 +207,24 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
     sender.finish()?;
     let mut fed = Fed::join(Arc::clone(node)).map_err(FetchError::Full)?;
     let (mut next, era) = (from, node.settings.wire_era);
+    let mut pace = Pace::default();
     while next <= last {
         use proto::subscribe_stream_response::Response;
+        let began = Instant::now();
         let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)??;
+        let waited = began.elapsed();
         let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
             Some(Response::BlockItems(set)) => {
+                pace.came(set.len(), waited)?;
                 if !era.has_end_of_block() && ends_with_proof(&set) {
                     next += 1;
+                    pace = Pace::default();
                     node.metrics.backfilled.inc();
                 }
                 fed.items(set).await
             }
             Some(Response::EndOfBlock(end)) => {
+                pace = Pace::default();
                 next = end.block_number.saturating_add(1);
                 node.metrics.backfilled.inc();
                 fed.end(end.block_number).await
@@ -213,4 +244,21 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
     let is_safe = tip.wait_for(|tip| tip.next >= next || tip.is_stopping);
     let _ = timeout(PATIENCE, is_safe).await;
     Ok(node.reader.next().saturating_sub(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_trickles_a_block_is_given_up_and_one_that_sends_a_large_one_is_not() {
+        let mut trickled = Pace::default();
+        let second = Duration::from_secs(1);
+        assert!((0..10).all(|_| trickled.came(100, second).is_ok()));
+        let error = trickled.came(100, second).unwrap_err().to_string();
+        assert_eq!(error, "1100 bytes of a block came in 11.0s, which is too slow");
+        // A mebibyte every ten seconds.
+        let mut large = Pace::default();
+        assert!((0..125).all(|_| large.came(1 << 20, 10 * second).is_ok()));
+    }
 }

@@ -11,6 +11,7 @@ pub mod connect;
 pub mod craft;
 pub mod hash;
 pub mod java_files;
+pub mod lending;
 pub mod messages;
 pub mod metrics;
 pub mod node;

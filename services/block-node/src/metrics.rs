@@ -112,6 +112,8 @@ metrics! {
     held_bytes: Gauge = "publish_held_bytes",
     /// Bytes of blocks in memory for readers
     cached_bytes: Gauge = "cached_bytes",
+    /// Bytes of large blocks that are being sent to subscribers
+    lent_bytes: Gauge = "lent_bytes",
     /// Blocks that are damaged on disk, as far as is known
     quarantined: Gauge = "quarantined_blocks",
     /// The last block that is safe; -1: none

@@ -11,6 +11,7 @@ use wal::files::RealDirectory;
 
 use crate::block::{Footer, HashOnly, Limits, ProofRules, Verified};
 use crate::hash::Hash;
+use crate::lending::{Lending, Loan, PIECE_BYTES};
 use crate::messages::{EndCode, WireEra};
 use crate::metrics::Metrics;
 use crate::publish::{Candidate, PublisherId, Publishing};
@@ -101,6 +102,8 @@ pub struct Node {
     pub reader: Reader<RealDirectory>,
     /// What is in memory.
     pub recent: Recent,
+    /// What subscribers hold.
+    pub lending: Lending,
     inner: Mutex<Inner>,
     writer: Mutex<Option<Writer>>,
     trainer: Mutex<Trainer>,
@@ -125,6 +128,7 @@ impl Node {
         readiness.is_there(STORE);
         let node = Arc::new(Self {
             recent: Recent::new(settings.cache_bytes),
+            lending: Lending::new(settings.readers_memory_bytes, metrics.lent_bytes.clone()),
             settings,
             metrics,
             readiness,
@@ -349,6 +353,22 @@ impl Node {
             (Some(false), _) | (_, Some(false)) => Err(RepairError::Another(number)),
             _ => Ok(()),
         }
+    }
+
+    /// A block for a subscriber, as soon as there is room for it.
+    pub async fn lend(self: &Arc<Self>, number: u64) -> Result<Arc<Loan>, ReadError> {
+        if let Some(loan) = self.lending.shared(number) {
+            return Ok(loan);
+        }
+        // How large it is on disk is not known before it is read.
+        let bytes = match self.recent.get(number) {
+            Some(block) if block.frames_bytes() <= PIECE_BYTES => 0,
+            Some(block) => block.frames_bytes(),
+            None => self.settings.message_bytes_max,
+        };
+        let room = self.lending.room(bytes).await;
+        let block = self.read(number).await?;
+        Ok(self.lending.lend(block, room))
     }
 
     /// Whether blocks are compared with the tree of all root hashes before.

@@ -51,6 +51,11 @@ impl Shared {
         self.frames.clone()
     }
 
+    /// Length of these.
+    pub fn frames_bytes(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Length of its `Block` message.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes

@@ -116,6 +116,12 @@ pub struct Flags {
     /// What is kept in memory of the newest blocks, and of others as much again, bytes
     #[arg(long, env = "BLOCK_NODE_CACHE_BYTES", default_value_t = 16_777_216)]
     pub cache_bytes: usize,
+    /// What large blocks may take that are being sent to subscribers, bytes, each once; one that is larger is sent alone
+    #[arg(long, env = "BLOCK_NODE_READERS_MEMORY_BYTES", default_value_t = 536_870_912)]
+    pub readers_memory_bytes: usize,
+    /// How long a subscriber may take for 256 KiB before its stream is ended, milliseconds
+    #[arg(long, env = "BLOCK_NODE_SUBSCRIBER_TIMEOUT_MILLIS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub subscriber_timeout_millis: u64,
     /// Size at which a new file for blocks is begun, bytes
     #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
     pub segment_bytes: u64,
@@ -178,6 +184,10 @@ pub struct Settings {
     pub messages_memory_bytes: usize,
     /// What is kept in memory, of each kind.
     pub cache_bytes: usize,
+    /// What large blocks may take that are being sent to subscribers.
+    pub readers_memory_bytes: usize,
+    /// How long a subscriber may take for a piece of a block.
+    pub subscriber_timeout: std::time::Duration,
     /// Size at which a new file is begun.
     pub segment_bytes: u64,
     /// Whom to ask for what this node is behind by.
@@ -227,6 +237,8 @@ impl Flags {
             publishers_max: self.publishers_max,
             messages_memory_bytes: self.messages_memory_bytes,
             cache_bytes: self.cache_bytes,
+            readers_memory_bytes: self.readers_memory_bytes,
+            subscriber_timeout: std::time::Duration::from_millis(self.subscriber_timeout_millis),
             segment_bytes: self.segment_bytes,
             backfill_peers: self.backfill_peers.clone(),
             backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {

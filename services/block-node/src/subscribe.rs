@@ -2,13 +2,17 @@
 //!
 //! A subscriber has no queue. It looks which block is next for it, takes it from memory or from disk, and sends it when the client has
 //! room; if the block is not there yet it waits for the tip to move. So history flows into live without a gap or a repeat, a slow
-//! subscriber reads from disk and holds nobody up, and a wake-up cannot be lost: the tip is looked at before it is waited for.
+//! subscriber reads from disk and holds nobody up, and a wake-up cannot be lost: the tip is looked at before it is waited for. What it
+//! holds of a block is bounded with what all others hold, and by time: see [`crate::lending`].
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prost::Message as _;
 use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
+use crate::lending::PIECE_BYTES;
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
 use crate::node::Node;
 use crate::store::ReadError;
@@ -73,7 +77,17 @@ pub async fn subscribe(node: Arc<Node>, mut requests: Requests, responses: Respo
     let request = proto::SubscribeStreamRequest::decode(message)
         .map_err(|error| Status::new(Code::InvalidArgument, format!("not a SubscribeStreamRequest: {error}")))?;
     let _counted = Counted::new(&node);
-    let code = send(&node, &request, &responses).await;
+    let code = match send(&node, &request, &responses).await {
+        Ok(code) => Some(code),
+        Err(Undelivered::Gone) => None,
+        Err(Undelivered::Late) => {
+            let text = format!("{PIECE_BYTES} bytes were not taken within {:?}", node.settings.subscriber_timeout);
+            return Err(Status::new(Code::DeadlineExceeded, text));
+        }
+        // It was removed before this subscriber came to it.
+        Err(Undelivered::Unread(ReadError::NotStored(_))) => Some(SubscribeCode::NotAvailable),
+        Err(Undelivered::Unread(_)) => Some(SubscribeCode::Error),
+    };
     if let Some(code) = code {
         let status = subscribe_status(code, node.settings.wire_era);
         let frame = encode_with(|out| out.extend_from_slice(&status), status.len());
@@ -83,47 +97,84 @@ pub async fn subscribe(node: Arc<Node>, mut requests: Requests, responses: Respo
     Ok(())
 }
 
-/// Sends blocks until the end; `None`: the client has gone.
+/// Why blocks do not arrive.
+enum Undelivered {
+    /// The client has gone.
+    Gone,
+    /// It takes nothing.
+    Late,
+    /// There is no block.
+    Unread(ReadError),
+}
+
+/// Sends blocks until the end.
 async fn send(
     node: &Arc<Node>,
     request: &proto::SubscribeStreamRequest,
     responses: &Responses,
-) -> Option<SubscribeCode> {
+) -> Result<SubscribeCode, Undelivered> {
     let mut tip = node.tip();
     let known = (node.reader.first(), tip.borrow().next);
     let plan = match Plan::of(request, known, node.settings.future_max) {
         Ok(plan) => plan,
-        Err(code) => return Some(code),
+        Err(code) => return Ok(code),
     };
-    responses.open().ok()?;
+    responses.open().map_err(|_| Undelivered::Gone)?;
     let mut number = plan.from;
     loop {
         let now = *tip.borrow_and_update();
         if now.is_stopping {
-            return Some(SubscribeCode::Success);
+            return Ok(SubscribeCode::Success);
         }
         if number >= now.next {
             if tip.changed().await.is_err() {
-                return Some(SubscribeCode::Success);
+                return Ok(SubscribeCode::Success);
             }
             continue;
         }
-        let block = match node.read(number).await {
-            Ok(block) => block,
-            // It was removed before this subscriber came to it.
-            Err(ReadError::NotStored(_)) => return Some(SubscribeCode::NotAvailable),
-            Err(_) => return Some(SubscribeCode::Error),
-        };
-        let frames = block.frames();
-        responses.send(frames).await.ok()?;
+        deliver(node, number, responses).await?;
         node.metrics.delivered.inc();
         if number + 1 == now.next {
             node.metrics.deliver.observe(now.at.elapsed());
         }
         if number == plan.to {
-            return Some(SubscribeCode::Success);
+            return Ok(SubscribeCode::Success);
         }
         number += 1;
+    }
+}
+
+/// Sends a block. It is held while the client takes of it, or nobody else wants the room that it takes.
+async fn deliver(node: &Arc<Node>, number: u64, responses: &Responses) -> Result<(), Undelivered> {
+    let send = async |piece: Bytes| match tokio::time::timeout(node.settings.subscriber_timeout, responses.send(piece))
+        .await
+    {
+        Ok(sent) => sent.map_err(|_| Undelivered::Gone),
+        Err(_) => Err(Undelivered::Late),
+    };
+    let mut sent = 0;
+    'lent: loop {
+        let loan = node.lend(number).await.map_err(Undelivered::Unread)?;
+        let frames = loan.block().frames();
+        if frames.len() <= PIECE_BYTES {
+            drop(loan);
+            return send(frames).await;
+        }
+        while sent < frames.len() {
+            // A copy: what waits in the connection keeps nothing else in memory. The rest of a message follows.
+            let piece = Bytes::copy_from_slice(&frames[sent..frames.len().min(sent + PIECE_BYTES)]);
+            sent += piece.len();
+            let mut sending = pin!(send(piece));
+            tokio::select! {
+                sent = &mut sending => sent?,
+                () = node.lending.is_wanted() => {
+                    drop((frames, loan));
+                    sending.await?;
+                    continue 'lent;
+                }
+            }
+        }
+        return Ok(());
     }
 }
 

@@ -117,7 +117,7 @@ pub fn histogram(
     metric.encode_histogram::<NoLabelSet>(sum_nanos as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 
-/// What the process uses, by the names that all clients of Prometheus give it.
+/// What the process uses, by the names that all clients of Prometheus give it; and connections that it closed at once.
 #[derive(Debug)]
 pub struct Process;
 
@@ -129,7 +129,8 @@ impl Collector for Process {
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             gauge(encoder, "process_max_fds", "Maximum number of open file descriptors", limit as i64)?;
         }
-        Ok(())
+        let text = "Connections that were closed because their thread could not keep up";
+        counter(encoder, "connections_dropped", text, crate::workers::dropped())
     }
 }
 
@@ -188,6 +189,8 @@ mod tests {
             line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
         };
         assert!(value("process_resident_memory_bytes") > 100_000);
+        // Another test drops some.
+        assert!(value("connections_dropped_total") <= 2);
         assert!((3..=value("process_max_fds")).contains(&value("process_open_fds")));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -16,6 +16,37 @@ use crate::socket::Socket;
 
 /// Connections that may wait for their thread.
 const WAITING_MAX: usize = 1024;
+
+/// Between two lines that tell of connections that were closed.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections of this process that were closed because their thread could not keep up.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many connections of this process were closed at once, for [`crate::metrics::Process`]: the thread that they were for had more of them
+/// waiting than it may have.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Tells of what was dropped, a line in a while.
+#[derive(Debug, Default)]
+struct Lines {
+    last: Option<Instant>,
+    untold: u64,
+}
+
+impl Lines {
+    /// One more was dropped; how many to tell of, if it is time to.
+    fn drop_one(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_due = self.last.is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL);
+        is_due.then(|| {
+            self.last = Some(now);
+            std::mem::take(&mut self.untold)
+        })
+    }
+}
 
 /// A clock that always runs while there are connections. A thread whose next clock rings later than one that is set wakes itself for
 /// that, with two system calls; deadlines of requests are later than this.
@@ -42,6 +73,7 @@ struct Worker {
 pub struct Workers {
     workers: Vec<Worker>,
     stop: watch::Sender<bool>,
+    lines: Mutex<Lines>,
 }
 
 impl Workers {
@@ -71,16 +103,24 @@ impl Workers {
             let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(work)?;
             workers.push(Worker { sender, connections, thread });
         }
-        Ok(Self { workers, stop })
+        Ok(Self { workers, stop, lines: Mutex::default() })
     }
 
-    /// Gives a connection to the thread that has the fewest. Closes it if that thread cannot keep up.
+    /// Gives a connection to the thread that has the fewest. Closes it if that thread cannot keep up, and tells so.
     pub fn give(&self, incoming: Incoming) {
         let fewest = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let Some(worker) = fewest else { return };
         worker.connections.fetch_add(1, Ordering::Relaxed);
         if worker.sender.try_send(incoming).is_err() {
             worker.connections.fetch_sub(1, Ordering::Relaxed);
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(connections) = lines.drop_one(Instant::now()) {
+                tracing::warn!(
+                    connections,
+                    "connections were closed: their thread cannot keep up with {WAITING_MAX} that wait"
+                );
+            }
         }
     }
 
@@ -130,4 +170,37 @@ async fn accept<C, F>(
     }
     // What has not ended by then is cut off.
     let _ = timeout(patience, async { while tasks.join_next().await.is_some() {} }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use tokio::sync::Semaphore;
+
+    #[test]
+    fn a_connection_that_its_thread_has_no_place_for_is_counted() {
+        // Nobody takes what is given to it.
+        let (sender, _receiver) = mpsc::channel(1);
+        let worker = Worker { sender, connections: Arc::default(), thread: std::thread::spawn(|| ()) };
+        let workers = Workers { workers: vec![worker], stop: watch::Sender::new(false), lines: Mutex::default() };
+        let places = Arc::new(Semaphore::new(3));
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let (client, socket) = UnixStream::pair().unwrap();
+            let place = Arc::clone(&places).try_acquire_owned().unwrap();
+            workers.give(Incoming { socket: Socket::Unix(socket), listener: 0, place });
+            clients.push(client);
+        }
+        assert_eq!((workers.connections(), places.available_permits(), dropped()), (1, 2, 2));
+    }
+
+    #[test]
+    fn what_is_dropped_is_told_of_once_in_a_while() {
+        let mut lines = Lines::default();
+        let now = Instant::now();
+        assert_eq!(lines.drop_one(now), Some(1));
+        assert_eq!((1..10).find_map(|second| lines.drop_one(now + Duration::from_secs(second))), None);
+        assert_eq!(lines.drop_one(now + LINE_INTERVAL), Some(10));
+    }
 }

@@ -17,7 +17,7 @@ use block_node::block::Verified;
 use block_node::craft::{Crafter, Shape};
 use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, item_ranges, proto};
 use block_node::simulate::{
-    ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, TlsFlags, connect, publish, read, request,
+    ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, SUBSCRIBE, TlsFlags, connect, publish, read, request,
 };
 use raw::Raw;
 use rustls::pki_types::ServerName;
@@ -448,6 +448,88 @@ fn history_flows_into_live_for_all_subscribers_and_each_block_is_framed_once() {
         let metrics = http(&server, "/metrics").await;
         let framed = metrics.lines().find_map(|line| line.strip_prefix("block_node_blocks_framed_total "));
         assert_eq!(framed, Some("60"), "{metrics}");
+    });
+}
+
+/// Who subscribes to a block of the past and takes nothing of it.
+async fn stalled(
+    server: &Server,
+    block: u64,
+    last: u64,
+) -> (StreamSender<proto::SubscribeStreamRequest>, StreamReceiver<proto::SubscribeStreamResponse>) {
+    let options = Options {
+        stream_window_bytes: 65_535,
+        connection_window_bytes: 65_535,
+        ..Options::new(Duration::from_secs(30))
+    };
+    let mut channel = Channel::connect(&server.address, options).await.unwrap();
+    let call = channel.call(SUBSCRIBE);
+    let request = proto::SubscribeStreamRequest { start_block_number: block, end_block_number: last };
+    channel.stream(&call, &request).await.unwrap()
+}
+
+/// With blocks that are larger than what a client takes ahead.
+fn large_blocks(directory: &std::path::Path, blocks: u64, flags: &[&str]) -> Server {
+    let server = Server::start(directory, flags);
+    let large = PublisherFlags { block_bytes: 3_000_000, message_bytes: 500_000, ..publisher(&server, 0, blocks) };
+    run(async { publish(&large).await.unwrap() });
+    server
+}
+
+#[test]
+fn fifty_subscribers_that_stall_on_fifty_blocks_stay_within_the_budget_and_an_honest_one_is_served() {
+    const BUDGET: i64 = 8 << 20;
+    let directory = harness::folder();
+    let flags = [
+        "--cache-bytes",
+        "65536",
+        "--readers-memory-bytes",
+        &BUDGET.to_string(),
+        "--server-max-message-size-bytes",
+        "4000000",
+    ];
+    let server = large_blocks(directory.path(), 50, &flags);
+    run(async {
+        let mut all = Vec::new();
+        for block in 0..50 {
+            all.push(stalled(&server, block, 49).await);
+        }
+        let lent = async || {
+            let metrics = http(&server, "/metrics").await;
+            let lent = metrics.lines().find_map(|line| line.strip_prefix("block_node_lent_bytes "));
+            lent.unwrap().parse::<i64>().unwrap()
+        };
+        let honest = consumer(&server, Some(0), Some(49));
+        let honest = tokio::spawn(async move { read(&honest, |_| ()).await.unwrap() });
+        let (mut most, mut samples) = (0, 0);
+        while !honest.is_finished() {
+            most = most.max(lent().await);
+            samples += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let honest = honest.await.unwrap();
+        assert_eq!((honest.blocks, honest.wrong, honest.status), (50, None, 1));
+        assert!((1..=BUDGET).contains(&most), "{most} in {samples} samples");
+        drop(all);
+    });
+}
+
+#[test]
+fn a_subscriber_that_takes_nothing_is_ended() {
+    let directory = harness::folder();
+    let server = large_blocks(directory.path(), 4, &["--subscriber-timeout-millis", "300"]);
+    run(async {
+        let (_sender, mut receiver) = stalled(&server, 0, 3).await;
+        while !http(&server, "/metrics").await.contains("\nblock_node_subscribers 0\n") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let error = loop {
+            match receiver.next().await {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(&error, Err(GrpcError::Status(status)) if status.message.contains("not taken")), "{error:?}");
     });
 }
 
