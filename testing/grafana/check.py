@@ -17,6 +17,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DASHBOARDS = sorted((ROOT / "grafana/dashboards").glob("*.json"))
+# Of servers. Whether their metrics are there, tests of the servers themselves ask.
+SERVICES = sorted((ROOT / "grafana/services").glob("*.json"))
 RULES = (ROOT / "grafana/rules/storebench.yaml").read_text()
 TELEMETRY = ROOT / "operator/controller/src/telemetry"
 METRICS = ROOT / "crds/src"
@@ -101,6 +103,11 @@ def files():
         uids.add(dashboard["uid"])
     if len(uids) != len(DASHBOARDS) or len(DASHBOARDS) != 4:
         fail("wanted 4 dashboards with a uid each, found", sorted(uids))
+    for path in SERVICES:
+        made = json.loads(path.read_text())
+        structure(path.name, made)
+        if made["uid"] in uids:
+            fail(path.name, "has the uid of another dashboard:", made["uid"])
 
 
 def structure(name, dashboard):

@@ -12,7 +12,8 @@ use service_kit::grpc::{
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
-use crate::messages::{BlockCode, NO_BLOCK, proto, put_block_response};
+use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
+use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
 use crate::node::Node;
 use crate::publish_stream::publish;
 use crate::recent::Shared;
@@ -33,15 +34,18 @@ pub enum Method {
     Status,
     /// serverStatusDetail.
     StatusDetail,
+    /// getBlockContentsProof.
+    ContentsProof,
 }
 
 /// Where each method is found, and whether it is a stream.
-const METHODS: [(&str, Method, bool); 5] = [
+const METHODS: [(&str, Method, bool); 6] = [
     ("/org.hiero.block.api.BlockStreamPublishService/publishBlockStream", Method::Publish, true),
     ("/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream", Method::Subscribe, true),
     ("/org.hiero.block.api.BlockAccessService/getBlock", Method::GetBlock, false),
     ("/org.hiero.block.api.BlockNodeService/serverStatus", Method::Status, false),
     ("/org.hiero.block.api.BlockNodeService/serverStatusDetail", Method::StatusDetail, false),
+    ("/org.hiero.block.api.ProofService/getBlockContentsProof", Method::ContentsProof, false),
 ];
 
 /// Answers on one worker thread.
@@ -90,9 +94,60 @@ impl Api {
         }))
     }
 
+    fn contents_proof(&self, message: Bytes) -> Unary {
+        let request = match decode::<proto::BlockContentsProofRequest>(message) {
+            Ok(request) => request,
+            Err(status) => return Unary::Now(Err(status)),
+        };
+        let node = Arc::clone(&self.node);
+        Unary::Later(Box::pin(async move {
+            let proven = contents_proof(&node, request).await;
+            let code = proven.as_ref().err().copied().unwrap_or(ContentsProofCode::Success);
+            Ok(encode(&proto::BlockContentsProofResponse {
+                status: code.number(node.settings.wire_era),
+                block_content_proof: proven.ok().map(|ContentsProof { item, siblings, signature }| {
+                    let sibling = |Sibling { is_first, hash }: &Sibling| proto::MerkleSiblingHash {
+                        is_first: *is_first,
+                        sibling_hash: Bytes::copy_from_slice(hash),
+                    };
+                    proto::BlockContentsProof {
+                        block_item: item.into(),
+                        sibling_hashes: siblings.iter().map(sibling).collect(),
+                        block_signature: signature.into(),
+                    }
+                }),
+            }))
+        }))
+    }
+
     fn no_block(&self, code: BlockCode) -> Bytes {
         refusal(&self.node, code)
     }
+}
+
+/// Reads the block, and hashes it on a thread of its own.
+async fn contents_proof(
+    node: &Arc<Node>,
+    request: proto::BlockContentsProofRequest,
+) -> Result<ContentsProof, ContentsProofCode> {
+    use proto::block_contents_proof_request::BlockItem::{BlockItemHash, BlockItemIndex, CompleteBlockItem};
+    let wanted = request.block_item.ok_or(ContentsProofCode::InvalidRequest)?;
+    let block = node.read(request.block_number).await.map_err(|error| match error {
+        ReadError::NotStored(_) | ReadError::Damaged { .. } => ContentsProofCode::NotAvailable,
+        ReadError::Files { .. } => ContentsProofCode::Error,
+    })?;
+    let prove = move || {
+        let mut bytes = Vec::with_capacity(block.block_bytes());
+        block.put_block(&mut bytes);
+        let wanted = match &wanted {
+            CompleteBlockItem(item) => Wanted::Item(item),
+            BlockItemHash(hash) => Wanted::Hash(hash),
+            BlockItemIndex(index) => Wanted::Index(*index as usize),
+        };
+        prove(&bytes, &wanted)
+    };
+    // An error here says that the server stops, or that proving has panicked.
+    tokio::task::spawn_blocking(prove).await.unwrap_or(Err(ContentsProofCode::Error))
 }
 
 /// A `BlockResponse` with a block, in its frame.
@@ -132,6 +187,7 @@ impl Service for Api {
                 let request = decode(message);
                 Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(&self.node))))
             }
+            Method::ContentsProof => self.contents_proof(message),
             Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
         }
     }
@@ -141,7 +197,9 @@ impl Service for Api {
         match method {
             Method::Publish => Box::pin(publish(node, requests, responses)),
             Method::Subscribe => Box::pin(subscribe(node, requests, responses)),
-            Method::GetBlock | Method::Status | Method::StatusDetail => Box::pin(async { Err(Status::is_no_stream()) }),
+            Method::GetBlock | Method::Status | Method::StatusDetail | Method::ContentsProof => {
+                Box::pin(async { Err(Status::is_no_stream()) })
+            }
         }
     }
 

@@ -9,7 +9,9 @@ mod proof;
 
 pub use builder::{Builder, BuilderError, Limits, Verified};
 pub use chain::{Chain, ChainError};
-pub use proof::{Evidence, HashOnly, OldProof, ProofError, ProofRules, SignatureVerifier, Verdict, dummy};
+pub use proof::{
+    Evidence, HashOnly, OldProof, ProofError, ProofRules, SignatureVerifier, Verdict, dummy, signature_of,
+};
 
 use std::fmt;
 

@@ -8,6 +8,7 @@ pub mod api;
 pub mod backfill;
 pub mod block;
 pub mod connect;
+pub mod contents_proof;
 pub mod craft;
 pub mod hash;
 pub mod java_files;

@@ -5,7 +5,7 @@
 mod codes;
 mod publish;
 
-pub use codes::{BlockCode, EndCode, EndStreamCode, SubscribeCode, WireEra};
+pub use codes::{BlockCode, ContentsProofCode, EndCode, EndStreamCode, SubscribeCode, WireEra};
 pub use publish::{PublishRequest, PublishResponse, RequestError};
 
 use std::ops::Range;

@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((verified.footer.previous_root, verified.footer.all_previous_root), ([0; 48], None));
         assert_eq!(build(&items[..last]).unwrap_err(), BuilderError::Missing("proof"));
         for behind in [&items[last], &items[1]] {
-            let again = [&items[..], &[behind.clone()]].concat();
+            let again = [&items[..], std::slice::from_ref(behind)].concat();
             assert!(matches!(build(&again), Err(BuilderError::Order(_, "nothing stands behind the proof"))));
         }
         let mut footer = items.clone();

@@ -191,6 +191,12 @@ impl OldProof {
     }
 }
 
+/// The signature over the root hash in the content of a proof item; `None`: it has none, being of another kind or time.
+pub fn signature_of(proof: &[u8]) -> Option<Vec<u8>> {
+    let signed = Fields::of(proof).find_map(|field| field.ok().filter(|field| field.number == 2))?;
+    signature(&proof[signed.bytes("BlockProof").ok()?]).ok().map(<[u8]>::to_vec)
+}
+
 /// The signature in a `SignedBlockProof`.
 fn signature(signed: &[u8]) -> Result<&[u8], ProofError> {
     const NAME: &str = "SignedBlockProof";

@@ -177,7 +177,7 @@ impl<D: Directory> Export<'_, D> {
             return Ok(());
         }
         let packed = pack(&block).map_err(|error| JavaFileError::Content(number, error))?;
-        whole(&path, |file| Ok(file.write_all(&packed)?))?;
+        whole(&path, |file| file.write_all(&packed))?;
         self.exported.written += 1;
         Ok(())
     }

@@ -224,6 +224,37 @@ impl BlockCode {
     }
 }
 
+/// `BlockContentsProofResponse.Code`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContentsProofCode {
+    /// Here it is.
+    Success,
+    /// The request names no item.
+    InvalidRequest,
+    /// Of the server.
+    Error,
+    /// The block has no such item, or its hash is no part of the root hash.
+    ItemNotFound,
+    /// The block is not here, or has no proofs of this kind.
+    NotAvailable,
+    /// The block has several items of that hash.
+    Duplicate,
+}
+
+impl ContentsProofCode {
+    /// On the wire. In `v0.13` an invalid request is ITEM_NOT_FOUND, and an error NOT_AVAILABLE.
+    pub fn number(self, era: WireEra) -> i32 {
+        match self {
+            Self::Success => 1,
+            Self::InvalidRequest => 2,
+            Self::Error => 3,
+            Self::ItemNotFound => era.of_two(2, 4),
+            Self::NotAvailable => era.of_two(3, 5),
+            Self::Duplicate => era.of_two(4, 6),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,7 +327,11 @@ mod tests {
         use BlockCode as B;
         let all_of_blocks = [B::Success, B::InvalidRequest, B::Error, B::NotFound, B::NotAvailable];
         assert_eq!(all_of_blocks.map(|code| code.number(V013)), [1, 2, 3, 3, 4]);
+        use ContentsProofCode as C;
+        let of_proofs = [C::Success, C::InvalidRequest, C::Error, C::ItemNotFound, C::NotAvailable, C::Duplicate];
+        assert_eq!(of_proofs.map(|code| code.number(V013)), [1, 2, 3, 2, 3, 4]);
         for later in [V015, V020, Today] {
+            assert_eq!(of_proofs.map(|code| code.number(later)), [1, 2, 3, 4, 5, 6]);
             assert_eq!(all.map(|code| code.number(later)), [1, 2, 3, 4, 5, 6]);
             assert_eq!(all_of_blocks.map(|code| code.number(later)), [1, 2, 3, 4, 5]);
         }

@@ -29,8 +29,14 @@ pub enum Fault {
     None,
     /// The connection ends within a block.
     MidBlockEnd,
+    /// The publisher says within a block that it ends the stream, and does.
+    MidBlockEndStream,
     /// A bit of an item is flipped.
     InvalidHash,
+    /// Two items stand in another order.
+    Scrambled,
+    /// A pause within a block, see --fault-millis.
+    Slow,
 }
 
 /// What is published.
@@ -72,6 +78,9 @@ pub struct PublisherFlags {
     /// In which block
     #[arg(long, default_value_t = 0)]
     pub fault_block: u64,
+    /// How long a slow block pauses, milliseconds
+    #[arg(long, default_value_t = 10_000)]
+    pub fault_millis: u64,
 }
 
 /// How it went.
@@ -300,16 +309,26 @@ impl Publisher<'_> {
             let middle = block.len() / 2;
             block[middle] ^= 1;
         }
+        if fault == Fault::Scrambled {
+            block = scrambled(&block);
+        }
         let block = Bytes::from(block);
         let broken = |error: WireError| GrpcError::Decode(error.to_string());
-        if fault == Fault::MidBlockEnd {
+        if matches!(fault, Fault::MidBlockEnd | Fault::MidBlockEndStream) {
             // The header alone.
             let (header, _) = item_ranges(&block).next().transpose().map_err(broken)?.unwrap_or_default();
             link.send(&request(BlockItems(block.slice(header)))).await?;
+            if fault == Fault::MidBlockEndStream {
+                let end = proto::EndStream { end_code: EndStreamCode::Reset.number(), ..Default::default() };
+                link.send(&request(proto::publish_stream_request::Request::EndStream(end))).await?;
+            }
             tokio::task::yield_now().await;
             return Ok(ControlFlow::Break(()));
         }
-        for set in sets(&block, self.flags.message_bytes).map_err(broken)? {
+        for (index, set) in sets(&block, self.flags.message_bytes).map_err(broken)?.into_iter().enumerate() {
+            if fault == Fault::Slow && index == 1 {
+                tokio::time::sleep(Duration::from_millis(self.flags.fault_millis)).await;
+            }
             link.send(&request(BlockItems(block.slice(set)))).await?;
         }
         if self.flags.wire_era.has_end_of_block() {
@@ -340,5 +359,18 @@ impl Publisher<'_> {
                 }
             }
         }
+    }
+}
+
+/// The same items, but for the footer and the one in front of it, which change places. (Of two items of different kinds the order is no part
+/// of the root hash.)
+fn scrambled(block: &[u8]) -> Vec<u8> {
+    let frames: Result<Vec<_>, _> = item_ranges(block).map(|item| item.map(|(frame, _)| frame)).collect();
+    match frames.as_deref() {
+        Ok([.., one, other, _proof]) => {
+            let parts = [&block[..one.start], &block[other.clone()], &block[one.clone()], &block[other.end..]];
+            parts.concat()
+        }
+        _ => block.to_vec(),
     }
 }

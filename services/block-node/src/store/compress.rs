@@ -85,6 +85,9 @@ impl Prepared {
     }
 }
 
+/// A dictionary to read with, which several read with at a time.
+pub(super) type SharedDictionary = Arc<DecoderDictionary<'static>>;
+
 /// What is stored is not what was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
@@ -111,7 +114,7 @@ pub(super) fn unpack(
     encoding: Encoding,
     stored: Vec<u8>,
     plain_bytes: u32,
-    dictionary: impl FnOnce([u32; 2]) -> Option<Arc<DecoderDictionary<'static>>>,
+    dictionary: impl FnOnce([u32; 2]) -> Option<SharedDictionary>,
 ) -> Result<Vec<u8>, UnpackError> {
     let plain = match encoding {
         Encoding::Plain => stored,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wal::files::{Directory, File};
 use zstd::dict::DecoderDictionary;
 
-use super::compress::{Encoding, UnpackError, unpack};
+use super::compress::{Encoding, SharedDictionary, UnpackError, unpack};
 use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::segments::OpenFiles;
 use super::{index, scan};
@@ -27,7 +27,7 @@ pub(super) struct Shown<D: Directory> {
     salt: AtomicU64,
     quarantined: Mutex<BTreeSet<u64>>,
     /// Dictionaries that were used last, by segment and offset.
-    dictionaries: Mutex<VecDeque<((u32, u32), Arc<DecoderDictionary<'static>>)>>,
+    dictionaries: Mutex<VecDeque<((u32, u32), SharedDictionary)>>,
 }
 
 impl<D: Directory> Shown<D> {
@@ -215,7 +215,7 @@ impl<D: Directory> Reader<D> {
     }
 
     /// A copy of a dictionary; `None`: it is damaged.
-    fn dictionary(&self, segment: u32, offset: u32) -> Option<Arc<DecoderDictionary<'static>>> {
+    fn dictionary(&self, segment: u32, offset: u32) -> Option<SharedDictionary> {
         let lock = || self.shown.dictionaries.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().iter().find(|(place, _)| *place == (segment, offset)).map(|(_, found)| Arc::clone(found));
         if known.is_some() {

@@ -3,6 +3,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod dashboard;
 mod java_files;
 mod raw;
 mod server;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use block_node::block::Verified;
 use block_node::craft::{Crafter, Shape};
-use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, item_ranges, proto};
+use block_node::messages::{EndCode, NO_BLOCK, PublishResponse, WireEra, item_ranges, items, proto};
 use block_node::simulate::{
     ConsumerFlags, Fault, PUBLISH, PublisherFlags, Read, STATUS, SUBSCRIBE, TlsFlags, connect, publish, read, request,
 };
@@ -46,6 +47,7 @@ fn publisher(server: &Server, first: u64, blocks: u64) -> PublisherFlags {
         seed: 1,
         fault: Fault::None,
         fault_block: 0,
+        fault_millis: 0,
     }
 }
 
@@ -138,68 +140,105 @@ fn status_tells_what_is_checked() {
     });
 }
 
+/// How often the server is killed, unless BLOCK_NODE_KILLS says otherwise.
+const KILLS: u64 = 10;
+
 #[test]
-fn kill_9_loses_no_acknowledged_block() {
+fn kill_9_under_four_publishers_loses_no_acknowledged_block() {
+    let kills = std::env::var("BLOCK_NODE_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let directory = harness::folder();
-    let mut acknowledged = 0;
-    for round in 0..8_u64 {
-        let server = Server::start(directory.path(), &["--segment-bytes", "40000"]);
+    let (mut acknowledged, mut known) = (0, 0);
+    for round in 0..kills {
+        let server = Server::start(directory.path(), &["--segment-bytes", "400000"]);
         run(async {
             let found = status(&server).await.next_expected_block;
             assert!(found >= acknowledged, "{acknowledged} blocks were acknowledged, {found} are there");
-            if found > 0 {
-                let result = read_all(&server, found - 1).await;
-                assert_eq!((result.blocks, result.wrong), (found, None));
+            // All that came since the last look, and some before.
+            let from = u64::saturating_sub(known, 50);
+            if found > from {
+                let result = read(&consumer(&server, Some(from), Some(found - 1)), |_| ()).await.unwrap();
+                assert_eq!((result.blocks, result.wrong), (found - from, None));
             }
-            let mut flags = publisher(&server, found, 1_000_000);
-            flags.window = 64;
+            known = found;
             let id = server.id().to_string();
             let killer = tokio::task::spawn_blocking(move || {
-                std::thread::sleep(Duration::from_millis(30 + 37 * round));
+                std::thread::sleep(Duration::from_millis(20 + 37 * round % 300));
                 Command::new("kill").args(["-9", &id]).status().unwrap()
             });
             let (heard, mut acknowledgements) = tokio::sync::mpsc::unbounded_channel();
-            // The publisher ends with an error when the server is gone; what it has heard until then counts.
-            let _ = publish_until_gone(&flags, heard).await;
+            let publishers: Vec<_> = (0..4)
+                .map(|_| {
+                    let (flags, heard) = (publisher(&server, 0, 0), heard.clone());
+                    // It ends with an error when the server is gone; what it has heard until then counts.
+                    tokio::spawn(async move { while publish_until_gone(&flags, heard.clone()).await.is_ok() {} })
+                })
+                .collect();
             killer.await.unwrap();
+            for publisher in publishers {
+                publisher.await.unwrap();
+            }
             while let Ok(number) = acknowledgements.try_recv() {
-                acknowledged = number + 1;
+                acknowledged = acknowledged.max(number + 1);
             }
         });
     }
     assert!(acknowledged > 0, "nothing was ever acknowledged: this test shows nothing");
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        let found = status(&server).await.next_expected_block;
+        let result = read_all(&server, found - 1).await;
+        assert_eq!((result.blocks, result.wrong), (found, None));
+    });
+    println!("{kills} kills, {acknowledged} blocks acknowledged");
 }
 
-/// Publishes one block after another, and tells every acknowledgement as soon as it is heard.
+/// Publishes one block after another from the next one on, and tells every acknowledgement as soon as it is heard. `Ok`: the node has
+/// ended the stream, since others were faster.
 async fn publish_until_gone(
     flags: &PublisherFlags,
     heard: tokio::sync::mpsc::UnboundedSender<u64>,
 ) -> Result<(), GrpcError> {
     use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
     let mut channel = connect(&flags.address).await?;
+    let call = channel.call(STATUS);
+    let found: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
     let call = channel.call(PUBLISH);
     // An empty set, to begin with.
     let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<_>) =
         channel.stream(&call, &request(BlockItems(bytes::Bytes::new()))).await?;
     let listening = tokio::spawn(async move {
-        while let Ok(Some(message)) = receiver.next().await {
-            if let Some(PublishResponse::Acknowledgement(number)) = PublishResponse::of(message, WireEra::Today) {
-                heard.send(number).unwrap();
+        let mut before = None;
+        while let Some(message) = receiver.next().await? {
+            match PublishResponse::of(message, WireEra::Today) {
+                Some(PublishResponse::Acknowledgement(number)) => {
+                    assert!(before.is_none_or(|before| before + 1 == number), "{number} behind {before:?}");
+                    before = Some(number);
+                    heard.send(number).unwrap();
+                }
+                Some(PublishResponse::EndOfStream { .. }) => return Ok(()),
+                _ => {}
             }
         }
+        Ok(())
     });
     let mut crafter = Crafter::new(flags.seed, 0);
     while !listening.is_finished() {
         let block = crafter.next(Shape::of_bytes(flags.block_bytes));
-        if block.number < flags.first {
+        if block.number < found.next_expected_block {
             continue;
         }
-        sender.send(&request(BlockItems(block.bytes.into()))).await?;
-        sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: block.number }))).await?;
+        let sent = async {
+            sender.send(&request(BlockItems(block.bytes.into()))).await?;
+            sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: block.number }))).await
+        };
+        // Why, is heard by who listens.
+        if sent.await.is_err() {
+            break;
+        }
         // What was acknowledged is heard in between.
         tokio::task::yield_now().await;
     }
-    Ok(())
+    listening.await.unwrap()
 }
 
 #[test]
@@ -564,6 +603,38 @@ fn health_is_told_and_subscribers_end_in_order_when_it_stops() {
 }
 
 #[test]
+fn every_fault_of_the_simulator_is_answered_as_it_should_be_and_costs_no_other_block() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        for (number, fault, code) in [
+            (0, Fault::InvalidHash, Some(EndCode::BadBlockProof)),
+            (2, Fault::Scrambled, Some(EndCode::BadBlockProof)),
+            (4, Fault::MidBlockEnd, None),
+            (6, Fault::MidBlockEndStream, None),
+        ] {
+            let flags = PublisherFlags { fault, fault_block: number + 1, window: 1, ..publisher(&server, number, 4) };
+            let published = publish(&flags).await.unwrap();
+            assert_eq!(published.end, code.map(|code| (code, number)), "{fault:?}");
+            assert_eq!(status(&server).await.last_available_block, number, "{fault:?}");
+            let published = publish(&publisher(&server, number + 1, 1)).await.unwrap();
+            assert_eq!(published.end, None, "{fault:?}: the right block comes behind");
+        }
+        // Three later blocks are whole while this one pauses: its publisher is told so, and the others are asked for it.
+        let slow =
+            PublisherFlags { fault: Fault::Slow, fault_block: 8, fault_millis: 8_000, ..publisher(&server, 8, 1) };
+        let slow = tokio::spawn(async move { publish(&slow).await.unwrap() });
+        status_becomes(&server, |status| status.last_available_block == 7).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let others = publish(&PublisherFlags { window: 8, ..publisher(&server, 8, 6) }).await.unwrap();
+        assert_eq!((others.end, others.acknowledged.last()), (None, Some(&13)));
+        assert!(matches!(slow.await.unwrap().end, Some((EndCode::Timeout, _))));
+        let result = read_all(&server, 13).await;
+        assert_eq!((result.blocks, result.wrong), (14, None));
+    });
+}
+
+#[test]
 fn requests_that_break_the_rules_are_answered_with_the_right_codes() {
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
@@ -734,6 +805,40 @@ async fn status_of(server: &Server) -> u64 {
     let call = channel.call(STATUS);
     let status: proto::OldServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
     status.last_available_block
+}
+
+#[test]
+fn an_item_is_proven_to_be_part_of_a_block_to_somebody_who_does_not_have_it() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        publish(&publisher(&server, 0, 4)).await.unwrap();
+        let block = crafted(4).swap_remove(3);
+        let item = items(&block).nth(2).unwrap().unwrap().to_vec();
+        let mut channel = connect(&server.address).await.unwrap();
+        let call = channel.call("/org.hiero.block.api.ProofService/getBlockContentsProof");
+        // Block 3, item 2; then the same by its bytes.
+        let by_bytes = [&[0x08, 3, 0x12, item.len() as u8 | 0x80, (item.len() >> 7) as u8][..], &item].concat();
+        let mut answers = Vec::new();
+        for request in [&[0x08, 3, 0x20, 2][..], &by_bytes] {
+            let answer: proto::BlockContentsProofResponse = channel.unary(&call, &Raw::of(request)).await.unwrap();
+            answers.push(answer);
+        }
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(answers[0].status, 1);
+        let proof = answers.swap_remove(0).block_content_proof.unwrap();
+        assert_eq!(proof.block_item[..], item);
+        let sha384 = |pieces: &[&[u8]]| block_node::hash::sha384(pieces);
+        let root = proof.sibling_hashes.iter().fold(sha384(&[&[0], &item]), |hash, sibling| match sibling.is_first {
+            true => sha384(&[&[2], &sibling.sibling_hash, &hash]),
+            false => sha384(&[&[2], &hash, &sibling.sibling_hash]),
+        });
+        assert_eq!(proof.block_signature[..], sha384(&[&root]), "the dummy is the hash of the root");
+        for (request, status) in [(&[0x08, 9, 0x20, 2][..], 5), (&[0x08, 3, 0x20, 99], 4), (&[0x08, 3], 2)] {
+            let answer: proto::BlockContentsProofResponse = channel.unary(&call, &Raw::of(request)).await.unwrap();
+            assert_eq!((answer.status, answer.block_content_proof), (status, None), "{request:?}");
+        }
+    });
 }
 
 #[test]

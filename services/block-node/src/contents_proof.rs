@@ -1,0 +1,181 @@
+//! getBlockContentsProof: that an item is part of a block, shown with a few hashes instead of the block. Pure.
+//!
+//! Who asks computes `H(00‖item)`, then for each sibling `H(02‖sibling‖hash)` if that is first, else `H(02‖hash‖sibling)`. What comes out is
+//! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.74 a node has one child, or none has a
+//! prefix: their proofs cannot be said in this message, and are NOT_AVAILABLE.
+
+use crate::block::{Category, Footer, Header, Item, Kind, signature_of};
+use crate::hash::{Era, Hash, Tree, empty, inner, leaf};
+use crate::messages::{ContentsProofCode, items};
+
+/// Which item of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// The one with these bytes.
+    Item(&'a [u8]),
+    /// The one of this hash, `H(00‖item)`.
+    Hash(&'a [u8]),
+    /// The one at this place, of all items, from 0 on.
+    Index(usize),
+}
+
+/// A hash beside the way from a leaf to the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Whether it comes first.
+    pub is_first: bool,
+    /// The hash.
+    pub hash: Hash,
+}
+
+/// An item and its way to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentsProof {
+    /// The item's exact bytes.
+    pub item: Vec<u8>,
+    /// From the leaf up.
+    pub siblings: Vec<Sibling>,
+    /// Of the block, over the root.
+    pub signature: Vec<u8>,
+}
+
+impl ContentsProof {
+    /// The root hash that it leads to.
+    pub fn root(&self) -> Hash {
+        self.siblings.iter().fold(leaf(&self.item), |hash, sibling| match sibling.is_first {
+            true => inner(&sibling.hash, &hash),
+            false => inner(&hash, &sibling.hash),
+        })
+    }
+}
+
+/// Where the subtree of a category stands among the leaves below the root; behind previous, all previous and state.
+fn place(category: Category) -> Option<usize> {
+    Some(match category {
+        Category::Consensus => 3,
+        Category::Inputs => 4,
+        Category::Outputs => 5,
+        Category::StateChanges => 6,
+        Category::Traces => 7,
+        Category::Extension(number) => 8 + usize::from(number),
+        Category::NotHashed => return None,
+    })
+}
+
+fn root(leaves: &[Hash]) -> Hash {
+    let mut tree = Tree::default();
+    leaves.iter().for_each(|leaf| tree.add(*leaf));
+    tree.root()
+}
+
+/// The hashes beside the way from a leaf to the root of the tree that [`Tree`] makes of these leaves.
+fn siblings(leaves: &[Hash], index: usize, found: &mut Vec<Sibling>) {
+    if leaves.len() < 2 {
+        return;
+    }
+    // The largest power of two that is less than the number of leaves goes left.
+    let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+    if index < left.len() {
+        siblings(left, index, found);
+        found.push(Sibling { is_first: false, hash: root(right) });
+    } else {
+        siblings(right, index - left.len(), found);
+        found.push(Sibling { is_first: true, hash: root(left) });
+    }
+}
+
+/// The proof of an item of a stored block, which was verified when it came.
+pub fn prove(block: &[u8], wanted: &Wanted<'_>) -> Result<ContentsProof, ContentsProofCode> {
+    let damaged = |_| ContentsProofCode::Error;
+    let (mut header, mut footer, mut signature): (Option<Header>, Option<Footer>, _) = (None, None, None);
+    let mut below: [Vec<Hash>; 16] = Default::default();
+    // Its bytes, the place of its subtree, and its place there.
+    let mut found: Option<(&[u8], usize, usize)> = None;
+    for (index, bytes) in items(block).enumerate() {
+        let bytes = bytes.map_err(damaged)?;
+        let item = Item::of(bytes).map_err(|_| ContentsProofCode::Error)?;
+        match item.kind() {
+            Kind::Header => header = Some(Header::of(item.content).map_err(damaged)?),
+            Kind::Footer => footer = Some(Footer::of(item.content).map_err(damaged)?),
+            Kind::Proof if signature.is_none() => signature = signature_of(item.content),
+            Kind::Proof | Kind::RecordFile | Kind::Other => {}
+        }
+        // Footer, proofs and others that are no part of the hash cannot be proven.
+        let Some(place) = place(item.category) else { continue };
+        let hash = leaf(bytes);
+        let is_wanted = match wanted {
+            Wanted::Item(wanted) => *wanted == bytes,
+            Wanted::Hash(wanted) => *wanted == hash,
+            Wanted::Index(wanted) => *wanted == index,
+        };
+        if is_wanted && found.replace((bytes, place, below[place].len())).is_some() {
+            return Err(ContentsProofCode::Duplicate);
+        }
+        below[place].push(hash);
+    }
+    let header = header.ok_or(ContentsProofCode::Error)?;
+    if Era::of(header.version) != Ok(Era::MountainTop) {
+        return Err(ContentsProofCode::NotAvailable);
+    }
+    let (item, place, index) = found.ok_or(ContentsProofCode::ItemNotFound)?;
+    let footer = footer.ok_or(ContentsProofCode::Error)?;
+    let signature = signature.ok_or(ContentsProofCode::NotAvailable)?;
+    let mut way = Vec::new();
+    siblings(&below[place], index, &mut way);
+    let mut top: Vec<Hash> = below.iter().map(|leaves| root(leaves)).collect();
+    top[0] = footer.previous_root;
+    top[1] = footer.all_previous_root.ok_or(ContentsProofCode::Error)?;
+    top[2] = footer.state_root.unwrap_or_else(empty);
+    siblings(&top, place, &mut way);
+    let timestamp = header.timestamp.ok_or(ContentsProofCode::Error)?;
+    way.push(Sibling { is_first: true, hash: leaf(&timestamp) });
+    Ok(ContentsProof { item: item.to_vec(), siblings: way, signature })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Version, dummy};
+    use crate::craft::{Crafter, field};
+    use proptest::prelude::*;
+
+    const FIELDS: [u32; 8] = [2, 4, 5, 6, 7, 11, 28, 35];
+
+    proptest! {
+        #[test]
+        fn every_item_that_is_hashed_leads_to_the_root(kinds in prop::collection::vec(0..FIELDS.len(), 0..40)) {
+            let contents = kinds.iter().enumerate();
+            let made = contents.map(|(index, kind)| field(FIELDS[*kind], &(index as u32).to_be_bytes()));
+            let block = Crafter::new(1, 0).next_of(made);
+            let all: Vec<Vec<u8>> = items(&block.bytes).map(|item| item.unwrap().to_vec()).collect();
+            let (hashed, others) = all.split_at(all.len() - 2);
+            for (index, item) in hashed.iter().enumerate() {
+                let proof = prove(&block.bytes, &Wanted::Index(index)).unwrap();
+                prop_assert_eq!((&proof.item, proof.root()), (item, block.root));
+                prop_assert_eq!(&proof.signature[..], &dummy(&block.root)[..]);
+                prop_assert_eq!(&prove(&block.bytes, &Wanted::Item(item)).unwrap(), &proof);
+                prop_assert_eq!(&prove(&block.bytes, &Wanted::Hash(&leaf(item))).unwrap(), &proof);
+                let mut forged = proof;
+                forged.item[0] ^= 1;
+                prop_assert_ne!(forged.root(), block.root);
+            }
+            for item in others {
+                prop_assert_eq!(prove(&block.bytes, &Wanted::Item(item)), Err(ContentsProofCode::ItemNotFound));
+            }
+            prop_assert_eq!(prove(&block.bytes, &Wanted::Index(all.len())), Err(ContentsProofCode::ItemNotFound));
+        }
+    }
+
+    #[test]
+    fn of_two_items_alike_neither_is_meant_and_older_blocks_have_no_such_proofs() {
+        let twice = [field(4, b"a"), field(5, b"b"), field(4, b"a")];
+        let block = Crafter::new(1, 0).next_of(twice.clone());
+        assert_eq!(prove(&block.bytes, &Wanted::Item(&twice[0])), Err(ContentsProofCode::Duplicate));
+        assert_eq!(prove(&block.bytes, &Wanted::Index(3)).unwrap().root(), block.root);
+        for minor in [62, 73] {
+            let older = Crafter::in_version(1, 0, Version { major: 0, minor, patch: 0 }).next_of(twice.clone());
+            assert_eq!(prove(&older.bytes, &Wanted::Index(1)), Err(ContentsProofCode::NotAvailable));
+        }
+        assert_eq!(prove(b"", &Wanted::Index(0)), Err(ContentsProofCode::Error));
+    }
+}
