@@ -64,9 +64,24 @@ pub struct BenchmarkRunStatus {
     /// The ConfigMap with the report; those with raw trials and full histograms carry the same label `storebench.dev/run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_ref: Option<ReportRef>,
+    /// Which trials the verdict was found from. Absent: the run is not complete, or has no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_trials: Option<SealedTrials>,
     /// The public key of the operator that measured, Ed25519 in Base64: it has signed the report and the trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing_key: Option<String>,
+}
+
+/// Which trials a verdict was found from: whoever reads them later can tell whether one is gone.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SealedTrials {
+    /// How many there were, of all arms together.
+    pub count: u32,
+    /// SHA-256 over the names of their ConfigMaps and the hashes of these, 64 hexadecimal digits.
+    pub digest: String,
+    /// The operator's signature over it and the run's uid, Base64; see `signingKey`.
+    pub signature: String,
 }
 
 /// The judgement of a run.

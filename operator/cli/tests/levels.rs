@@ -44,7 +44,7 @@ fn saved(name: &str, workload: Value, percent: u64) -> String {
         let engine = if name == "etcd" { "Etcd" } else { "Rusd" };
         json!({
             "name": name, "baseline": name == "etcd", "service": name, "engine": engine, "durability": "Fsync",
-            "durabilitySetting": "", "replicas": 1, "command": [],
+            "durabilitySetting": "", "replicas": 1, "fields": {}, "command": [],
         })
     };
     let record = json!({

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use storebench_core::archive::{SIGNATURE_ANNOTATION, TrialFile, assemble, signed};
+use storebench_core::archive::{SIGNATURE_ANNOTATION, TrialFile, assemble, digest, hash, signed, signed_digest};
 use storebench_core::judgement::judge;
 use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, json as report_json};
@@ -143,6 +143,14 @@ fn signed_run() -> Contents {
         let bytes = signed("u-1", map["metadata"]["name"].as_str().unwrap(), &data);
         map["metadata"]["annotations"] = json!({ SIGNATURE_ANNOTATION: STANDARD.encode(pair.sign(&bytes)) });
     }
+    let hashed = |map: &Value| {
+        let name = map["metadata"]["name"].as_str().unwrap();
+        (name.to_owned(), hash("u-1", name, &serde_json::from_value(map["data"].clone()).unwrap()))
+    };
+    let digest = digest(&contents.config_maps[1..].iter().map(hashed).collect());
+    let signature = STANDARD.encode(pair.sign(&signed_digest("u-1", &digest)));
+    contents.run.as_mut().unwrap()["status"]["sealedTrials"] =
+        json!({ "count": 6, "digest": digest, "signature": signature });
     contents
 }
 
@@ -164,6 +172,28 @@ fn a_trial_that_the_operator_did_not_sign_is_left_out_and_named() {
     let found = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]);
     assert_eq!(found.code, Some(1));
     assert!(found.stderr.contains("configmap/demo-report is not what the operator wrote"), "{}", found.stderr);
+}
+
+/// Whoever may delete ConfigMaps could choose the trials that a report judges.
+#[test]
+fn a_run_of_which_a_trial_was_deleted_after_its_end_is_not_reported() {
+    let mut contents = signed_run();
+    contents.config_maps.remove(3);
+    ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&[
+        "benchmarkrun/demo",
+        "5 of its trials are here, and its verdict was found from 6",
+        "run it again",
+    ]);
+    let mut contents = signed_run();
+    contents.run.as_mut().unwrap()["status"]["sealedTrials"]["digest"] = "0".repeat(64).into();
+    ApiServer::start(contents)
+        .storebench(&["report", "benchmarkrun/demo"])
+        .error(&["the operator did not sign the list of trials"]);
+    let mut contents = signed_run();
+    contents.run.as_mut().unwrap()["status"].as_object_mut().unwrap().remove("sealedTrials");
+    let report = ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!(report.code, Some(0));
+    assert!(report.stderr.contains("did not say which trials there were"), "{}", report.stderr);
 }
 
 #[test]

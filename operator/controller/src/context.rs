@@ -39,16 +39,25 @@ pub struct Context {
 
 /// Trials' files by run and name. They never change once written.
 #[derive(Debug, Default)]
-pub struct Archive(Mutex<HashMap<String, BTreeMap<String, Arc<TrialFile>>>>);
+pub struct Archive(Mutex<HashMap<String, BTreeMap<String, Filed>>>);
+
+/// A trial as it is on file.
+#[derive(Clone, Debug)]
+pub struct Filed {
+    /// What is in it.
+    pub file: Arc<TrialFile>,
+    /// The hash of its ConfigMap.
+    pub hash: String,
+}
 
 impl Archive {
     /// A file that was read before.
-    pub fn get(&self, run_uid: &str, name: &str) -> Option<Arc<TrialFile>> {
+    pub fn get(&self, run_uid: &str, name: &str) -> Option<Filed> {
         lock(&self.0).get(run_uid)?.get(name).cloned()
     }
 
     /// Remembers a file.
-    pub fn put(&self, run_uid: &str, name: &str, file: Arc<TrialFile>) {
+    pub fn put(&self, run_uid: &str, name: &str, file: Filed) {
         lock(&self.0).entry(run_uid.into()).or_default().insert(name.into(), file);
     }
 

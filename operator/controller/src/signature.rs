@@ -13,7 +13,8 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
-use storebench_core::archive::{SIGNATURE_ANNOTATION, is_signed, signed};
+use storebench_core::archive::{SIGNATURE_ANNOTATION, digest, is_signed, signed, signed_digest};
+use storebench_crds::status::SealedTrials;
 
 /// The Secret's name.
 pub const NAME: &str = "storebench-operator-signing-key";
@@ -49,6 +50,13 @@ impl Signer {
     pub fn sign(&self, run_uid: &str, map: &mut ConfigMap) {
         let signature = STANDARD.encode(self.0.sign(&bytes(run_uid, map)));
         map.annotations_mut().insert(SIGNATURE_ANNOTATION.into(), signature);
+    }
+
+    /// Signs the list of a complete run's trials, given the hashes of their ConfigMaps by name.
+    pub fn seal(&self, run_uid: &str, hashes: &BTreeMap<String, String>) -> SealedTrials {
+        let digest = digest(hashes);
+        let signature = STANDARD.encode(self.0.sign(&signed_digest(run_uid, &digest)));
+        SealedTrials { count: hashes.len() as u32, digest, signature }
     }
 
     /// Whether this key signed the data of a run's ConfigMap.

@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use storebench_crds::status::SealedTrials;
 
 use crate::fingerprint;
 use crate::placement;
@@ -42,6 +44,63 @@ pub fn signed(run_uid: &str, name: &str, data: &BTreeMap<String, String>) -> Vec
 pub fn is_signed(public_key: &str, bytes: &[u8], signature: &str) -> bool {
     let (Ok(key), Ok(signature)) = (STANDARD.decode(public_key), STANDARD.decode(signature)) else { return false };
     UnparsedPublicKey::new(&ED25519, key).verify(bytes, &signature).is_ok()
+}
+
+/// The hash of a run's ConfigMap: SHA-256 over what is signed of it, 64 hexadecimal digits.
+pub fn hash(run_uid: &str, name: &str, data: &BTreeMap<String, String>) -> String {
+    hexadecimal(&signed(run_uid, name, data))
+}
+
+/// The digest of a list of trials, given the hashes of their ConfigMaps by name: 64 hexadecimal digits.
+pub fn digest(hashes: &BTreeMap<String, String>) -> String {
+    hexadecimal(hashes.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect::<String>().as_bytes())
+}
+
+/// What the operator signs of a complete run's list of trials.
+pub fn signed_digest(run_uid: &str, digest: &str) -> Vec<u8> {
+    // No ConfigMap has such a name.
+    signed(run_uid, "all trials", &BTreeMap::from([("digest".to_owned(), digest.to_owned())]))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether these are the trials that a verdict was found from, given the hashes of their ConfigMaps by name.
+///
+/// # Errors
+/// [`NotSealed`]: the list is another, or nobody who has this key's other half signed it.
+pub fn check_sealed(
+    sealed: &SealedTrials,
+    public_key: &str,
+    run_uid: &str,
+    hashes: &BTreeMap<String, String>,
+) -> Result<(), NotSealed> {
+    if !is_signed(public_key, &signed_digest(run_uid, &sealed.digest), &sealed.signature) {
+        return Err(NotSealed::Forged);
+    }
+    if digest(hashes) != sealed.digest {
+        return Err(NotSealed::Other { found: hashes.len(), sealed: sealed.count });
+    }
+    Ok(())
+}
+
+/// A list of trials that is not the one that was judged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSealed {
+    /// Trials were deleted or replaced.
+    #[error(
+        "{found} of its trials are here, and its verdict was found from {sealed}: what is left is no whole record, so run it again"
+    )]
+    Other {
+        /// How many there are.
+        found: usize,
+        /// How many there were.
+        sealed: u32,
+    },
+    /// The list was signed by somebody else.
+    #[error("the operator did not sign the list of trials in its status: run it again")]
+    Forged,
 }
 
 /// One trial of one arm, with what was learned about the arm.
@@ -158,6 +217,28 @@ mod tests {
             vec![file(0, "n1", "6.1"), file(1, "n2", "6.2")],
         );
         assert_eq!(again.fingerprint, record.fingerprint, "what was put together once is put together alike");
+    }
+
+    #[test]
+    fn a_list_of_which_a_trial_was_deleted_or_replaced_is_not_what_was_judged() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key = STANDARD.encode(pair.public_key());
+        let data = |text: &str| BTreeMap::from([(TRIAL_KEY.to_owned(), text.to_owned())]);
+        let of = |name: &str, text: &str| (name.to_owned(), hash("uid", name, &data(text)));
+        let all = BTreeMap::from([of("r-0-a", "1"), of("r-0-b", "2"), of("r-1-a", "3")]);
+        let digest = digest(&all);
+        let signature = STANDARD.encode(pair.sign(&signed_digest("uid", &digest)));
+        let sealed = SealedTrials { count: 3, digest, signature };
+        assert_eq!(check_sealed(&sealed, &key, "uid", &all), Ok(()));
+        let mut shorter = all.clone();
+        shorter.remove("r-1-a");
+        let refused = check_sealed(&sealed, &key, "uid", &shorter).unwrap_err();
+        assert_eq!(refused, NotSealed::Other { found: 2, sealed: 3 });
+        let replaced = all.clone().into_iter().chain([of("r-1-a", "4")]).collect();
+        assert!(check_sealed(&sealed, &key, "uid", &replaced).is_err());
+        let fitting = SealedTrials { digest: super::digest(&shorter), ..sealed.clone() };
+        assert_eq!(check_sealed(&fitting, &key, "uid", &shorter), Err(NotSealed::Forged));
+        assert_eq!(check_sealed(&sealed, &key, "another", &all), Err(NotSealed::Forged));
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         queue_position: None,
         omitted: Vec::new(),
         report_ref: None,
+        sealed_trials: None,
         signing_key: None,
     }
 }

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use kube::core::DynamicObject;
 use storebench_core::archive::{
     ArchiveError, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, SIGNATURE_ANNOTATION, TRIAL_KEY, assemble,
-    is_signed, read_head, read_trial, signed,
+    check_sealed, hash, is_signed, read_head, read_trial, signed,
 };
 use storebench_core::judgement::{Judgement, judge};
 use storebench_core::record::{RECORD_VERSION, RunRecord};
@@ -222,7 +222,29 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRec
     for other in others {
         eprintln!("storebench: {} is no trial that the operator wrote: it is left out", file_name(other));
     }
+    check_whole(found, run, &trials)?;
     Ok(assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?))
+}
+
+/// Whether these are all the trials that the verdict of a run that is complete was found from.
+fn check_whole(found: &ClusterRun, run: &BenchmarkRun, trials: &[&ConfigMap]) -> anyhow::Result<()> {
+    let status = run.status.as_ref().filter(|_| cluster::is_complete(run));
+    let Some((status, key)) = status.and_then(|status| Some((status, status.signing_key.as_ref()?))) else {
+        return Ok(());
+    };
+    let Some(sealed) = &status.sealed_trials else {
+        eprintln!(
+            "storebench: {found}: its operator did not say which trials there were: one that was deleted is not missed"
+        );
+        return Ok(());
+    };
+    let uid = run.metadata.uid.as_deref().unwrap_or_default();
+    let hashed = |file: &&ConfigMap| {
+        let data = file.data.clone().unwrap_or_default();
+        (file.name_any(), hash(uid, &file.name_any(), &data))
+    };
+    check_sealed(sealed, key, uid, &trials.iter().map(hashed).collect())
+        .map_err(|refused| anyhow!("{found}: {refused}"))
 }
 
 /// Whether the operator that wrote the run's status also wrote this. An operator that signs nothing gave no key.

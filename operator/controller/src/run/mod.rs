@@ -215,7 +215,7 @@ async fn advance(
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
         match step {
             Step::Finish => {
-                outcome::finish(run, owner, record, &head.services, context).await?;
+                outcome::finish(run, owner, record, &head.services, &observed.hashes, context).await?;
                 context.queue.leave(&uid);
                 context.archive.forget(&uid);
                 return Ok(Action::requeue(Duration::ZERO));

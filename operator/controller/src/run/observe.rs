@@ -10,13 +10,13 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use storebench_core::archive::{
-    COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TRIAL_KEY, TrialFile, read_head, read_trial,
+    COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TRIAL_KEY, TrialFile, hash, read_head, read_trial,
 };
 use storebench_core::record::RunRecord;
 
 use super::step::{Deployed, Existing, Refusal};
 use crate::apply::check_owner;
-use crate::context::Context;
+use crate::context::{Context, Filed};
 use crate::error::{Error, Tried as _};
 use crate::objects::{self, ARM_LABEL, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
@@ -48,6 +48,8 @@ pub struct Observed {
     pub head: Option<Head>,
     /// What was measured.
     pub files: Vec<Arc<TrialFile>>,
+    /// The hashes of their ConfigMaps, by name.
+    pub hashes: BTreeMap<String, String>,
     /// ConfigMaps that look like trials of this run and are none.
     pub strangers: Vec<String>,
     /// What exists besides.
@@ -57,12 +59,14 @@ pub struct Observed {
 /// Reads everything of a run. `shared` selects the pods that are loaded directly.
 pub async fn observe(context: &Context, owner: &Owner, shared: &[String]) -> Result<Observed, Error> {
     let (namespace, run) = (owner.namespace.as_str(), owner.reference.name.as_str());
-    let (head, (files, strangers), existing) = futures::try_join!(
+    let (head, (filed, strangers), existing) = futures::try_join!(
         head(context, owner),
         files(context, owner),
         existing(&context.client, namespace, run, shared),
     )?;
-    Ok(Observed { head, files, strangers, existing })
+    let hashes = filed.iter().map(|(name, filed)| (name.clone(), filed.hash.clone())).collect();
+    let files = filed.into_iter().map(|(_, filed)| filed.file).collect();
+    Ok(Observed { head, files, hashes, strangers, existing })
 }
 
 /// Reads what exists of a run besides its record.
@@ -145,7 +149,7 @@ fn check_signature(map: &ConfigMap, owner: &Owner, context: &Context) -> Result<
 ///
 /// What has another name than the operator's trials is left out: it hides nothing, and whoever may write ConfigMaps
 /// could otherwise void every run. What is in the place of a trial voids the run: what was measured is not there any more.
-async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>, Vec<String>), Error> {
+async fn files(context: &Context, owner: &Owner) -> Result<(Vec<(String, Filed)>, Vec<String>), Error> {
     let (run, uid) = (owner.reference.name.as_str(), owner.reference.uid.as_str());
     let maps = Api::<ConfigMap>::namespaced(context.client.clone(), &owner.namespace);
     let labels = format!("{},{COMPONENT_LABEL}={RECORD_COMPONENT},{TRIAL_LABEL}", objects::of_run(run));
@@ -163,16 +167,17 @@ async fn files(context: &Context, owner: &Owner) -> Result<(Vec<Arc<TrialFile>>,
     }
     let mut files = Vec::with_capacity(trials.len());
     for name in trials {
-        if let Some(file) = context.archive.get(uid, &name) {
-            files.push(file);
+        if let Some(filed) = context.archive.get(uid, &name) {
+            files.push((name, filed));
             continue;
         }
         let map = maps.get(&name).await.tried(|| format!("get ConfigMap {name}"))?;
         check_signature(&map, owner, context)?;
         let data = map.data.unwrap_or_default();
-        let file = Arc::new(read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?);
-        context.archive.put(uid, &name, Arc::clone(&file));
-        files.push(file);
+        let file = read_trial(&name, data.get(TRIAL_KEY).map(String::as_str).unwrap_or_default())?;
+        let filed = Filed { file: Arc::new(file), hash: hash(uid, &name, &data) };
+        context.archive.put(uid, &name, filed.clone());
+        files.push((name, filed));
     }
     Ok((files, strangers))
 }

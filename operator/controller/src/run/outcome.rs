@@ -244,6 +244,7 @@ pub async fn finish(
     owner: &Owner,
     record: RunRecord,
     services: &BTreeMap<String, Identity>,
+    hashes: &BTreeMap<String, String>,
     context: &Context,
 ) -> Result<(), Error> {
     let judgement = judge(&record);
@@ -258,6 +259,7 @@ pub async fn finish(
     let written = apply(&context.client, &report_map(owner, data.into(), &context.signer)).await;
     let mut status = status::status(&report);
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
+    status.sealed_trials = Some(context.signer.seal(&owner.reference.uid, hashes));
     match written {
         Ok(()) => {}
         // What was measured is in the trials' own files, and the judgement of it stands.
@@ -292,7 +294,7 @@ pub async fn abandon(
     }
     let mut record = record(head, &observed);
     record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
-    finish(run, owner, record, &head.services, context).await?;
+    finish(run, owner, record, &head.services, &observed.hashes, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);
     Ok(Some(Action::requeue(Duration::ZERO)))
