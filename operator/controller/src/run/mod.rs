@@ -13,7 +13,8 @@ mod step;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
@@ -24,7 +25,7 @@ use storebench_core::judgement::stop_half_widths;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::{TrialEntry, TrialState};
+use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
 
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
@@ -48,6 +49,9 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 /// A run whose clusters cannot be reached looks for them this often.
 const STALLED_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long the turn waits for what is left of a run that ended because something was refused.
+const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
+
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
 impl Kind for BenchmarkRun {
@@ -60,6 +64,10 @@ impl Kind for BenchmarkRun {
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         let uid = self.uid().unwrap_or_default();
         let result = end(self, error, context).await;
+        if let Some(wait) = outlived_by(self, context).await {
+            // What still runs would be measured with the next run.
+            return result.map(|_| Action::requeue(wait));
+        }
         // Whatever becomes of this run, the others go on.
         context.queue.leave(&uid);
         result
@@ -82,6 +90,9 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
         if latest.report_ref.is_none() {
             let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await?;
             if perform::delete_others(&owner, None, &existing, context).await? {
+                if is_held_up_too_long(&latest) {
+                    context.queue.leave(&uid);
+                }
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
         }
@@ -155,6 +166,31 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
     let problem = Problem { reason: error.reason(), message: error.for_user() };
     stall(run, &owner.reference.uid, problem, context).await?;
     Ok(again)
+}
+
+/// How long to wait for what is left of a run that ended early; `None`: nothing is left, or it was waited for long enough.
+///
+/// What cannot be deleted, as where a policy forbids it or a node is lost, must not hold up every run in every namespace.
+async fn outlived_by(run: &BenchmarkRun, context: &Context) -> Option<Duration> {
+    let owner = Owner::of(run, RUN_LABEL)?;
+    if !context.queue.is_held_by(&owner.reference.uid) {
+        return None;
+    }
+    if is_held_up_too_long(&context.statuses.latest(run)) {
+        tracing::warn!(run = run.name_any(), "what is left of it cannot be deleted: the next run begins all the same");
+        return None;
+    }
+    let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await.ok()?;
+    // A deletion that is refused is told by the next look; what counts here is whether anything is left.
+    let left = perform::delete_others(&owner, None, &existing, context).await;
+    left.unwrap_or(!existing.is_empty()).then_some(CLEAN_UP_INTERVAL)
+}
+
+/// Whether a run ended so long ago that others need not wait any longer for what is left of it.
+fn is_held_up_too_long(status: &BenchmarkRunStatus) -> bool {
+    let is_end = |one: &&Condition| matches!(one.type_.as_str(), "Complete" | "Stalled") && one.status == "True";
+    let ended = status.conditions.iter().filter(is_end).map(|one| one.last_transition_time.0).min();
+    ended.is_some_and(|ended| Timestamp::now().duration_since(ended) > LEFT_OVER_MAX)
 }
 
 fn queued(position: u32) -> String {

@@ -59,6 +59,19 @@ pub struct Existing {
     pub refusals: Vec<Refusal>,
 }
 
+impl Existing {
+    /// Whether nothing of the run's own is left. Pods count: a store that is stopping still uses the machine.
+    pub fn is_empty(&self) -> bool {
+        let Self { jobs, stores, companions, control_planes, pods, refusals: _ } = self;
+        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        jobs.is_empty()
+            && stores.is_empty()
+            && companions.is_empty()
+            && control_planes.is_empty()
+            && pods.iter().filter(own).count() == 0
+    }
+}
+
 /// Why the pods of a Job or StatefulSet cannot be created: a quota, a policy, or an admission webhook says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -204,8 +217,7 @@ impl View<'_> {
         let is_fresh = self.spec.isolation == Isolation::Fresh;
         if self.spec.suspend {
             // Between two trials nothing runs; a store that was just started is taken back.
-            let is_there = store.is_some() || !self.existing.companions.is_empty();
-            return if is_there { Step::CleanUp { keep: None } } else { Step::Hold };
+            return if self.existing.is_empty() { Step::Hold } else { Step::CleanUp { keep: None } };
         }
         let companions: Vec<&Deployed> =
             self.existing.companions.iter().filter(|companion| companion.name == trial.name).collect();

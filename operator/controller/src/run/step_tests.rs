@@ -491,6 +491,19 @@ fn a_store_that_died_explains_the_load_that_failed() {
 }
 
 #[test]
+fn a_suspended_run_gives_its_turn_back_only_when_its_last_pod_is_gone() {
+    let mut world = World::new(3);
+    let step = world.decide();
+    world.perform(step);
+    world.spec.suspend = true;
+    // The StatefulSet is gone; its pod is still stopping.
+    world.existing.stores.clear();
+    assert!(matches!(world.decide(), Step::CleanUp { keep: None }), "{:?}", world.decide());
+    world.existing.pods.clear();
+    assert_eq!(world.decide(), Step::Hold);
+}
+
+#[test]
 fn suspension_lets_the_running_trial_end_and_then_holds() {
     let (mut world, name) = loading();
     world.spec.suspend = true;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, is_true};
 
 /// A run that meets `obstacle`, and another one behind it.
 #[track_caller]
@@ -156,4 +156,42 @@ fn a_record_that_is_too_large_is_refused_for_good() {
     let error = world.cluster.wait(storebench_operator::apply::create(world.cluster.client(), &map)).unwrap_err();
     assert!(error.is_final(0), "{error}");
     assert!(error.for_user().ends_with("use fewer workloads in one run"), "{}", error.for_user());
+}
+
+/// The store of a run that was refused in its middle still uses the machine, as long as its pod is there.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn the_turn_passes_on_only_when_the_pods_of_a_refused_run_are_gone() {
+    let mut world = World::new("left-over");
+    world.service("store", &json!({ "pod": { "nodeSelector": { "no": "such-node" } } }));
+    world.run("bad", "store");
+    world.begins("bad");
+    let of_bad = |pod: &Value| pod["metadata"]["labels"]["storebench.dev/run"] == "bad";
+    let pod = world.within(30, "the store's pod", || world.list("", "pods").into_iter().find(of_bad));
+    let pod = world.path("", "pods", pod["metadata"]["name"].as_str().unwrap());
+    let holds = |finalizers: Value| {
+        world.cluster.call("PATCH", &pod, Some(&json!({ "metadata": { "finalizers": finalizers } }))).unwrap()
+    };
+    holds(json!(["storebench.dev/test"]));
+    // Somebody takes away what the run cannot go on without.
+    world
+        .cluster
+        .call("PATCH", &world.path("", "configmaps", "bad-report"), Some(&json!({ "data": { "record.json": "{}" } })))
+        .unwrap();
+    let message = world.ends("bad");
+    assert!(message.starts_with("ConfigMap bad-report is not what this operator wrote"), "{message}");
+    world.service("good", &json!({}));
+    world.run("good", "good");
+    world.within(30, "the next run in the queue", || world.status("good")["message"].as_str().map(drop));
+    // Nothing measures on a simulated node: a run that has its turn is over in a moment.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    assert!(world.cluster.get(&pod).is_some(), "the test holds it");
+    let status = world.status("good");
+    assert!(
+        status["trials"].is_null() && !is_true(&status, "Complete"),
+        "the next run began beside what is left: {status}"
+    );
+    holds(json!(null));
+    world.ends("good");
+    world.stop_operator();
 }
