@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, RECORD_COMPONENT, TRIAL_KEY, TrialFile};
 use storebench_core::placement;
-use storebench_core::record::{FailureCause, TrialRecord};
+use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_core::trial::{Gathering, Loaded, merge};
 use storebench_crds::job::{JobSummary, SUMMARY_BYTES_MAX};
 use storebench_crds::status::TrialState;
@@ -40,17 +41,32 @@ pub async fn collect(
     if pods.is_empty() {
         return Ok(Loaded::failed(FailureCause::Disturbed, "the load pod was deleted before its log was read".into()));
     }
+    let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
+    if let Some(failure) = too_many(&pods, job) {
+        return Ok(Loaded { failure: Some(failure), ..Loaded::default() });
+    }
     let mut processes = Vec::with_capacity(pods.len());
     for pod in pods {
         processes.push(of_pod(client, namespace, pod).await?);
     }
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
-    let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
     if let Some(failure) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
         loaded.failure = Some(failure);
     }
     Ok(loaded)
+}
+
+/// That somebody added pods to a Job, which has one for each of its numbers: which of them are its own cannot be told.
+fn too_many(pods: &[&Pod], job: Option<&Job>) -> Option<TrialFailure> {
+    let wanted = usize::try_from(job?.spec.as_ref()?.completions?).unwrap_or_default();
+    (pods.len() > wanted).then(|| TrialFailure {
+        cause: FailureCause::Platform,
+        detail: format!(
+            "{} pods say that they are of the load, which has {wanted}: somebody added one; apply manifests/policies",
+            pods.len()
+        ),
+    })
 }
 
 async fn of_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<Loaded, Error> {
@@ -257,6 +273,18 @@ mod tests {
         let said = changed_image(&[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
         assert_eq!(said, "the image of a was another in trial 1: sha256:2, and sha256:1 before");
         assert_eq!(changed_image(&[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
+    }
+
+    #[test]
+    fn a_pod_that_somebody_added_to_the_load_voids_the_trial() {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": { "name": "t" }, "spec": { "completions": 1, "template": {} },
+        }))
+        .unwrap();
+        let one = pod("", 0);
+        assert_eq!(too_many(&[&one], Some(&job)), None);
+        let failure = too_many(&[&one, &one], Some(&job)).unwrap();
+        assert!(failure.detail.starts_with("2 pods say that they are of the load, which has 1"), "{}", failure.detail);
     }
 
     #[test]

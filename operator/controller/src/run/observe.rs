@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
@@ -79,7 +80,16 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
         async { stores.list_metadata(&selected).await.tried(|| "list StatefulSets".into()) },
         pods(client, namespace, run, shared),
     )?;
-    let mut existing = Existing { jobs: jobs.items, pods, ..Existing::default() };
+    let jobs = jobs.items;
+    let uids = |all: Vec<&ObjectMeta>| -> Vec<(String, String)> {
+        all.into_iter().filter_map(|one| Some((one.name.clone()?, one.uid.clone()?))).collect()
+    };
+    let known = Known {
+        jobs: uids(jobs.iter().map(|job| &job.metadata).collect()),
+        sets: uids(sets.items.iter().map(|set| &set.metadata).collect()),
+    };
+    let pods = pods.into_iter().filter(|pod| known.have_made(pod)).collect();
+    let mut existing = Existing { jobs, pods, ..Existing::default() };
     let mut podless = Vec::new();
     for set in sets.items {
         let Some(created) = set.metadata.creation_timestamp.as_ref() else { continue };
@@ -101,6 +111,28 @@ pub async fn existing(client: &Client, namespace: &str, run: &str, shared: &[Str
     podless.extend(existing.jobs.iter().filter(without_pods).map(|job| ("Job", job.name_any())));
     existing.refusals = refusals(client, namespace, podless).await?;
     Ok(existing)
+}
+
+/// The Jobs and StatefulSets of a run: names and uids.
+struct Known {
+    jobs: Vec<(String, String)>,
+    sets: Vec<(String, String)>,
+}
+
+impl Known {
+    /// Whether a pod with the run's labels is its own: one that its controller says is its. Anybody who may create pods could give one
+    /// these labels. What made it may be gone already, as long as nothing else has its name.
+    fn have_made(&self, pod: &Pod) -> bool {
+        let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+            return false;
+        };
+        let known = match owner.kind.as_str() {
+            "Job" => &self.jobs,
+            "StatefulSet" => &self.sets,
+            _ => return false,
+        };
+        known.iter().find(|(name, _)| *name == owner.name).is_none_or(|(_, uid)| *uid == owner.uid)
+    }
 }
 
 fn belongs_to(pod: &Pod, kind: &str, name: &str) -> bool {
@@ -191,4 +223,31 @@ async fn pods(client: &Client, namespace: &str, run: &str, shared: &[String]) ->
         pods.extend(api.list(&ListParams::default().labels(&labels)).await.tried(|| "list Pods".into())?.items);
     }
     Ok(pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_is_the_runs_own_by_who_made_it_and_not_by_its_labels() {
+        let pod = |owner: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({ "metadata": { "name": "p", "ownerReferences": owner } })).unwrap()
+        };
+        let owner = |kind: &str, name: &str, uid: &str, is_controller: bool| json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": is_controller }]);
+        let pairs = |name: &str, uid: &str| vec![(name.to_owned(), uid.to_owned())];
+        let known = Known { jobs: pairs("r-0-a", "j1"), sets: pairs("r-0-a", "s1") };
+        for (is_own, owner) in [
+            (true, owner("Job", "r-0-a", "j1", true)),
+            (true, owner("StatefulSet", "r-0-a", "s1", true)),
+            (true, owner("StatefulSet", "r-9-a", "gone", true)),
+            (false, owner("Job", "r-0-a", "another", true)),
+            (false, owner("Job", "r-0-a", "j1", false)),
+            (false, owner("ReplicaSet", "r-0-a", "j1", true)),
+            (false, json!([])),
+        ] {
+            assert_eq!(known.have_made(&pod(owner.clone())), is_own, "{owner}");
+        }
+    }
 }

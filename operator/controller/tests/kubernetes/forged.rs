@@ -115,3 +115,22 @@ fn the_operators_key_is_made_once_and_only_the_operator_may_read_it() {
         world.within(30, "a status", || Some(world.status("run")).filter(|status| status["signingKey"].is_string()));
     assert_eq!(status["signingKey"].as_str().unwrap().len(), 44);
 }
+
+/// A pod is not the run's own because somebody gave it the run's labels.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_strangers_pod_with_a_runs_labels_holds_up_nobody_and_is_not_deleted() {
+    let world = World::new("labelled");
+    world.apply(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "stranger", "labels": {
+            "app.kubernetes.io/managed-by": "storebench", "app.kubernetes.io/component": "load",
+            "app.kubernetes.io/instance": "run-7-store", "storebench.dev/run": "run",
+        } },
+        "spec": { "containers": [{ "name": "load", "image": "i:1" }] },
+    }));
+    world.service("store", &json!({}));
+    world.run("run", "store");
+    world.begins("run");
+    assert!(world.cluster.get(&world.path("", "pods", "stranger")).is_some());
+}
