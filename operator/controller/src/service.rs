@@ -73,7 +73,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
             return Ok(Action::await_change());
         }
     };
-    if let Some(message) = secrets::refusal(&valid, &owner.namespace, context).await? {
+    if let Err(message) = secrets::of_service(&valid, &owner.namespace, context).await? {
         return stalled(service, Found::default(), &Trouble { reason: secrets::REASON, message }, context).await;
     }
     let name = names::store(&service.name_any());

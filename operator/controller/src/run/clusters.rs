@@ -1,7 +1,7 @@
 //! Clusters that are there already: how they are reached, and whether they are alike.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
@@ -111,10 +111,7 @@ pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, P
     let mut found: BTreeMap<String, Facts> = BTreeMap::new();
     let mut first: Option<(&str, Facts)> = None;
     for (arm, cluster) in &references.clusters {
-        let asked = async {
-            resolve(cluster).await?;
-            ask(cluster).await
-        };
+        let asked = async { ask(cluster, resolve(cluster).await?).await };
         let asked = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
         let facts = asked.unwrap_or_else(|_| Err("it does not answer in time".into())).map_err(|error| Problem {
             reason: "ClusterUnreachable",
@@ -134,10 +131,17 @@ pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, P
     Ok(found)
 }
 
-async fn ask(cluster: &Cluster) -> Result<Facts, String> {
+/// Asks at this address, whatever the name means by now; the certificate is still held against the name.
+async fn ask(cluster: &Cluster, address: SocketAddr) -> Result<Facts, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let config = Config::from_custom_kubeconfig(cluster.kubeconfig.clone(), &KubeConfigOptions::default()).await;
-    let client = Client::try_from(config.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
+    let mut config = config.map_err(|error| said(&error))?;
+    let mut url = config.cluster_url.into_parts();
+    url.authority = Some(address.to_string().parse().map_err(|error: http::uri::InvalidUri| said(&error))?);
+    config.cluster_url = http::Uri::from_parts(url).map_err(|error| said(&error))?;
+    let host = cluster.host.trim_matches(['[', ']']);
+    config.tls_server_name.get_or_insert_with(|| host.to_owned());
+    let client = Client::try_from(config).map_err(|error| said(&error))?;
     let version: Info = get(&client, "/version").await?;
     let nodes: ObjectList<Node> = get(&client, &format!("/api/v1/nodes?limit={NODES_MAX}")).await?;
     if nodes.metadata.continue_.is_some_and(|rest| !rest.is_empty()) {
@@ -161,13 +165,14 @@ async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, Stri
     serde_json::from_slice(&body).map_err(|error| format!("its answer to {path} is no Kubernetes API's: {error}"))
 }
 
-/// Whether a name leads where no cluster is.
-async fn resolve(cluster: &Cluster) -> Result<(), String> {
+/// Where a name leads, unless one of its addresses is where no cluster is. Looked up once: a name may mean another address a moment later.
+async fn resolve(cluster: &Cluster) -> Result<SocketAddr, String> {
     let host = cluster.host.trim_matches(['[', ']']);
     let found = tokio::net::lookup_host((host, cluster.port)).await.map_err(|error| error.to_string())?;
-    match found.map(|address| address.ip()).find(|address| !is_allowed(*address)) {
-        Some(address) => Err(format!("{host} is {}", not_allowed(address))),
-        None => Ok(()),
+    let found: Vec<SocketAddr> = found.collect();
+    match found.iter().find(|address| !is_allowed(address.ip())) {
+        Some(address) => Err(format!("{host} is {}", not_allowed(address.ip()))),
+        None => found.first().copied().ok_or_else(|| format!("{host} has no address")),
     }
 }
 
@@ -269,7 +274,8 @@ mod tests {
     async fn an_answer_without_an_end_is_not_read_to_its_end() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let server = format!("http://{address}");
         let endless = async {
             let (mut connection, _) = listener.accept().await.unwrap();
             let _ = connection.read(&mut [0; 4096]).await.unwrap();
@@ -279,8 +285,25 @@ mod tests {
         };
         let kubeconfig = Kubeconfig::from_yaml(&kubeconfig(&server, "{ token: t }")).unwrap();
         let cluster = Cluster { secret: "s".into(), host: "127.0.0.1".into(), port: 1, kubeconfig };
-        let (answer, ()) = tokio::join!(ask(&cluster), endless);
+        let (answer, ()) = tokio::join!(ask(&cluster, address), endless);
         assert!(answer.unwrap_err().contains("length limit exceeded"));
+    }
+
+    /// The name is looked up once, and what was looked at is what is asked, whatever the name means by then.
+    #[tokio::test]
+    async fn who_was_looked_up_is_who_is_asked() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&kubeconfig("http://nowhere.invalid:1", "{ token: t }")).unwrap();
+        let cluster = Cluster { secret: "s".into(), host: "nowhere.invalid".into(), port: 1, kubeconfig };
+        let server = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let _ = connection.read(&mut [0; 4096]).await.unwrap();
+            connection.write_all(b"HTTP/1.1 418 I'm a teapot\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(ask(&cluster, address), server);
+        assert!(answer.unwrap_err().contains("418"));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct Identity {
     pub uid: String,
     /// Its spec.
     pub generation: i64,
+    /// Of a Secret, which has no generation, a hash of what is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
 
 /// Everything there is of a run.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use storebench_core::archive::COMPONENT_LABEL;
@@ -101,8 +102,9 @@ impl Reader<'_> {
             validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service));
         Ok(match validated {
             Ok(validated) => {
-                if let Some(message) = secrets::refusal(&validated, self.namespace, self.context).await? {
-                    return Ok(Err(Problem { reason: secrets::REASON, message }));
+                match secrets::of_service(&validated, self.namespace, self.context).await? {
+                    Ok(secrets) => secrets.iter().for_each(|secret| self.note(secret)),
+                    Err(message) => return Ok(Err(Problem { reason: secrets::REASON, message })),
                 }
                 self.services.push(validated);
                 self.identities.insert(name.into(), identity(&service));
@@ -141,8 +143,14 @@ impl Reader<'_> {
         };
         Ok(clusters::read(arm, name, &secret).map(|cluster| {
             self.clusters.insert(arm.into(), cluster);
-            self.identities.insert(format!("Secret/{name}"), identity(&secret));
+            self.note(&secret);
         }))
+    }
+
+    /// What a Secret was: pods take it anew in each trial.
+    fn note(&mut self, secret: &Secret) {
+        let identity = Identity { content: Some(secrets::content(secret)), ..identity(secret) };
+        self.identities.insert(format!("Secret/{}", secret.name_any()), identity);
     }
 
     /// An object that is there and not being deleted.
@@ -168,7 +176,8 @@ impl Reader<'_> {
 }
 
 fn identity<K: Resource>(object: &K) -> Identity {
-    Identity { uid: object.uid().unwrap_or_default(), generation: object.meta().generation.unwrap_or_default() }
+    let generation = object.meta().generation.unwrap_or_default();
+    Identity { uid: object.uid().unwrap_or_default(), generation, content: None }
 }
 
 impl References {

@@ -30,3 +30,39 @@ fn a_secret_reaches_a_users_image_only_where_its_owner_says_so() {
     let set = world.path("apps/v1", "statefulsets", "bad");
     world.within(90, "the service, once it may", || world.cluster.get(&set));
 }
+
+/// Each trial's pods take the Secret anew: what it meant must not change between two trials of one comparison.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_secret_that_is_changed_or_deleted_in_mid_run_ends_the_run_optional_or_not() {
+    let world = World::new("secret-changed");
+    for (name, optional) in [("changed", false), ("deleted", true)] {
+        let labels = json!({ "storebench.dev/allowed": "true" });
+        let secret = |value: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "labels": labels }, "stringData": { "key": value } });
+        world.apply(secret("k"));
+        let reference = json!({ "secretKeyRef": { "name": name, "key": "key", "optional": optional } });
+        // No node takes its pods, so that the run is under way for a while.
+        world.service(
+            name,
+            &json!({
+                "env": [{ "name": "KEY", "valueFrom": reference }], "pod": { "nodeSelector": { "no": "such-node" } },
+            }),
+        );
+        world.run(name, name);
+        world.begins(name);
+        let message = if optional {
+            world.delete(&world.path("", "secrets", name));
+            world.ends(name)
+        } else {
+            world.apply(secret("another"));
+            world.ends(name)
+        };
+        let said = if optional {
+            "there is no Secret/deleted"
+        } else {
+            "Secret/changed was changed while the run was under way"
+        };
+        assert!(message.contains(said), "{message}");
+        assert_eq!(world.status(name)["verdict"], "Invalid");
+    }
+}
