@@ -29,7 +29,7 @@ use super::network::{dns, label, namespace, pods, tcp};
 use super::store::METER_PORT;
 use super::{
     CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, pinning, pod_metadata, pull_secrets,
-    security, selector, store,
+    security, selector, share, store,
 };
 use crate::settings::Images;
 
@@ -222,7 +222,7 @@ fn container(request: &ControlPlaneRequest, process: &Process) -> Container {
         command: Some(vec![process.binary.into()]),
         args: Some(process.arguments.clone()),
         env: Some(process.environment.iter().map(literal).collect()),
-        resources: requests("10m", "32Mi"),
+        resources: requests(share::OTHER_PROCESS_CPU, "32Mi"),
         termination_message_policy: Some("FallbackToLogsOnError".into()),
         security_context: Some(security::container()),
         volume_mounts: Some(vec![mount(FILES_VOLUME, FILES_DIRECTORY), mount(SCRATCH_VOLUME, SCRATCH_DIRECTORY)]),
@@ -246,7 +246,7 @@ fn api_server(request: &ControlPlaneRequest, process: &Process) -> Container {
     });
     Container {
         restart_policy: Some("Always".into()),
-        resources: requests("50m", "128Mi"),
+        resources: requests(share::API_SERVER_CPU, "128Mi"),
         ports: Some(vec![port("api", PORT)]),
         startup_probe: Some(Probe {
             http_get: Some(HTTPGetAction {
@@ -292,7 +292,7 @@ fn meter(request: &ControlPlaneRequest, plan: &ControlPlanePlan) -> Container {
             failure_threshold: Some(3),
             ..Probe::default()
         }),
-        resources: requests("5m", "16Mi"),
+        resources: requests(share::METER_CPU, "16Mi"),
         security_context: Some(security::container()),
         volume_mounts: Some(vec![mount(FILES_VOLUME, FILES_DIRECTORY)]),
         ..Container::default()

@@ -18,7 +18,7 @@ use super::network::{dns, label, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY};
 use super::{
     COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pinning, pod_metadata, pull_secrets, security,
-    selector,
+    selector, share,
 };
 use crate::settings::Settings;
 
@@ -138,7 +138,9 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }]),
         // No limit on processor time: a throttled loader measures itself.
         resources: Some(ResourceRequirements {
-            requests: Some([("cpu".to_owned(), quantity("100m")), ("memory".to_owned(), quantity("32Mi"))].into()),
+            requests: Some(
+                [("cpu".to_owned(), quantity(share::POD_CPU)), ("memory".to_owned(), quantity("32Mi"))].into(),
+            ),
             limits: Some([("memory".to_owned(), quantity(&settings.load_memory_limit))].into()),
             ..ResourceRequirements::default()
         }),

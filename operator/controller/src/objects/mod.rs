@@ -11,6 +11,7 @@ mod network;
 mod pinning;
 mod role;
 mod security;
+pub mod share;
 pub mod store;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Read
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Storage;
 
-use super::{names, security};
+use super::{names, security, share};
 use crate::settings::Images;
 
 /// The port of the sidecar that measures the store.
@@ -188,7 +188,7 @@ pub(super) fn process(planned: &RolePlan, process: &ProcessPlan) -> Container {
         args: Some(process.arguments.clone()),
         env: Some(env),
         ports: Some(process.ports.iter().map(port).collect()),
-        resources: service.spec.resources.clone(),
+        resources: Some(share::of_store(service.spec.resources.clone())),
         security_context: Some(security::container()),
         // The last words of a store that dies explain more than its exit code.
         termination_message_policy: Some("FallbackToLogsOnError".into()),
@@ -275,7 +275,7 @@ pub(super) fn meter(planned: &RolePlan, images: &Images) -> Container {
         readiness_probe: Some(readiness_probe()),
         resources: Some(ResourceRequirements {
             requests: Some(
-                [("cpu", "5m"), ("memory", "8Mi")]
+                [("cpu", share::METER_CPU), ("memory", "8Mi")]
                     .map(|(name, value)| (name.to_owned(), Quantity(value.into())))
                     .into(),
             ),

@@ -234,3 +234,34 @@ fn store_and_companions_stay_on_the_nodes_of_the_first_trial() {
     assert_eq!(nodes_of(pod(&built.companions[0])), ["n2"]);
     assert!(pod(&built.companions[0]).topology_spread_constraints.is_none());
 }
+
+/// A store of 5 millicores beside a load of 100 got a twentieth of its share of a busy node.
+#[test]
+fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
+    let millicores = |pod: &PodSpec| -> u32 {
+        let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+        let asked = containers
+            .map(|container| container.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0.clone());
+        asked.map(|cpu| cpu.strip_suffix('m').unwrap().parse::<u32>().unwrap()).sum()
+    };
+    let store = with(&service(&serde_json::json!({ "engine": "Etcd" })), build).store.unwrap();
+    assert_eq!(millicores(pod(&store)), 100);
+    let load = load::build(LoadRequest {
+        spec: serde_json::from_value(serde_json::json!({
+            "run": "r", "arm": "a", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
+        }))
+        .unwrap(),
+        name: "trial",
+        owner: &owner(),
+        labels: &Labels::new(),
+        kubeconfig: None,
+        cluster_port: None,
+        beside: None,
+        deadline_seconds: 1,
+        started_at: "",
+        settings: &settings(),
+        pins: &Pins::new(),
+    });
+    let load = load.unwrap().job.spec.unwrap().template.spec.unwrap();
+    assert_eq!(millicores(&load), 100);
+}

@@ -32,7 +32,7 @@ use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::kind;
-use crate::objects::{Labels, Owner, names};
+use crate::objects::{Labels, Owner, names, share};
 use crate::queue::is_true;
 use crate::signature::Signer;
 
@@ -61,6 +61,7 @@ pub async fn begin(
     facts.extend(own(context));
     let services = references.run.arms.iter().filter_map(|arm| arm.service());
     facts.extend(services.map(|service| (format!("service {}", service.name), service.image.clone())));
+    facts.insert("processor requests".into(), processor_requests(references));
     facts.extend(clusters.iter().map(|(arm, facts)| (format!("cluster {arm}"), facts.to_string())));
     let record = RunRecord {
         record_version: RECORD_VERSION,
@@ -135,6 +136,16 @@ fn taken(record: &RunRecord, existing: &Existing, now: Timestamp) -> Duration {
     filed + begun.map_or(Duration::ZERO, |begun| now.duration_since(begun).unsigned_abs())
 }
 
+/// In which proportion a busy node shares its processors out among the pods of a trial.
+fn processor_requests(references: &References) -> String {
+    let of_arm = |arm: &ValidatedArm| {
+        let asked = arm.service().and_then(share::asked);
+        asked.map(|asked| format!("{asked} for each store of {}", arm.name))
+    };
+    let others = std::iter::once(format!("{} for each pod", share::POD_CPU));
+    others.chain(references.run.arms.iter().filter_map(of_arm)).collect::<Vec<_>>().join(", ")
+}
+
 fn caveats(references: &References) -> Vec<String> {
     let mut caveats = Vec::new();
     let arms = &references.run.arms;
@@ -148,6 +159,15 @@ fn caveats(references: &References) -> Vec<String> {
     let resources = |index: usize| arms[index].service().map(|service| &service.spec.resources);
     if (1..arms.len()).any(|index| resources(index) != resources(0)) {
         caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
+    }
+    for arm in arms {
+        if let Some(asked) = arm.service().and_then(share::asked).filter(|asked| *asked != share::POD_CPU) {
+            caveats.push(format!(
+                "the store of {} asks for {asked} of processors (spec.resources) and its load for {}: on a busy node they get unequal shares",
+                arm.name,
+                share::POD_CPU
+            ));
+        }
     }
     caveats.extend(arms.iter().filter_map(|arm| arm.service()?.companions_caveat()));
     caveats
