@@ -131,7 +131,7 @@ fn nobody_but_the_cluster_s_controllers_gives_a_pod_the_labels_of_a_run() {
         world.cluster.call("PATCH", &path, Some(&json!({ "metadata": { "labels": labels } }))).map(drop)
     };
     assert!(label(json!({ "storebench.dev/trial": "0" })).is_err());
-    assert_eq!(label(json!({ "app": "still mine" })), Ok(()));
+    assert_eq!(label(json!({ "app": "still-mine" })), Ok(()));
     // The operator's own come by the controllers.
     world.service("store", &json!({}));
     let of_store = |pod: &Value| pod["metadata"]["labels"]["storebench.dev/service"] == "store";

@@ -37,7 +37,8 @@ pub enum Origin {
     /// This member was, or will be, added to a group that exists; it waits to hear from it.
     Join,
     /// The others are lost for good, and this member goes on as the only one, with all that its log has, decided or not. Should the
-    /// others come back with what they have, there are two groups. On an empty directory it founds a group of itself.
+    /// others come back with what they have, there are two groups. On an empty directory it founds a group of itself. Refused to a state
+    /// machine that keeps its state itself: see [`MemberError::KeepsItself`].
     Alone,
 }
 
@@ -84,6 +85,12 @@ pub enum MemberError {
     /// The first snapshot cannot be written.
     #[error("the founding snapshot cannot be written: {0}; correct the cause and start again")]
     Found(io::Error),
+    /// The member is to go on alone, and its state machine keeps its state itself ([`StateMachine::kept`]): what was never decided would be
+    /// in that state before it is in a log that says so, and stay there were the log not written. Nothing was changed.
+    #[error(
+        "a state machine that keeps its state over a restart cannot go on alone: restore a snapshot into a new group instead"
+    )]
+    KeepsItself,
     /// A thread cannot be started.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -239,8 +246,15 @@ fn open<S: StateMachine, D: Directory>(
         origin => origin,
     };
     match origin {
+        // Everything in the log would be applied, decided or not, before the log says that it is.
+        Origin::Alone if machine.kept() > 0 => Err(MemberError::KeepsItself),
         Origin::Alone => {
             let (recovered, records) = alone::go_on(id, settings, machine, recovered, snapshots)?;
+            if machine.kept() > 0 {
+                // It began to keep its state while it was applied to.
+                machine.forget().map_err(Fatal::from)?;
+                return Err(MemberError::KeepsItself);
+            }
             wal.commit(&records)?;
             Ok((wal, recovered))
         }

@@ -73,3 +73,40 @@ impl StateMachine for List {
         Ok(())
     }
 }
+
+/// A list that keeps its state over restarts, as far as `kept` says.
+#[derive(Debug)]
+pub struct KeptList {
+    pub list: List,
+    pub kept: Arc<Mutex<u64>>,
+}
+
+impl StateMachine for KeptList {
+    type Reply = usize;
+
+    fn apply(&mut self, entry: &Entry) -> usize {
+        self.list.apply(entry)
+    }
+
+    fn applied(&mut self, index: u64) {
+        *self.kept.lock().unwrap() = index;
+        self.list.applied(index);
+    }
+
+    fn kept(&self) -> u64 {
+        *self.kept.lock().unwrap()
+    }
+
+    fn forget(&mut self) -> Result<(), RestoreError> {
+        *self.kept.lock().unwrap() = 0;
+        Ok(())
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        self.list.snapshot()
+    }
+
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        self.list.restore(snapshot)
+    }
+}

@@ -1,12 +1,14 @@
 //! What a group does when nothing fails.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use replog::runtime::{Origin, ProposeError};
+use replog::runtime::{Limits, Member, MemberError, Origin, ProposeError, Start};
 use replog::{Change, Role, Settings};
 
-use crate::group::{Group, LONG, settings};
+use crate::group::{Group, LONG, WAL_OPTIONS, directories, settings};
+use crate::machine::{KeptList, List};
 
 #[test]
 fn one_member_is_a_group() {
@@ -116,6 +118,36 @@ fn the_last_of_three_goes_on_alone_when_told_so() {
     let (_, committed) = group.propose("with another one");
     group.member(4).wait_until_applied(committed.index);
     assert_eq!(group.member(4).commands(), group.member(2).commands());
+}
+
+/// Entries that were never decided would be in a state that outlives the attempt, and the group may decide others in their place.
+#[test]
+fn a_member_whose_state_keeps_itself_is_not_let_go_on_alone_and_nothing_is_changed() {
+    for kept_before in [true, false] {
+        let mut group = Group::of(3, settings());
+        let (_, committed) = group.propose("first");
+        group.wait_until_all_have(committed.index);
+        (1..=3).for_each(|id| group.stop(id));
+        let kept = Arc::new(Mutex::new(if kept_before { committed.index } else { 0 }));
+        let (wal, snapshots) = directories(&group.path(2));
+        let refused = Member::start(Start {
+            id: 2,
+            settings: group.settings.clone(),
+            limits: Limits::default(),
+            wal_options: WAL_OPTIONS,
+            machine: KeptList { list: List::new(&Arc::default()), kept: Arc::clone(&kept) },
+            wal,
+            snapshots,
+            origin: Origin::Alone,
+            transport: group.network.join(2),
+        });
+        assert!(matches!(refused, Err(MemberError::KeepsItself)));
+        assert_eq!(*kept.lock().unwrap(), if kept_before { committed.index } else { 0 });
+        (1..=3).for_each(|id| group.start(id));
+        let (_, committed) = group.propose("second");
+        group.wait_until_all_have(committed.index);
+        assert_eq!(group.member(2).commands(), ["first", "second"], "the group is as it was");
+    }
 }
 
 /// The log is in memory: a hundred thousand commands of a megabyte would not fit.
