@@ -2,6 +2,7 @@
 //!
 //! One port speaks everything: TLS where there are certificates, HTTP/2 for gRPC, HTTP/1.1 for the rest. The first bytes tell.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ::http::request;
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
@@ -111,6 +114,7 @@ impl<S: Service> Front<S> {
         T: Stream + AsFd + AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let Ok(Ok(first)) = timeout(GREETING_TIMEOUT, socket.peek_first()).await else { return };
+        peer.address = socket.from();
         if first != TLS_HANDSHAKE {
             if role.plain {
                 self.speak(socket, peer, role, stop).await;
@@ -120,7 +124,6 @@ impl<S: Service> Front<S> {
             return;
         }
         let (true, Some(tls)) = (role.tls, &self.tls) else { return };
-        let from = socket.from();
         let handshake = TlsAcceptor::from(tls.config()).accept(socket);
         match timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => {
@@ -130,7 +133,7 @@ impl<S: Service> Front<S> {
                 self.speak(stream, peer, role, stop).await;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, address = from, "rejected connection on client endpoint")
+                tracing::warn!(%error, address = peer.address, "rejected connection on client endpoint")
             }
             Err(_) => {}
         }
@@ -143,12 +146,38 @@ impl<S: Service> Front<S> {
         let Ok(Ok(greeting)) = timeout(GREETING_TIMEOUT, greeting(&mut io)).await else { return };
         let is_http2 = greeting == PREFACE;
         let io = Rewound { greeting, read: 0, io };
+        let bounds = (self.limits.clone(), self.memory.clone());
         if is_http2 && role.grpc {
-            let bounds = (self.limits.clone(), self.memory.clone());
             grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, stop).await;
+        } else if is_http2 && role.http {
+            let service = Rc::new(HttpOnly(Rc::clone(&self.service)));
+            grpc::serve(io, service, Rc::new(peer), bounds, stop).await;
         } else if !is_http2 && role.http {
             http::serve(io, Rc::clone(&self.service), Rc::new(peer), stop).await;
         }
+    }
+}
+
+/// A service without its gRPC. Who comes by TLS chooses HTTP/2 for the rest, too.
+struct HttpOnly<S>(Rc<S>);
+
+impl<S: Service> Service for HttpOnly<S> {
+    type Method = Infallible;
+
+    fn method(&self, _: &str) -> Option<(Infallible, bool)> {
+        None
+    }
+
+    fn unary(&self, method: Infallible, _: grpc::Caller, _: Bytes) -> grpc::Unary {
+        match method {}
+    }
+
+    fn stream(&self, method: Infallible, _: grpc::Caller, _: grpc::Requests, _: grpc::Responses) -> grpc::Stream {
+        match method {}
+    }
+
+    fn http(&self, head: request::Parts, body: http::Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
+        self.0.http(head, body, peer)
     }
 }
 

@@ -3,18 +3,20 @@
 //! Servers register what they count with a [`Registry`] of `prometheus-client`, or a `Collector` that reads it when it is asked.
 
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::{HeaderMap, header};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 
-use crate::resources::{open_files, resident_bytes};
+use crate::resources::{open_files, resident_bytes, usage};
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +119,57 @@ pub fn histogram(
     metric.encode_histogram::<NoLabelSet>(sum_nanos as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 
+/// Durations, as a histogram counts them; any thread may record and read at any time. A reader may see a duration's count before its time.
+#[derive(Debug)]
+pub struct Times {
+    bounds_micros: &'static [u64],
+    counts: Box<[AtomicU64]>,
+    sum_nanos: AtomicU64,
+}
+
+impl Times {
+    /// With these upper bounds of its buckets, in microseconds and ascending; what is longer than all of them is in a last bucket.
+    pub fn new(bounds_micros: &'static [u64]) -> Self {
+        let counts = (0..=bounds_micros.len()).map(|_| AtomicU64::new(0)).collect();
+        Self { bounds_micros, counts, sum_nanos: AtomicU64::new(0) }
+    }
+
+    /// Counts one.
+    pub fn record(&self, took: Duration) {
+        let micros = took.as_nanos().div_ceil(1000);
+        let bucket = self.bounds_micros.partition_point(|bound| u128::from(*bound) < micros);
+        if let Some(count) = self.counts.get(bucket) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Counts what others have counted, with the same bounds.
+    pub fn merge(&self, other: &Self) {
+        for (count, more) in self.counts.iter().zip(&other.counts) {
+            count.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.sum_nanos.fetch_add(other.sum_nanos.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Writes it as a collector does, in seconds.
+    pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        self.encode_into(&mut metric)
+    }
+
+    /// Writes it into a family, whose unit is seconds.
+    pub fn encode_into(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        let counts: Vec<u64> = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let bounds = self.bounds_micros.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(counts.iter().copied()).collect();
+        let sum = self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9;
+        metric.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
+    }
+}
+
+const NO_LABELS: [(&str, &str); 0] = [];
+
 /// What the process uses, by the names that all clients of Prometheus give it; and connections that it closed at once.
 #[derive(Debug)]
 pub struct Process;
@@ -130,7 +183,16 @@ impl Collector for Process {
             gauge(encoder, "process_max_fds", "Maximum number of open file descriptors", limit as i64)?;
         }
         let text = "Connections that were closed because their thread could not keep up";
-        counter(encoder, "connections_dropped", text, crate::workers::dropped())
+        counter(encoder, "connections_dropped", text, crate::workers::dropped())?;
+        let usage = usage();
+        gauge(encoder, "process_virtual_memory_bytes", "Virtual memory size in bytes", usage.virtual_bytes as i64)?;
+        let help = "Start time of the process since unix epoch in seconds";
+        let mut metric = encoder.encode_descriptor("process_start_time_seconds", help, None, MetricType::Gauge)?;
+        ConstGauge::new(usage.start_seconds).encode(metric.encode_family(&NO_LABELS)?)?;
+        let help = "Total user and system CPU time spent in seconds";
+        let mut metric = encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
+        ConstCounter::new(usage.cpu_seconds).encode(metric.encode_family(&NO_LABELS)?)?;
+        Ok(())
     }
 }
 
@@ -180,6 +242,16 @@ mod tests {
     }
 
     #[test]
+    fn a_duration_is_in_the_first_bucket_that_holds_it() {
+        let times = Times::new(&[1_000, 2_000]);
+        for nanos in [0, 1_000_000, 1_000_001, 2_000_000, 2_000_001] {
+            times.record(Duration::from_nanos(nanos));
+        }
+        let counts: Vec<_> = times.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        assert_eq!((counts, times.sum_nanos.into_inner()), (vec![2, 2, 1], 6_000_002));
+    }
+
+    #[test]
     fn the_process_knows_what_it_uses() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process));
@@ -191,6 +263,8 @@ mod tests {
         assert!(value("process_resident_memory_bytes") > 100_000);
         // Another test drops some.
         assert!(value("connections_dropped_total") <= 2);
+        assert!(value("process_virtual_memory_bytes") > value("process_resident_memory_bytes"));
+        assert!(text.contains("process_cpu_seconds_total ") && text.contains("process_start_time_seconds 1"), "{text}");
         assert!((3..=value("process_max_fds")).contains(&value("process_open_fds")));
     }
 }

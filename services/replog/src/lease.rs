@@ -6,7 +6,8 @@
 //! is not on disk: a node that comes back withholds its vote for an election timeout as if it had just heard a leader.
 //!
 //! Handing over leadership makes the other node ask for votes that nobody withholds, and that request may be late by any time.
-//! Hence a leader that has begun to hand over takes no lease in this term any more, whatever comes of it.
+//! Hence a leader that has sent that offer takes no lease in this term any more, whatever comes of it. It sends it only to who has its
+//! whole log: one that is down or behind costs it nothing.
 
 use std::collections::BTreeMap;
 

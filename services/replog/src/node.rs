@@ -21,7 +21,7 @@ use wal::Record;
 
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
-use crate::consensus::{Consensus, Role, Wire, Work};
+use crate::consensus::{Consensus, Role, Wire, WireKind, Work};
 use crate::entry::{Entry, EntryKind};
 use crate::lease::{Lease, Promise};
 use crate::membership::Membership;
@@ -268,6 +268,7 @@ impl Node {
         }
         self.close_batch(batch, waiting, snapshot, now, &mut output);
         output.messages.append(&mut self.released);
+        self.give_up_lease(&output.messages);
         self.stamp(&mut output.messages, now);
         self.reads.ready(self.applied, &mut output.reads);
         output.failed_reads = self.reads.take_failed();
@@ -277,6 +278,19 @@ impl Node {
             output.offer = self.offer.as_ref().map(|offer| (offer.wire.from, offer.meta.clone()));
         }
         output
+    }
+
+    /// Whoever is offered leadership asks for votes that nobody withholds, however late the offer comes. It is made only to who has the
+    /// whole log: to wish for it costs nothing.
+    fn give_up_lease(&mut self, messages: &[Message]) {
+        let term = self.consensus.term();
+        let is_offer = |message: &Message| match &message.body {
+            Body::Consensus(wire, _) => wire.get_msg_type() == WireKind::MsgTimeoutNow && wire.term == term,
+            _ => false,
+        };
+        if !self.planted.has(Bug::LeaseKeptAfterTransfer) && messages.iter().any(is_offer) {
+            self.lease.give_up(term);
+        }
     }
 
     fn do_work(

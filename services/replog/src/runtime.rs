@@ -27,7 +27,7 @@ mod status;
 pub mod tcp;
 mod transport;
 
-pub use forward::{Forwarder, Leading, SubmitError};
+pub use forward::{AnswerHere, Forwarder, Leading, SubmitError};
 pub use handle::{Committed, Handle, ProposeError, ReadError, RequestError, Ticket};
 pub use inbox::Limits;
 pub use member::{Member, MemberError, Origin, Start};

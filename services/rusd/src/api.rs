@@ -4,6 +4,7 @@
 //! it is made on, and what that may do, is asked in one place: [`crate::store::View::check`].
 
 mod auth;
+pub mod calls;
 mod cluster;
 mod downgrade;
 mod election;
@@ -34,6 +35,7 @@ use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error};
 use crate::watches::Watches;
+use calls::ThreadCalls;
 
 pub use methods::Method;
 
@@ -45,6 +47,7 @@ pub struct Api {
     health: Health,
     metrics: Arc<Registry>,
     gateway_memory: Memory,
+    calls: Arc<ThreadCalls>,
 }
 
 type Answer = Result<Bytes, Status>;
@@ -53,7 +56,9 @@ impl Api {
     /// The API of a member.
     pub fn new(node: Arc<Node>, watches: Watches, gateway_memory: Memory) -> Self {
         let metrics = Arc::new(metrics::registry(&node));
-        Self { node, watches, health: health::health(), metrics, gateway_memory }
+        let settings = &node.settings;
+        let calls = node.calls.of_thread(settings.has_extensive_metrics, settings.warning_unary_duration);
+        Self { watches, health: health::health(), metrics, gateway_memory, calls, node }
     }
 
     /// What bodies as JSON take theirs from.
@@ -150,15 +155,40 @@ impl Service for Api {
     }
 
     fn unary(&self, method: Method, call: grpc::Caller, message: Bytes) -> Unary {
+        let counted = self.calls.begin(method);
+        self.calls.received(method, message.len());
         let admitted = self.admit(&call, || method.is_for_learners(&message));
-        admitted.map_err(Status::from).and_then(|()| self.dispatch(method, &call, message)).unwrap_or_else(refuse)
+        let request = message.clone();
+        match admitted.map_err(Status::from).and_then(|()| self.dispatch(method, &call, message)).unwrap_or_else(refuse)
+        {
+            Unary::Now(answer) => {
+                counted.answered(&answer, &request, &call.peer.address);
+                Unary::Now(answer)
+            }
+            Unary::Later(answer) => Unary::Later(Box::pin(async move {
+                let answer = answer.await;
+                counted.answered(&answer, &request, &call.peer.address);
+                answer
+            })),
+        }
     }
 
     fn stream(&self, method: Method, call: grpc::Caller, requests: Requests, responses: Responses) -> Stream {
+        let counted = self.calls.begin(method);
         if let Err(error) = self.admit(&call, || method.is_for_learners(&[])) {
-            return Box::pin(async move { Err(error.into()) });
+            let refused = Err(error.into());
+            counted.ended(&refused);
+            return Box::pin(async move { refused });
         }
-        self.dispatch_stream(method, call, requests, responses)
+        let (received, sent) = (Arc::clone(&self.calls), Arc::clone(&self.calls));
+        let requests = requests.counted(move |bytes| received.received(method, bytes));
+        let responses = responses.counted(move |bytes| sent.sent(method, bytes));
+        let running = self.dispatch_stream(method, call, requests, responses);
+        Box::pin(async move {
+            let result = running.await;
+            counted.ended(&result);
+            result
+        })
     }
 
     fn stopped(&self) -> Status {

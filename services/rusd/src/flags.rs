@@ -103,6 +103,11 @@ impl Flags {
         let flag = table::find(key).ok_or_else(unknown)?;
         match value {
             Value::Null => Ok(()),
+            // etcd has lists for a few: `log-outputs`, `cipher-suites`.
+            Value::Array(values) => {
+                let texts = values.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+                self.set(flag, &texts.collect::<Vec<_>>().join(","))
+            }
             Value::String(text) => self.set(flag, text),
             Value::Number(number) if flag.kind == Kind::Duration => self.set(flag, &format!("{number}ns")),
             other => self.set(flag, &other.to_string()),
@@ -186,11 +191,14 @@ mod tests {
         assert_eq!(parse(&[], &variables, "").unwrap().given("name"), Some("variable"));
         assert_eq!(parse(&["--name=argument"], &variables, "").unwrap().given("name"), Some("argument"));
         let file = "name: file\nheartbeat-interval: 100\nclient-transport-security:\n  cert-file: /c\n  client-cert-auth: true\n\
-                    grpc-keepalive-timeout: 5s\n";
+                    grpc-keepalive-timeout: 5s\ngrpc-keepalive-interval: 7000000000\ncipher-suites: [a, b]\n";
         let flags = parse(&["--name=argument", "--config-file=f"], &variables, file).unwrap();
         assert_eq!((flags.given("name"), flags.given("cert-file")), (Some("file"), Some("/c")));
         assert_eq!(flags.number("heartbeat-interval", 0), Ok(100));
         assert_eq!(flags.boolean("client-cert-auth", false), Ok(true));
+        assert_eq!(flags.given("cipher-suites"), Some("a,b"));
+        let interval = flags.duration("grpc-keepalive-interval", std::time::Duration::ZERO);
+        assert_eq!(interval, Ok(std::time::Duration::from_secs(7)));
     }
 
     #[test]

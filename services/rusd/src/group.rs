@@ -6,34 +6,61 @@
 //! | file | is |
 //! | --- | --- |
 //! | `leading` | what only the leader can answer, and how answers travel |
+//! | `asking` | what any member can be asked of itself |
 //! | `door` | what comes from other members |
 //! | `identity` | who this member is: founded, or learned from the group that it joins |
 //! | `members` | makes the log's membership follow what the store says, and tells the transport where members are |
 //! | `safety` | which changes of the membership would cost the group its majority |
 
+mod asking;
 mod door;
 mod identity;
 mod leading;
 mod members;
 mod safety;
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::future::join_all;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
 use replog::runtime::tcp::Peers;
 use replog::runtime::{Forwarder, Handle, Leadership, SubmitError};
 use service_kit::grpc::{Code, Status};
+use service_kit::metrics::Times;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
+use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
 use crate::store::{Error, OtherReply, Outcome, Reader, Response};
 
+use asking::{Asked, Itself, decode_hash};
+pub use asking::{PeerHash, own_hash};
 pub use door::Door;
 pub use identity::{Identity, IdentityError};
 use leading::{LeaderState, Question};
 pub use members::peer_address;
+
+/// How often the way to other members is measured.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// As in etcd: from 0.1 ms, 15 times the double of the one before.
+const ROUND_TRIP_BOUNDS_MICROS: [u64; 15] = {
+    let mut bounds = [100; 15];
+    let mut place = 1;
+    while place < bounds.len() {
+        bounds[place] = 2 * bounds[place - 1];
+        place += 1;
+    }
+    bounds
+};
 
 /// What a command came to.
 #[derive(Debug)]
@@ -69,6 +96,8 @@ pub struct Group {
     leadership: watch::Receiver<Leadership>,
     /// Whether there has been no leader for so long that clients should look elsewhere.
     is_lost: watch::Sender<bool>,
+    /// How long the way to each member and back was.
+    round_trips: Mutex<BTreeMap<u64, Times>>,
     /// Who votes does so until it is removed: once it is so, nothing needs to be looked up.
     votes: AtomicBool,
 }
@@ -80,9 +109,11 @@ impl Group {
         handle: Handle<Outcome>,
         reader: Reader,
         lessor: Arc<Lessor>,
+        hashes: CompactionHashes,
         peers: Peers,
     ) -> Self {
-        let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone() };
+        let itself = Itself { reader: reader.clone(), hashes, hashing: Arc::default() };
+        let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone(), itself };
         let forwarder = Forwarder::new(id, handle.clone(), peers.clone(), leading);
         Self {
             cluster_id,
@@ -93,6 +124,7 @@ impl Group {
             leadership: forwarder.leadership(),
             forwarder,
             is_lost: watch::Sender::new(false),
+            round_trips: Mutex::default(),
             votes: AtomicBool::new(false),
         }
     }
@@ -152,6 +184,53 @@ impl Group {
     /// Whether a learner has caught up with the leader.
     pub async fn check_caught_up(&self, learner: u64) -> Result<(), Error> {
         self.ask(Question::CatchesUp(learner)).await.map(|_| ())
+    }
+
+    /// What another member keeps at a revision. `None`: it is not connected, or answers nothing; the caller says how long it waits.
+    pub async fn ask_hash(&self, member: u64, revision: i64) -> Option<Result<PeerHash, Error>> {
+        let answer = self.forwarder.ask_member(member, Asked::Hash(revision).encode()).await?;
+        decode_hash(&answer)
+    }
+
+    /// Whether another member is connected to this one.
+    pub fn is_connected(&self, member: u64) -> bool {
+        self.peers.here_since(member).is_some()
+    }
+
+    /// Connections to and from other members.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Measures the way to each member and back, for as long as the member runs.
+    pub async fn measure_round_trips(&self) {
+        loop {
+            sleep(PROBE_INTERVAL).await;
+            let members = self.peers.known();
+            let ask = |member| async move {
+                let asked = Instant::now();
+                let answer = timeout(PROBE_INTERVAL, self.forwarder.ask_member(member, Asked::Ping.encode())).await;
+                if let Ok(Some(_)) = answer {
+                    let mut times = self.round_trips.lock().unwrap_or_else(PoisonError::into_inner);
+                    times
+                        .entry(member)
+                        .or_insert_with(|| Times::new(&ROUND_TRIP_BOUNDS_MICROS))
+                        .record(asked.elapsed());
+                }
+            };
+            join_all(members.into_iter().map(ask)).await;
+        }
+    }
+
+    /// Writes what was measured, for `/metrics`.
+    pub fn encode_round_trips(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let times = self.round_trips.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, help) = ("etcd_network_peer_round_trip_time_seconds", "Round-Trip-Time histogram between peers");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (member, times) in &*times {
+            times.encode_into(&mut metric.encode_family(&[("To", format!("{member:x}"))])?)?;
+        }
+        Ok(())
     }
 
     async fn ask(&self, question: Question) -> Result<i64, Error> {

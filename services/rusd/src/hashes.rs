@@ -70,6 +70,13 @@ impl CompactionHashes {
         }
     }
 
+    /// All that are remembered.
+    pub fn newest_first(&self) -> Vec<KeyValueHash> {
+        let mut known = self.lock().known.iter().copied().collect::<Vec<_>>();
+        known.sort_by_key(|known| std::cmp::Reverse(known.hash_revision));
+        known
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,6 +6,7 @@ mod door;
 use std::rc::Rc;
 
 use http::{Method, Response, StatusCode, request};
+use replog::Role;
 use service_kit::grpc::Peer;
 use service_kit::http::{self as plain, Body, Incoming, not_found, only_get, text, values};
 use service_kit::metrics::Format;
@@ -13,6 +14,7 @@ use service_kit::probes::{self, Probe};
 
 use crate::api::Api;
 use crate::gateway;
+use crate::measured::Measured;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
@@ -47,7 +49,7 @@ async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -
         return gateway::answer(api, head, body, body_bytes_max).await;
     }
     let asked = Probe::of(path);
-    if asked.is_none() && !matches!(path, "/version" | "/health" | "/metrics") {
+    if asked.is_none() && !matches!(path, "/version" | "/health" | "/metrics" | "/debug/vars") {
         return not_found();
     }
     if head.method != Method::GET {
@@ -56,6 +58,7 @@ async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -
     match (asked, path) {
         (Some((what, name)), _) => probe(node, what, name, query).await,
         (None, "/version") => version(node),
+        (None, "/debug/vars") => variables(node),
         (None, "/metrics") => {
             let format = Format::of(&head.headers);
             plain::answer(StatusCode::OK, format.content_type(), format.write(api.metrics()))
@@ -75,6 +78,34 @@ fn version(node: &Node) -> Reply {
     plain::answer(StatusCode::OK, "application/json", body.to_string())
 }
 
+/// What etcd publishes with Go's `expvar`, but for the memory of Go's runtime.
+fn variables(node: &Node) -> Reply {
+    let status = node.handle.status();
+    let hex = |id: u64| format!("{id:x}");
+    let progress = |(id, matched): &(u64, u64)| {
+        (hex(*id), serde_json::json!({ "match": matched, "next": matched + 1, "state": "StateReplicate" }))
+    };
+    let state = match status.role {
+        Role::Leader => "StateLeader",
+        Role::Candidate => "StateCandidate",
+        Role::Follower => "StateFollower",
+    };
+    let body = serde_json::json!({
+        "cmdline": std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "file_descriptor_limit": service_kit::open_files::limit().unwrap_or_default(),
+        "raft.status": {
+            "id": hex(node.member_id),
+            "term": status.term,
+            "commit": status.commit,
+            "lead": hex(status.leader.unwrap_or_default()),
+            "raftState": state,
+            "applied": status.applied,
+            "progress": status.progress.iter().map(progress).collect::<serde_json::Map<_, _>>(),
+        },
+    });
+    plain::answer(StatusCode::OK, "application/json; charset=utf-8", body.to_string())
+}
+
 async fn health(node: &Node, query: &str) -> Reply {
     let is_serializable = values(query, "serializable").any(|value| value == "true");
     let alarms = node.reader.view().cluster.alarms(AlarmType::None as i32);
@@ -90,6 +121,7 @@ async fn health(node: &Node, query: &str) -> Reply {
         String::new()
     };
     let is_healthy = reason.is_empty();
+    Measured::add(if is_healthy { &node.measured.health_successes } else { &node.measured.health_failures });
     let body = serde_json::json!({ "health": is_healthy.to_string(), "reason": reason }).to_string();
     match is_healthy {
         true => text(StatusCode::OK, body),

@@ -3,8 +3,10 @@
 //! As with `etcdutl snapshot restore`, the flags say who the new group is made of; numbers of members are new. Nothing is written before
 //! the whole source was read.
 
+mod in_place;
+
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -15,6 +17,8 @@ use crate::server::{self, ServerError};
 use crate::settings::Settings;
 use crate::store::State;
 use crate::store::import::{Import, ImportError, Imported};
+
+pub use in_place::{in_place, kept_in};
 
 /// Pages of a database, to which a snapshot adds a checksum.
 const PAGE_BYTES_MIN: u64 = 512;
@@ -44,6 +48,11 @@ pub enum CannotImport {
     /// There is something already.
     #[error("--data-dir: {0} is there already; name a new one")]
     Exists(PathBuf),
+    /// A folder.
+    #[error(
+        "{0}: {1}; nothing was changed that a next start does not go on with; rusd import SOURCE --data-dir=NEW needs a new folder only"
+    )]
+    Place(PathBuf, io::Error),
     /// The new data.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -77,10 +86,15 @@ pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
         return Err(CannotImport::Exists(settings.data_directory));
     }
     let (state, imported) = read(Path::new(source))?;
+    found(&settings, state)?;
+    Ok(imported)
+}
+
+/// Founds a group with what was read.
+fn found(settings: &Settings, state: State) -> Result<(), ServerError> {
     // Nobody is to find a member that has nothing to say yet.
     let listen_peer = vec![Url { is_tls: false, is_unix: false, host: "127.0.0.1".into(), port: 0 }];
-    server::found(Settings { listen_peer, ..settings }, state)?;
-    Ok(imported)
+    server::found(Settings { listen_peer, ..settings.clone() }, state)
 }
 
 /// Reads all of a source.

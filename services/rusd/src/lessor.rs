@@ -1,5 +1,6 @@
 //! When leases end: the store's timers on this member's clock. Only the leader has any.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,13 @@ pub struct Lessor {
     election: Duration,
     begun: Instant,
     timers: Mutex<LeaseTimers>,
+    renewed: AtomicU64,
 }
 
 impl Lessor {
     /// Leases shall outlive an election of this length.
     pub fn new(election: Duration) -> Self {
-        Self { election, begun: Instant::now(), timers: Mutex::default() }
+        Self { election, begun: Instant::now(), timers: Mutex::default(), renewed: AtomicU64::new(0) }
     }
 
     /// No lease is granted for less.
@@ -45,7 +47,14 @@ impl Lessor {
 
     /// Gives a lease its full time again: so many seconds.
     pub fn renew(&self, id: i64, view: &View) -> Result<i64, Error> {
-        self.lock().renew(&view.leases, id, self.now_micros()).map(|lease| lease.ttl_seconds)
+        let renewed = self.lock().renew(&view.leases, id, self.now_micros()).map(|lease| lease.ttl_seconds)?;
+        self.renewed.fetch_add(1, Ordering::Relaxed);
+        Ok(renewed)
+    }
+
+    /// How many leases were given their full time again.
+    pub fn renewed(&self) -> u64 {
+        self.renewed.load(Ordering::Relaxed)
     }
 
     /// What is left of a lease, in seconds.

@@ -43,13 +43,25 @@ fn main() -> ExitCode {
     for flag in flags.without_effect() {
         tracing::warn!("--{flag} has no effect in rusd");
     }
-    match serve(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rusd: {error}");
-            ExitCode::FAILURE
+    if settings.imports_in_place {
+        match rusd::import::in_place(&settings) {
+            Ok(None) => {}
+            Ok(Some(imported)) => {
+                let kept = rusd::import::kept_in(&settings);
+                tracing::info!(revision = imported.revision, keys = imported.keys, kept = %kept.display(), "imported what etcd wrote");
+            }
+            Err(error) => return failure(&error),
         }
     }
+    match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure(error.as_ref()),
+    }
+}
+
+fn failure(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("rusd: {error}");
+    ExitCode::FAILURE
 }
 
 /// `rusd import`.
@@ -67,10 +79,7 @@ fn take_over(arguments: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(rusd::import::CannotImport::Usage(mistake)) => usage(&mistake),
-        Err(error) => {
-            eprintln!("rusd: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(&error),
     }
 }
 

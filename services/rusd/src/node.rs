@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replog::ReadLevel;
@@ -9,15 +10,18 @@ use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
 use service_kit::grpc::{self, Status};
 use tokio::time::timeout;
 
+use crate::api::calls::Calls;
 use crate::group::Group;
 use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
+use crate::measured::Measured;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Error, Outcome, Reader, View};
 use crate::tokens::Tokens;
+use crate::watches::Signal;
 
 /// The release of etcd whose API this is.
 pub const ETCD_VERSION: &str = "3.7.3";
@@ -42,6 +46,12 @@ pub struct Node {
     pub tokens: Tokens,
     /// Hashes of before compactions.
     pub hashes: CompactionHashes,
+    /// Calls of its clients.
+    pub calls: Calls,
+    /// What it has measured.
+    pub measured: Arc<Measured>,
+    /// What wakes its worker threads.
+    pub signals: Vec<Arc<Signal>>,
     /// Room on its disk.
     pub space: Space,
 }
@@ -117,9 +127,14 @@ impl Node {
     /// A view that no write is missing from which was acknowledged before; waits for a quorum where it must.
     pub fn view(&self) -> impl Future<Output = Result<(View, Ticket), Status>> + 'static {
         let (handle, reader, patience) = (self.handle.clone(), self.reader.clone(), self.patience());
+        let measured = Arc::clone(&self.measured);
         async move {
             let read = handle.read_async(ReadLevel::Linearizable, 0);
-            let ticket = timeout(patience, read).await.map_err(|_| Error::Timeout)?.map_err(unread)?;
+            let ticket = match timeout(patience, read).await {
+                Ok(ticket) => ticket.map_err(unread),
+                Err(_) => Err(Error::Timeout),
+            };
+            let ticket = ticket.inspect_err(|_| Measured::add(&measured.read_indexes_failed))?;
             Ok((reader.view(), ticket))
         }
     }
@@ -162,6 +177,19 @@ impl Node {
         }
         self.raise_no_space();
         Err(Error::NoSpace)
+    }
+
+    /// Watch streams and watchers of its clients.
+    pub fn watched(&self) -> (usize, usize) {
+        let watched = self.signals.iter().map(|signal| signal.watched());
+        watched.fold((0, 0), |(streams, watchers), (more, others)| (streams + more, watchers + others))
+    }
+
+    /// What the data have taken at most since they were defragmented last, bytes: what is free inside of etcd's database file is still
+    /// in it. At a start nothing is free.
+    pub fn allocated_bytes(&self) -> u64 {
+        let bytes = self.reader.view().bytes();
+        self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes)
     }
 
     /// Looks at the disk, for what writes may take of it.

@@ -18,12 +18,15 @@ use tokio::time::{sleep, timeout};
 use wal::files::RealDirectory;
 
 use crate::api::Api;
+use crate::api::calls::Calls;
 use crate::compactor;
+use crate::corruption::{self, Inconsistent};
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
 use crate::hashes::CompactionHashes;
 use crate::import;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
+use crate::measured::{Measured, Timed};
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
@@ -49,12 +52,16 @@ const LEASES_A_ROUND: usize = 500;
 pub enum ServerError {
     /// It is etcd's.
     #[error(
-        "--data-dir: {0} was written by etcd or etcdutl; take it over with rusd import {0} --data-dir=NEW, and start with that"
+        "--data-dir: {0} was written by etcd or etcdutl; start once with --import-in-place, which keeps what etcd wrote beside it, or take \
+         it over with rusd import {0} --data-dir=NEW, and start with that"
     )]
     Foreign(PathBuf),
     /// The data directory.
     #[error("--data-dir: {0}")]
     Data(io::Error),
+    /// The log's directory.
+    #[error("--wal-dir: {0}: {1}")]
+    Log(PathBuf, io::Error),
     /// The log.
     #[error(transparent)]
     Member(#[from] MemberError),
@@ -78,6 +85,9 @@ pub enum ServerError {
         "this member was removed from the group for good; to come back, add it as a new one, with an empty --data-dir"
     )]
     Removed,
+    /// Its data.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
     /// Sockets and threads.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -122,9 +132,18 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().join(" ");
         let Self { member, node, mut kit } = self;
+        if node.settings.corruption.initially
+            && let Err(inconsistent) = corruption::check_initially(&node).await
+        {
+            kit.stop();
+            member.stop().map_err(ServerError::Ended)?;
+            return Err(inconsistent.into());
+        }
         let mut is_removed = false;
         tokio::select! {
             () = stop => {}
+            () = corruption::check(&node) => {}
+            () = node.group.measure_round_trips() => {}
             () = ended(&node) => {}
             result = kit.accept() => result?,
             () = announce(&node, &addresses) => {}
@@ -183,7 +202,9 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     let door = Arc::new(Door::default());
     let transport = transport(&settings, (cluster_id, member_id), &known.members, peer_tls, Arc::clone(&door))?;
     let peers = transport.peers();
-    let open = |name: &str| open(&settings.data_directory.join("member").join(name)).map_err(ServerError::Data);
+    let snapshots = open(&settings.data_directory.join("member").join("snap")).map_err(ServerError::Data)?;
+    let log = settings.log_directory();
+    let wal = open(&log).map_err(|error| ServerError::Log(log.clone(), error))?;
     let tick_micros = 20_000;
     let ticks = |duration: Duration| (duration.as_micros() as u64 / tick_micros).max(1) as u32;
     let group = replog::Settings {
@@ -202,19 +223,20 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     });
     store.spill_to(values_on_disk(&settings)?);
     let reader = store.reader();
+    let measured = Arc::new(Measured::default());
     let signals = (0..kit::threads()).map(|_| Arc::new(Signal::default())).collect::<Vec<_>>();
     let raised = signals.clone();
     store.on_publish(move || raised.iter().for_each(|signal| signal.raise()));
-    let wal_options = wal::Options::default();
-    let space = Space::new(&settings.data_directory, wal_options.segment_bytes);
+    let wal_options = wal::Options { sync: settings.syncs, ..wal::Options::default() };
+    let space = Space::new(&settings.data_directory, &log, wal_options.segment_bytes);
     let member = Member::start(Start {
         id: member_id,
         settings: group,
         limits: Limits::default(),
         wal_options,
-        machine: store,
-        wal: open("wal")?,
-        snapshots: open("snap")?,
+        machine: Timed::new(store, Arc::clone(&measured), settings.warning_apply_duration),
+        wal,
+        snapshots,
         origin,
         transport: Box::new(transport),
     })?;
@@ -226,10 +248,31 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     if known.identity.is_founder && shown.is_ok_and(|status| !status.membership.all().contains(&member_id)) {
         return Err(ServerError::NotInLog(member_id));
     }
-    let group =
-        Arc::new(Group::new((cluster_id, member_id), handle.clone(), reader.clone(), Arc::clone(&lessor), peers));
+    let group = Arc::new(Group::new(
+        (cluster_id, member_id),
+        handle.clone(),
+        reader.clone(),
+        Arc::clone(&lessor),
+        hashes.clone(),
+        peers,
+    ));
     door.open(Arc::clone(&group));
-    let node = Node { cluster_id, member_id, handle, reader, lessor, group, tokens, hashes, space, settings };
+    let (calls, signals_of_node) = (Calls::default(), signals.clone());
+    let node = Node {
+        cluster_id,
+        member_id,
+        handle,
+        reader,
+        lessor,
+        group,
+        tokens,
+        hashes,
+        calls,
+        measured,
+        signals: signals_of_node,
+        space,
+        settings,
+    };
     Ok(Joined { member, node: Arc::new(node), signals })
 }
 
@@ -238,7 +281,7 @@ fn values_on_disk(settings: &Settings) -> Result<Spill, ServerError> {
     let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
     let directory = settings.data_directory.join("member");
     make_private(&directory).map_err(ServerError::Data)?;
-    let space = Space::new(&settings.data_directory, wal::Options::default().segment_bytes);
+    let space = Space::new(&settings.data_directory, &settings.log_directory(), wal::Options::default().segment_bytes);
     let create = move || match space.spares(4 * u64::from(limits.file_bytes)) {
         true => tempfile::tempfile_in(&directory),
         false => Err(io::Error::new(io::ErrorKind::StorageFull, "what is free is kept for the log and for snapshots")),
@@ -269,7 +312,7 @@ fn transport(
     }
     let place = |member: &pb::Member| Some((member.id, peer_address(member)?));
     let options = TcpOptions::new(member_id, cluster_id, listeners, members.iter().filter_map(place).collect());
-    Ok(Tcp::new(TcpOptions { tls, host: Some(door), ..options }))
+    Ok(Tcp::new(TcpOptions { tls, local_address: settings.local_address(), host: Some(door), ..options }))
 }
 
 /// A snapshot writes everything; etcd's default of 10,000 is for snapshots that write nearly nothing.
@@ -368,6 +411,7 @@ async fn revoke_ended_leases(node: &Node) {
             }
         }
         for id in node.lessor.expired(&view, LEASES_A_ROUND) {
+            Measured::add(&node.measured.leases_expired);
             let request = pb::LeaseRevokeRequest { id }.encode_to_vec();
             // If it fails, a later round tries again.
             node.handle.propose(command::encode(&Caller::Server, Kind::LeaseRevoke, &request), |_| {});

@@ -1,9 +1,11 @@
 //! What a server runs with: the flags, understood and checked against each other.
 
+mod features;
 mod one_of;
 mod tls;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +13,11 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use service_kit::tls::{AllowedNames, TlsFiles};
 
 use crate::compactor::Retention;
+use crate::corruption::Checks;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
+pub use features::Features;
 pub use one_of::OneOf;
 pub use tls::PeerTlsFiles;
 
@@ -63,6 +67,12 @@ pub struct Settings {
     pub name: String,
     /// Where its data are.
     pub data_directory: PathBuf,
+    /// Where its log is, if not in there.
+    pub wal_directory: Option<PathBuf>,
+    /// Whether what is acknowledged is on the disk.
+    pub syncs: bool,
+    /// Whether what an etcd left in `data_directory` is taken over at the start.
+    pub imports_in_place: bool,
     /// Where clients are served.
     pub listen_client: Vec<Url>,
     /// Where only HTTP is served to clients; if there is any, it is not served on the others.
@@ -105,6 +115,16 @@ pub struct Settings {
     pub tokens: TokenSettings,
     /// How dear it is to guess passwords: see bcrypt.
     pub bcrypt_cost: u32,
+    /// What is tried out.
+    pub features: Features,
+    /// Whether members are compared, and when.
+    pub corruption: Checks,
+    /// Whether `/metrics` has how long calls took.
+    pub has_extensive_metrics: bool,
+    /// Commands that take longer are logged.
+    pub warning_apply_duration: Duration,
+    /// Unary calls that take longer are logged.
+    pub warning_unary_duration: Duration,
     /// A leader is heard at least this often.
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
@@ -138,6 +158,20 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Where connections to other members begin, if that is chosen: at the first address that is advertised to them and is not of
+    /// loopback. As etcd's `InferLocalAddr`.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        let own = self.founders.iter().find(|founder| founder.name == self.name)?;
+        let addresses = own.peer_urls.iter().filter_map(|url| url.host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let is_suitable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
+        addresses.into_iter().find(is_suitable).filter(|_| self.features.is_open("SetMemberLocalAddr"))
+    }
+
+    /// Where its log is.
+    pub fn log_directory(&self) -> PathBuf {
+        self.wal_directory.clone().unwrap_or_else(|| self.data_directory.join("member").join("wal"))
+    }
+
     /// How many sockets are for clients: those come first. URLs that differ in nothing but the scheme share one.
     pub fn client_sockets(&self) -> usize {
         let urls = self.listen_client.iter().chain(&self.listen_client_http);
@@ -168,13 +202,33 @@ impl Settings {
         let listen_peer = flags.urls("listen-peer-urls", peer_default)?;
         let clients = listen_client.iter().chain(&listen_client_http);
         let (tls, client_cert_auth) = tls::of_clients(flags, &data_directory, clients)?;
+        let features = Features::of(flags)?;
+        let compactions_every = flags.duration("compact-hash-check-time", Duration::from_secs(60))?;
         let settings = Self {
+            corruption: Checks {
+                initially: features.is_open("InitialCorruptCheck"),
+                every: flags.duration("corrupt-check-time", Duration::ZERO)?,
+                compactions_every: features.is_open("CompactHashCheck").then_some(compactions_every),
+            },
+            features,
+            has_extensive_metrics: match flags.given("metrics") {
+                None | Some("basic") => false,
+                Some("extensive") => true,
+                Some(other) => {
+                    return Err(Mistake::new("metrics", format!("expected basic or extensive, found {other:?}")));
+                }
+            },
+            warning_apply_duration: flags.duration("warning-apply-duration", Duration::from_millis(100))?,
+            warning_unary_duration: flags.duration("warning-unary-request-duration", Duration::from_millis(300))?,
             tls,
             client_cert_auth,
             client_names: tls::allowed_names(flags, "client-")?,
             host_whitelist: OneOf::new(flags.given("host-whitelist")),
             cors: OneOf::new(flags.given("cors")),
             peer_tls: tls::of_peers(flags, &data_directory, &listen_peer)?,
+            wal_directory: flags.given("wal-dir").map(PathBuf::from),
+            syncs: !flags.boolean("unsafe-no-fsync", false)?,
+            imports_in_place: flags.boolean("import-in-place", false)?,
             data_directory,
             name,
             listen_client,
@@ -236,8 +290,16 @@ impl Settings {
         if self.request_bytes_max > 10 << 20 {
             return Err(Mistake::new("max-request-bytes", "must be at most 10485760"));
         }
-        let secured =
-            [("listen-client-urls", &self.listen_client), ("listen-client-http-urls", &self.listen_client_http)];
+        let secured = [
+            ("listen-client-urls", &self.listen_client),
+            ("listen-client-http-urls", &self.listen_client_http),
+            ("listen-metrics-urls", &self.listen_metrics),
+        ];
+        if self.imports_in_place && (self.founders.len() > 1 || self.joins) {
+            let what = "is for a group of one member: members that stopped at different moments have different data; for more, \
+                        import one snapshot into a new --data-dir of each";
+            return Err(Mistake::new("import-in-place", what));
+        }
         for (flag, urls) in secured {
             if self.tls.is_none() && urls.iter().any(|url| url.is_tls) {
                 return Err(Mistake::new(flag, "has an https URL: give --cert-file and --key-file, or --auto-tls"));
@@ -321,6 +383,18 @@ mod tests {
     }
 
     #[test]
+    fn connections_to_members_begin_at_an_address_that_is_advertised_to_them() {
+        let from = |urls: &str, gates: &str| {
+            let urls = format!("--initial-advertise-peer-urls={urls}");
+            settings(&[&urls, &format!("--feature-gates={gates}")]).unwrap().local_address().map(|it| it.to_string())
+        };
+        let gate = "SetMemberLocalAddr=true";
+        assert_eq!(from("http://127.0.0.1:1,http://name:1,http://10.0.0.7:1", gate).as_deref(), Some("10.0.0.7"));
+        assert_eq!(from("http://[fd00::7]:1", gate).as_deref(), Some("fd00::7"));
+        assert_eq!((from("http://127.0.0.1:1", gate), from("http://10.0.0.7:1", "")), (None, None));
+    }
+
+    #[test]
     fn what_kubeadm_passes_is_taken() {
         let settings = settings(&[
             "--advertise-client-urls=https://172.18.0.2:2379",
@@ -388,8 +462,17 @@ mod tests {
             (&["--cert-file=c"], "--key-file: is required with --cert-file"),
             (&["--peer-cert-file=c"], "--peer-key-file: is required with --peer-cert-file"),
             (
-                &["--peer-cert-file=c", "--peer-key-file=k"],
-                "--peer-trusted-ca-file: is required with --peer-cert-file: members check each other",
+                &["--listen-metrics-urls=https://a:1"],
+                "--listen-metrics-urls: has an https URL: give --cert-file and --key-file, or --auto-tls",
+            ),
+            (
+                &["--peer-cert-file=c", "--peer-key-file=k", "--peer-client-cert-auth"],
+                "--peer-trusted-ca-file: is required with --peer-client-cert-auth",
+            ),
+            (
+                &["--import-in-place", "--name=a", "--initial-cluster=a=http://a:1,b=http://b:1"],
+                "--import-in-place: is for a group of one member: members that stopped at different moments have different data; for \
+                 more, import one snapshot into a new --data-dir of each",
             ),
             (
                 &["--listen-peer-urls=https://a:1"],

@@ -60,6 +60,7 @@ impl Disk {
 /// The disk that a member's data are on.
 pub struct Space {
     directory: PathBuf,
+    log_directory: PathBuf,
     segment_bytes: u64,
     room: AtomicI64,
     /// Taken since the last look, as bytes of the log.
@@ -86,11 +87,12 @@ impl Drop for Reserved {
 }
 
 impl Space {
-    /// Of a data directory, whose log has segments of this size.
-    pub fn new(data_directory: &Path, segment_bytes: u32) -> Self {
+    /// Of a data directory and that of the log, which has segments of this size.
+    pub fn new(data_directory: &Path, log_directory: &Path, segment_bytes: u32) -> Self {
         let directory = data_directory.join("member");
         Self {
             directory,
+            log_directory: log_directory.to_owned(),
             segment_bytes: segment_bytes.into(),
             room: AtomicI64::new(0),
             unseen: AtomicU64::new(0),
@@ -158,7 +160,12 @@ impl Space {
     }
 
     fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
-        let system = rustix::fs::statvfs(&self.directory)?;
+        let free = |directory: &Path| {
+            rustix::fs::statvfs(directory).map(|system| system.f_bavail.saturating_mul(system.f_frsize))
+        };
+        // The log may be on a disk of its own; before it was made it takes nothing.
+        let free_for_log = if self.log_directory.exists() { free(&self.log_directory)? } else { u64::MAX };
+        let free_bytes = free(&self.directory)?.min(free_for_log);
         let (mut newest, mut snapshots_bytes) = (None, 0);
         for file in fs::read_dir(self.directory.join("snap"))? {
             let file = file?;
@@ -179,7 +186,7 @@ impl Space {
             }
         }
         Ok(Disk {
-            free_bytes: system.f_bavail.saturating_mul(system.f_frsize),
+            free_bytes,
             segment_bytes: self.segment_bytes,
             snapshot_bytes: newest.map_or(0, |(_, bytes)| bytes),
             snapshots_bytes,
@@ -199,7 +206,9 @@ impl Space {
 /// Looks at the disk for as long as the member runs.
 pub async fn watch(node: &Node) {
     loop {
-        if let Some(disk) = node.space.look(node.reader.view().bytes()) {
+        let bytes = node.reader.view().bytes();
+        node.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
+        if let Some(disk) = node.space.look(bytes) {
             if disk.room() <= 0 {
                 node.raise_no_space();
             }
@@ -234,7 +243,7 @@ mod tests {
     fn scratch_files_take_no_room_that_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
-        let space = Space::new(directory.path(), 4 << 20);
+        let space = Space::new(directory.path(), directory.path(), 4 << 20);
         let free_bytes = space.measure(0).unwrap().free_bytes;
         assert!(!space.spares(free_bytes), "the log has its part");
         assert_eq!(space.spares(0), free_bytes > (4 << 20) + SLACK_BYTES);
@@ -260,7 +269,7 @@ mod tests {
     fn writes_between_two_looks_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
-        let space = Space::new(directory.path(), 1);
+        let space = Space::new(directory.path(), directory.path(), 1);
         assert!(!space.take(1), "nothing is known yet");
         assert!(space.look(0).unwrap().free_bytes > 0);
         space.room.store(100, Ordering::Relaxed);
@@ -274,7 +283,7 @@ mod tests {
     fn refused_writes_do_not_look_each_for_itself() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
-        let space = Space::new(directory.path(), 1);
+        let space = Space::new(directory.path(), directory.path(), 1);
         assert!(space.is_look_due(Instant::now()), "nothing is known yet");
         let before = Instant::now();
         space.look(0).unwrap();
@@ -290,7 +299,7 @@ mod tests {
     fn writes_look_themselves_before_they_need_a_new_file() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
-        let space = Space::new(directory.path(), 1);
+        let space = Space::new(directory.path(), directory.path(), 1);
         let look = || {
             space.look(0).unwrap();
             space.room.store(i64::MAX, Ordering::Relaxed);
@@ -305,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_asked_for_once_and_when_it_makes_room() {
-        let space = Space::new(Path::new("/"), 1);
+        let space = Space::new(Path::new("/"), Path::new("/"), 1);
         let full = Disk { free_bytes: 0, ..DISK };
         assert!(!space.wants_snapshot(&DISK, 5));
         assert!(space.wants_snapshot(&full, 5));

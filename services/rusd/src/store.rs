@@ -20,6 +20,7 @@ pub mod auth;
 pub mod check;
 mod cluster;
 pub mod command;
+pub mod counts;
 mod effort;
 pub mod error;
 mod hash;
@@ -42,6 +43,7 @@ pub mod watch;
 pub use auth::{Access, Auth};
 pub use cluster::Cluster;
 pub use command::{Caller, Command, IssuedToken, Request};
+pub use counts::Counts;
 pub use error::{Code, Error};
 pub use hash::{KeyValueHash, hash_key_values};
 pub use keys::Keys;
@@ -166,12 +168,20 @@ impl Store {
         self.applied += 1;
         self.log_time.saw(entry.time_millis);
         let command = Command::decode(&entry.data)?;
+        let put_bytes = Counts::put_bytes_of(&command.request);
+        let is_revocation = matches!(command.request, Request::LeaseRevoke(_));
+        let outcome = self.apply_command(command, entry.time_millis, room);
+        self.reader.counts().applied(&outcome, put_bytes, is_revocation);
+        outcome
+    }
+
+    fn apply_command(&mut self, command: Command, time_millis: u64, room: Room) -> Outcome {
         let revision = match (&command.request, &self.on_compaction) {
             (Request::Compaction(compaction), Some(_)) => compaction.revision,
-            _ => return self.state.apply(command, entry.time_millis, &mut self.scratch, room),
+            _ => return self.state.apply(command, time_millis, &mut self.scratch, room),
         };
         let before = self.state.keyspace.clone();
-        let outcome = self.state.apply(command, entry.time_millis, &mut self.scratch, room);
+        let outcome = self.state.apply(command, time_millis, &mut self.scratch, room);
         if let (Ok(_), Some(told)) = (&outcome, &self.on_compaction) {
             told(before, revision);
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::task::{Poll, Waker};
 
 use tokio::sync::Notify;
@@ -21,9 +21,16 @@ use crate::store::watch::{Hub, Limits, Response, StreamId};
 pub struct Signal {
     has_streams: AtomicBool,
     published: Notify,
+    streams: AtomicUsize,
+    watchers: AtomicUsize,
 }
 
 impl Signal {
+    /// Streams and watchers of the thread that this is for.
+    pub fn watched(&self) -> (usize, usize) {
+        (self.streams.load(Ordering::Relaxed), self.watchers.load(Ordering::Relaxed))
+    }
+
     /// Something was published. Cheap where nobody watches.
     pub fn raise(&self) {
         // Either this sees that there are streams, or they see what was published: see `Watches::open`.
@@ -73,6 +80,7 @@ impl Watches {
         let hub = live.hub.get_or_insert_with(|| self.0.reader.hub(self.0.limits));
         let id = hub.open();
         live.streams.insert(id, Place::default());
+        self.0.signal.streams.store(live.streams.len(), Ordering::Relaxed);
         if !std::mem::replace(&mut live.has_courier, true) {
             tokio::task::spawn_local(self.clone().carry());
         }
@@ -93,6 +101,7 @@ impl Watches {
         let live = &mut *live;
         let hub = live.hub.as_mut()?;
         let result = act(hub);
+        self.0.signal.watchers.store(hub.watchers(), Ordering::Relaxed);
         for id in hub.take_ready() {
             if let Some(place) = live.streams.get_mut(&id) {
                 place.is_ready = true;
@@ -153,6 +162,9 @@ impl Drop for Watching {
         if let Some(hub) = &mut live.hub {
             hub.close(self.id);
         }
+        let signal = &self.watches.0.signal;
+        signal.streams.store(live.streams.len(), Ordering::Relaxed);
+        signal.watchers.store(live.hub.as_ref().map_or(0, Hub::watchers), Ordering::Relaxed);
         if live.streams.is_empty() {
             live.hub = None;
             self.watches.0.signal.has_streams.store(false, Ordering::SeqCst);

@@ -66,6 +66,8 @@ pub struct Peer {
     pub common_name: Option<String>,
     /// Whether it came by TLS.
     pub is_tls: bool,
+    /// Where it comes from, as logs say it; empty where nobody knows.
+    pub address: String,
     /// On which socket it came, in the order of [`crate::server::Bound::addresses`].
     pub listener: usize,
 }
@@ -90,7 +92,13 @@ pub fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
 }
 
 /// The requests of a call, one by one.
-pub struct Requests(Source);
+pub struct Requests {
+    source: Source,
+    counted: Option<Count>,
+}
+
+/// Told how many bytes of messages came or go.
+type Count = Rc<dyn Fn(usize)>;
 
 /// Where they come from.
 enum Source {
@@ -116,12 +124,17 @@ impl fmt::Debug for Requests {
 impl Requests {
     pub(crate) fn new(body: RecvStream, message_bytes_max: usize, memory: Share) -> Self {
         let deframer = Deframer::new(message_bytes_max);
-        Self(Source::Framed { body, deframer, is_over: false, memory, taken: None })
+        Self { source: Source::Framed { body, deframer, is_over: false, memory, taken: None }, counted: None }
     }
 
     /// Messages that came another way.
     pub fn of(messages: mpsc::Receiver<Bytes>) -> Self {
-        Self(Source::Messages(messages))
+        Self { source: Source::Messages(messages), counted: None }
+    }
+
+    /// The same; `count` is told the bytes of each message that comes.
+    pub fn counted(self, count: impl Fn(usize) + 'static) -> Self {
+        Self { counted: Some(Rc::new(count)), ..self }
     }
 
     /// The next request; `None`: the client has sent its last. Errors: what the call must end with.
@@ -131,7 +144,15 @@ impl Requests {
 
     /// As [`Requests::next`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let (body, deframer, is_over, memory, taken) = match &mut self.0 {
+        let next = ready!(self.poll_message(context));
+        if let (Some(count), Ok(Some(message))) = (&self.counted, &next) {
+            count(message.len());
+        }
+        Poll::Ready(next)
+    }
+
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
+        let (body, deframer, is_over, memory, taken) = match &mut self.source {
             Source::Framed { body, deframer, is_over, memory, taken } => (body, deframer, is_over, memory, taken),
             Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
         };
@@ -284,7 +305,10 @@ fn head() -> Response<()> {
 
 /// The answers of a call.
 #[derive(Clone)]
-pub struct Responses(Sink);
+pub struct Responses {
+    sink: Sink,
+    counted: Option<Count>,
+}
 
 /// Where they go.
 #[derive(Clone)]
@@ -301,17 +325,22 @@ impl fmt::Debug for Responses {
 
 impl Responses {
     pub(crate) fn new(sender: &Rc<RefCell<Sender>>) -> Self {
-        Self(Sink::Client(Rc::clone(sender)))
+        Self { sink: Sink::Client(Rc::clone(sender)), counted: None }
     }
 
     /// Answers that go another way, in their frames.
     pub fn of(channel: mpsc::Sender<Bytes>) -> Self {
-        Self(Sink::Channel(channel))
+        Self { sink: Sink::Channel(channel), counted: None }
+    }
+
+    /// The same; `count` is told the bytes of all frames that are sent together.
+    pub fn counted(self, count: impl Fn(usize) + 'static) -> Self {
+        Self { counted: Some(Rc::new(count)), ..self }
     }
 
     /// Lets the client know that the call has begun, before there is anything to say.
     pub fn open(&self) -> Result<(), Gone> {
-        match &self.0 {
+        match &self.sink {
             Sink::Client(sender) => sender.borrow_mut().open().map(|_| ()),
             Sink::Channel(channel) => {
                 if channel.is_closed() {
@@ -326,7 +355,10 @@ impl Responses {
     /// Sends messages that [`crate::grpc::encode`] and others have framed, one or several one behind the other; ends when the
     /// client has room for the last byte.
     pub async fn send(&self, mut frames: Bytes) -> Result<(), Gone> {
-        match &self.0 {
+        if let Some(count) = &self.counted {
+            count(frames.len());
+        }
+        match &self.sink {
             Sink::Client(sender) => {
                 let memory = sender.borrow().memory.clone();
                 memory.unblocked().await;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::*;
-use crate::consensus::WireKind;
+use crate::membership::Change;
 use crate::reads::{ReadLevel, ReadPath};
 
 /// Members whose disks are instant, and a network that does what the test says.
@@ -304,6 +304,43 @@ fn an_offer_of_leadership_ends_the_lease() {
     assert_eq!(group.leader(), leader, "the offer was lost");
     let now = group.clock();
     assert!(!group.nodes[&leader].has_lease(now));
+}
+
+/// One that is slower than the load never has everything: a store that asked for nine tenths, as etcd does, waited for ever.
+#[test]
+fn a_learner_that_is_slower_than_the_load_may_vote() {
+    let (mut group, leader, _) = Group::led(3);
+    group.node(leader).change_membership(&[Change::AddLearner(4)]).unwrap();
+    group.settle();
+    let now = group.clock();
+    group.node(leader).propose(vec![Bytes::from_static(b"x"); 2_000], now).unwrap();
+    group.settle();
+    let (commit, term) = (group.nodes[&leader].commit_index(), group.nodes[&leader].term());
+    assert!(commit > 2_000);
+    let mut promote = |matched| {
+        let mut wire = Wire { from: 4, to: leader, term, index: matched, ..Wire::default() };
+        wire.set_msg_type(WireKind::MsgAppendResponse);
+        let heard = Message { from: 4, to: leader, body: Body::Consensus(Box::new(wire), Stamp::default()) };
+        group.node(leader).receive(heard, now).unwrap();
+        group.node(leader).change_membership(&[Change::Promote(4)]).map(|_| ())
+    };
+    assert_eq!(promote(commit - commit / 10 - 1), Err(Rejected::NotCaughtUp(4)));
+    assert_eq!(promote(commit - commit / 10), Ok(()));
+}
+
+/// A hand-over to a member that is down cost the leader its lease for the rest of its term.
+#[test]
+fn an_offer_that_is_never_made_costs_no_lease() {
+    let (mut group, leader, others) = Group::led(3);
+    group.cut(leader, others[0]);
+    let now = group.clock();
+    group.node(leader).propose(vec![Bytes::from_static(b"later")], now).unwrap();
+    group.settle();
+    group.node(leader).transfer_leader(others[0]).unwrap();
+    group.pass(3 * group.settings.election_micros());
+    assert_eq!(group.leader(), leader);
+    let now = group.clock();
+    assert!(group.nodes[&leader].has_lease(now));
 }
 
 /// (g) A new leader does not know what is committed before it has committed something itself.

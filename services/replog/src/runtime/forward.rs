@@ -2,7 +2,8 @@
 //!
 //! The member sends the command to the leader once, waits until it was applied there and here, and hands out the reply. What was sent
 //! to a leader that was lost meanwhile has an unknown outcome, and is never sent again. In the same way a store asks its leader what
-//! the leader alone knows, such as when leases end; such a question changes nothing, and is asked again until somebody answers.
+//! the leader alone knows, such as when leases end; such a question changes nothing, and is asked again until somebody answers. And it
+//! asks any other member what that one knows of itself: once.
 //!
 //! Calls and answers are notes on the connections of the log ([`super::tcp::Host::note`]):
 //!
@@ -10,7 +11,7 @@
 //! | --- | --- | --- |
 //! | 1 | what | 0 call, 1 answer |
 //! | 8 | number | of the call, the asker's own; little-endian, as all numbers |
-//! | 1 | which | call: 0 command, 1 question; answer: 0 applied, 1 answered, 2 busy, 3 not the leader, 4 unknown, 5 too large |
+//! | 1 | which | call: 0 command, 1 question, 2 question to this member; answer: 0 applied, 1 answered, 2 busy, 3 not the leader, 4 unknown, 5 too large |
 //! | | the rest | the command, question or answer; applied: index, 8, term, 8, and the reply; too large: size, 8 |
 //!
 //! Futures here need tokio's timer; everything else in the runtime runs on any executor.
@@ -46,7 +47,16 @@ pub trait Leading: Send + Sync + 'static {
     /// Answers a question of the store's own, on the leader, while no other member can lead. `None`: this member leads for too short
     /// a time to know; it is asked again. Called on the member's threads: it must be quick.
     fn answer(&self, question: &Bytes) -> Option<Bytes>;
+
+    /// Answers a question that this member is asked, whoever leads: by `done`, now or later, on any thread. Dropped, it answers nothing.
+    /// Called on the transport's threads: it must be quick.
+    fn answer_here(&self, question: &Bytes, done: AnswerHere) {
+        drop((question, done));
+    }
 }
+
+/// Takes the answer to a question that a member was asked.
+pub type AnswerHere = Box<dyn FnOnce(Bytes) + Send>;
 
 /// Why a command that was submitted has not succeeded here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +83,8 @@ pub enum SubmitError {
 enum Call {
     Command(Bytes),
     Question(Bytes),
+    /// Of the member that is asked, whoever leads.
+    Here(Bytes),
 }
 
 /// What the leader answers; `R` is a reply, or its bytes.
@@ -160,6 +172,21 @@ impl<L: Leading> Forwarder<L> {
         }
     }
 
+    /// Asks another member, once. `None`: it is not connected, or nobody will answer. The caller says
+    /// how long it waits: what a member of an earlier release does not understand is never answered.
+    pub async fn ask_member(&self, member: u64, question: Bytes) -> Option<Bytes> {
+        self.0.peers.here_since(member)?;
+        let number = self.0.number();
+        let (done, answer) = oneshot::channel();
+        self.0.calls().insert(number, done);
+        let _forgotten = Forget { shared: &self.0, number };
+        self.0.send_call(member, number, &Call::Here(question));
+        match answer.await {
+            Ok(Answer::Answered(answer)) => Some(answer),
+            _ => None,
+        }
+    }
+
     /// Takes what another member sent; passes over what this release does not understand.
     pub fn note(&self, from: u64, note: &Bytes) {
         match decode(note) {
@@ -232,6 +259,9 @@ impl<L: Leading> Shared<L> {
                     let answer = ticket.ok().and_then(|_| shared.leading.answer(&question));
                     done(answer.map_or(Answer::NotLeader, Answer::Answered));
                 });
+            }
+            Call::Here(question) => {
+                self.leading.answer_here(&question, Box::new(|answer| done(Answer::Answered(answer))))
             }
         }
     }
@@ -307,6 +337,7 @@ fn encode_call(number: u64, call: &Call, out: &mut Vec<u8>) {
     let (which, bytes) = match call {
         Call::Command(bytes) => (0, bytes),
         Call::Question(bytes) => (1, bytes),
+        Call::Here(bytes) => (2, bytes),
     };
     head(0, number, which, out);
     out.extend_from_slice(bytes);
@@ -344,6 +375,7 @@ fn decode(note: &Bytes) -> Option<(u64, Note)> {
     let decoded = match (what, which) {
         (0, 0) => Note::Call(Call::Command(bytes(rest))),
         (0, 1) => Note::Call(Call::Question(bytes(rest))),
+        (0, 2) => Note::Call(Call::Here(bytes(rest))),
         (1, 0) => {
             let (index, rest) = self::number(rest)?;
             let (term, rest) = self::number(rest)?;
@@ -393,7 +425,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_call_arrives_as_it_was_made(number: u64, bytes in proptest::collection::vec(any::<u8>(), 0..50)) {
-            for call in [Call::Command(bytes.clone().into()), Call::Question(bytes.clone().into())] {
+            let bytes = Bytes::from(bytes);
+            for call in [Call::Command(bytes.clone()), Call::Question(bytes.clone()), Call::Here(bytes.clone())] {
                 let mut out = Vec::new();
                 encode_call(number, &call, &mut out);
                 prop_assert_eq!(decode(&out.into()), Some((number, Note::Call(call))));

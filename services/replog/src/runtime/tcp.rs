@@ -6,10 +6,11 @@ mod introduction;
 mod receiver;
 mod sender;
 mod tls;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -21,11 +22,13 @@ use rustix::net::Shutdown;
 use self::frame::Hello;
 use self::receiver::Receiver;
 use self::sender::Sender;
+use self::traffic::Counted;
 use super::transport::{Deliver, Transport};
 use crate::message::{Body, Message};
 
 pub use introduction::ask;
 pub use tls::{Supplier, Tls};
+pub use traffic::Traffic;
 
 /// The server around a member, as far as it talks to other servers on the connections of the log. Called on the threads of the
 /// transport: it should be quick, and never wait for what comes on the same connections.
@@ -53,6 +56,8 @@ pub struct TcpOptions {
     pub peers: BTreeMap<u64, String>,
     /// TLS, or plain TCP.
     pub tls: Option<Tls>,
+    /// Where connections to others begin, of this machine's addresses; `None`: the system chooses.
+    pub local_address: Option<IpAddr>,
     /// The largest message, bytes: more than the largest command and `append_bytes_max` together.
     pub frame_bytes_max: usize,
     /// What may wait for one member, bytes; what is more is lost.
@@ -70,6 +75,7 @@ impl TcpOptions {
             listeners,
             peers,
             tls: None,
+            local_address: None,
             frame_bytes_max: 64 << 20,
             queue_bytes_max: 64 << 20,
             host: None,
@@ -104,11 +110,13 @@ struct Shared {
     group: u64,
     incarnation: u64,
     tls: Option<Tls>,
+    local_address: Option<IpAddr>,
     queue_bytes_max: usize,
     host: Option<Arc<dyn Host>>,
     is_removed: Arc<AtomicBool>,
     neighbours: Mutex<Neighbours>,
     senders: Mutex<Senders>,
+    traffic: Mutex<BTreeMap<u64, Arc<Counted>>>,
 }
 
 impl Shared {
@@ -120,10 +128,23 @@ impl Shared {
     fn begin(&self, to: u64, address: &str) -> io::Result<(Arc<Sender>, JoinHandle<()>)> {
         let hello = Hello { group: self.group, from: self.id, to, incarnation: self.incarnation };
         let is_removed = Arc::clone(&self.is_removed);
-        let sender = Sender::new(hello, self.tls.clone(), self.queue_bytes_max, is_removed, address.to_owned());
+        let traffic = self.traffic(to);
+        let sender = Sender::new(
+            hello,
+            (self.tls.clone(), self.local_address),
+            self.queue_bytes_max,
+            (is_removed, traffic),
+            address.to_owned(),
+        );
         let of_thread = Arc::clone(&sender);
         let thread = thread::Builder::new().name(format!("to-{to}")).spawn(move || of_thread.run())?;
         Ok((sender, thread))
+    }
+
+    /// Where what goes to and comes from a member is counted.
+    fn traffic(&self, member: u64) -> Arc<Counted> {
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(traffic.entry(member).or_default())
     }
 
     fn neighbours(&self) -> MutexGuard<'_, Neighbours> {
@@ -165,6 +186,17 @@ impl Peers {
     /// Since when a member has been connected to this one; `None`: it is not.
     pub fn here_since(&self, member: u64) -> Option<Instant> {
         self.0.neighbours().here.get(&member).map(|here| here.since)
+    }
+
+    /// What went to and came from each member that was ever spoken with.
+    pub fn traffic(&self) -> Vec<(u64, Traffic)> {
+        let traffic = self.0.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        traffic.iter().map(|(member, counted)| (*member, counted.read())).collect()
+    }
+
+    /// Members that this one sends to.
+    pub fn known(&self) -> Vec<u64> {
+        self.0.lock().running.keys().copied().collect()
     }
 
     /// Whether another member has said that this one was removed from the group.
@@ -212,17 +244,20 @@ pub struct Tcp {
 impl Tcp {
     /// Nothing happens before [`Transport::start`].
     pub fn new(options: TcpOptions) -> Self {
-        let TcpOptions { id, group, listeners, peers, tls, frame_bytes_max, queue_bytes_max, host } = options;
+        let TcpOptions { id, group, listeners, peers, tls, local_address, frame_bytes_max, queue_bytes_max, host } =
+            options;
         let shared = Shared {
             id,
             group,
             incarnation: rand::random(),
             tls,
+            local_address,
             queue_bytes_max,
             host,
             is_removed: Arc::default(),
             neighbours: Mutex::default(),
             senders: Mutex::new(Senders { addresses: peers, ..Senders::default() }),
+            traffic: Mutex::default(),
         };
         Self { shared: Arc::new(shared), listeners, frame_bytes_max, accepting: None }
     }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::api::kv::header_of;
 use crate::api::{Api, refuse};
 use crate::flags;
+use crate::measured::Measured;
 use crate::node::{Done, Node, now_millis};
 use crate::proto::etcdserverpb as pb;
 use crate::settings::member_id;
@@ -75,6 +76,7 @@ impl Api {
             caught_up.await.map_err(|_| Error::Timeout)??;
             node.group.may_promote(&node.settings)?;
             let header = change(&node, Kind::MemberPromote, &message, votes).await?;
+            Measured::add(&node.measured.learners_promoted);
             Ok(grpc::encode(&pb::MemberPromoteResponse { header, members: members(&node) }))
         })))
     }

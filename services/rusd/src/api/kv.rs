@@ -14,7 +14,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::range_request::SortTarget;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Error, Keys, NewestRevision, View, check, quota};
+use crate::store::{Access, Caller, Counts, Error, Keys, NewestRevision, View, check, quota};
 
 /// Keys of the first message of a stream of ranges, as in etcd.
 const FIRST_CHUNK_KEYS: usize = 10;
@@ -28,6 +28,7 @@ impl Api {
         self.look(request.serializable, call, move |node, caller, view, term| {
             view.check(caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
             let found = view.range(&request)?;
+            Counts::add(&node.reader.counts().ranges, 1);
             let header = node.header(found.revision, term);
             let bytes_about = found.encoded_len_about();
             grpc::check_answer(bytes_about)?;
@@ -84,6 +85,7 @@ impl Api {
             return self.look(check::is_serializable(&request), call, move |node, caller, view, term| {
                 view.check(caller, Access::Txn(&request))?;
                 let mut response = view.read_only_txn(&request)?;
+                node.reader.counts().txn(&response);
                 fill(node, &mut response.header, term);
                 Ok(grpc::encode(&response))
             });
@@ -149,6 +151,7 @@ impl Api {
             // What is sorted by its value needs one until then.
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let mut chunks = view.chunks(request)?;
+            Counts::add(&node.reader.counts().ranges, 1);
             let mut keys = FIRST_CHUNK_KEYS;
             while let Some(mut chunk) = chunks.next_chunk(keys) {
                 if node.reader.view().keyspace.compacted() > at {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -56,7 +57,7 @@ impl Api {
         let response = pb::StatusResponse {
             header: Some(node.header(view.revision(), status.term)),
             version: ETCD_VERSION.to_owned(),
-            db_size: view.bytes() as i64,
+            db_size: node.allocated_bytes() as i64,
             leader: status.leader.unwrap_or_default(),
             raft_index: status.commit,
             raft_term: status.term,
@@ -86,6 +87,7 @@ impl Api {
                 sleep(DEFRAGMENT_ROUND).await;
             }
             node.look_at_disk();
+            node.measured.allocated_bytes.store(node.reader.view().bytes(), Ordering::Relaxed);
             Ok(grpc::encode(&pb::DefragmentResponse::default()))
         })))
     }

@@ -21,6 +21,15 @@ macro_rules! methods {
         }
 
         impl Method {
+            /// All of them with their paths, in the order of their [numbers](Self::number).
+            pub const ALL: &'static [(&'static str, Self)] =
+                &[$(($unary_path, Self::$unary),)* $(($stream_path, Self::$stream),)*];
+
+            /// Its place among all of them.
+            pub fn number(self) -> usize {
+                self as usize
+            }
+
             /// The method with this path.
             pub fn of(path: &str) -> Option<Self> {
                 match path {
@@ -63,6 +72,15 @@ macro_rules! methods {
 }
 
 impl Method {
+    /// What kind of method it is, in the words of gRPC's metrics.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Watch | Self::LeaseKeepAlive => "bidi_stream",
+            Self::RangeStream | Self::Snapshot | Self::Observe | Self::HealthWatch => "server_stream",
+            _ => "unary",
+        }
+    }
+
     /// Whether a learner answers it: reads that need not be the newest, and what is asked of one member.
     pub(super) fn is_for_learners(self, message: &[u8]) -> bool {
         match self {

@@ -1,4 +1,5 @@
-//! All flags of etcd 3.7, and what rusd does with them; and `linearizable-reads` and `values-memory-bytes`, which are its own.
+//! All flags of etcd 3.7, and what rusd does with them; and `import-in-place`, `linearizable-reads` and
+//! `values-memory-bytes`, which are its own.
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +55,11 @@ const FLAGS: &[Flag] = &[
     Flag { name: "client-cert-file", kind: Kind::Text, effect: Effect::None },
     Flag { name: "client-crl-file", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "client-key-file", kind: Kind::Text, effect: Effect::None },
-    Flag { name: "compact-hash-check-time", kind: Kind::Duration, effect: Effect::None },
+    Flag { name: "compact-hash-check-time", kind: Kind::Duration, effect: Effect::Used },
     Flag { name: "compaction-batch-limit", kind: Kind::Text, effect: Effect::None },
     Flag { name: "compaction-sleep-interval", kind: Kind::Duration, effect: Effect::None },
     Flag { name: "config-file", kind: Kind::Text, effect: Effect::Used },
-    Flag { name: "corrupt-check-time", kind: Kind::Duration, effect: Effect::None },
+    Flag { name: "corrupt-check-time", kind: Kind::Duration, effect: Effect::Used },
     Flag { name: "cors", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "data-dir", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "discovery-cacert", kind: Kind::Text, effect: Effect::None },
@@ -94,6 +95,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "grpc-keepalive-timeout", kind: Kind::Duration, effect: Effect::Used },
     Flag { name: "heartbeat-interval", kind: Kind::Number, effect: Effect::Used },
     Flag { name: "host-whitelist", kind: Kind::Text, effect: Effect::Used },
+    Flag { name: "import-in-place", kind: Kind::Bool, effect: Effect::Used },
     Flag { name: "initial-advertise-peer-urls", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "initial-cluster", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "initial-cluster-state", kind: Kind::Text, effect: Effect::Used },
@@ -117,7 +119,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "max-txn-ops", kind: Kind::Number, effect: Effect::Used },
     Flag { name: "max-wals", kind: Kind::Number, effect: Effect::None },
     Flag { name: "memory-mlock", kind: Kind::Bool, effect: Effect::Refused },
-    Flag { name: "metrics", kind: Kind::Text, effect: Effect::None },
+    Flag { name: "metrics", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "name", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "peer-auto-tls", kind: Kind::Bool, effect: Effect::Used },
     Flag { name: "peer-cert-allowed-cn", kind: Kind::Text, effect: Effect::Used },
@@ -143,13 +145,13 @@ const FLAGS: &[Flag] = &[
     Flag { name: "tls-max-version", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "tls-min-version", kind: Kind::Text, effect: Effect::Used },
     Flag { name: "trusted-ca-file", kind: Kind::Text, effect: Effect::Used },
-    Flag { name: "unsafe-no-fsync", kind: Kind::Bool, effect: Effect::Refused },
+    Flag { name: "unsafe-no-fsync", kind: Kind::Bool, effect: Effect::Used },
     Flag { name: "v2-deprecation", kind: Kind::Text, effect: Effect::None },
     Flag { name: "values-memory-bytes", kind: Kind::Number, effect: Effect::Used },
     Flag { name: "version", kind: Kind::Bool, effect: Effect::Used },
-    Flag { name: "wal-dir", kind: Kind::Text, effect: Effect::Refused },
-    Flag { name: "warning-apply-duration", kind: Kind::Duration, effect: Effect::None },
-    Flag { name: "warning-unary-request-duration", kind: Kind::Duration, effect: Effect::None },
+    Flag { name: "wal-dir", kind: Kind::Text, effect: Effect::Used },
+    Flag { name: "warning-apply-duration", kind: Kind::Duration, effect: Effect::Used },
+    Flag { name: "warning-unary-request-duration", kind: Kind::Duration, effect: Effect::Used },
     Flag { name: "watch-progress-notify-interval", kind: Kind::Duration, effect: Effect::Used },
 ];
 

@@ -116,7 +116,7 @@ impl Identity {
         let file = |error| IdentityError::File(path.display().to_string(), error);
         make_private(&folder).map_err(file)?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
-        let log = log_folder(settings);
+        let log = settings.log_directory();
         let has_log = wal::is_begun(&log).map_err(|error| IdentityError::File(log.display().to_string(), error))?;
         let found = match fs::read(&path) {
             Ok(bytes) => {
@@ -164,11 +164,6 @@ impl Identity {
 
 fn folder(settings: &Settings) -> PathBuf {
     settings.data_directory.join("member")
-}
-
-/// Where its log is.
-fn log_folder(settings: &Settings) -> PathBuf {
-    folder(settings).join("wal")
 }
 
 /// The member, by its URL, that says that this one has served: that its clients know where it is was in the log. All are asked at the

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
-use replog::runtime::{Handle, Leading};
+use replog::runtime::{AnswerHere, Handle, Leading};
 
+use super::asking::Itself;
 use super::safety;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
@@ -26,6 +27,7 @@ pub(super) struct LeaderState {
     pub(super) lessor: Arc<Lessor>,
     pub(super) reader: Reader,
     pub(super) handle: Handle<Outcome>,
+    pub(super) itself: Itself,
 }
 
 impl Leading for LeaderState {
@@ -39,6 +41,10 @@ impl Leading for LeaderState {
 
     fn decode(reply: Bytes) -> Option<Outcome> {
         decode_outcome(reply)
+    }
+
+    fn answer_here(&self, question: &Bytes, done: AnswerHere) {
+        self.itself.answer(question, done);
     }
 
     fn answer(&self, question: &Bytes) -> Option<Bytes> {

@@ -95,15 +95,18 @@ pub(super) fn of_peers(flags: &Flags, data_directory: &Path, urls: &[Url]) -> Re
         }
         None => return Ok(None),
     };
-    if server.client_authority.is_none() {
-        return Err(Mistake::new(
-            "peer-trusted-ca-file",
-            "is required with --peer-cert-file: members check each other",
-        ));
-    }
+    // As in etcd: whoever names no authority asks nobody for a certificate, and believes those whom the system believes.
+    let authority = match &server.client_authority {
+        Some(authority) => authority.clone(),
+        None => system_authorities().ok_or_else(|| {
+            let what = "is required with --peer-cert-file where the system has no authorities: name the one that signs members' \
+                        certificates, or set SSL_CERT_FILE";
+            Mistake::new("peer-trusted-ca-file", what)
+        })?,
+    };
     let file = |flag, default: &PathBuf| flags.given(flag).map_or_else(|| default.clone(), PathBuf::from);
     let client = ClientTlsFiles {
-        authority: server.client_authority.clone(),
+        authority: Some(authority),
         certificate: Some((
             file("peer-client-cert-file", &server.certificate),
             file("peer-client-key-file", &server.key),
@@ -111,6 +114,22 @@ pub(super) fn of_peers(flags: &Flags, data_directory: &Path, urls: &[Url]) -> Re
         protocol: server.protocol.clone(),
     };
     Ok(Some(PeerTlsFiles { server, client, allowed: allowed_names(flags, "peer-")? }))
+}
+
+/// The file of authorities that programs on this system believe: where Go looks for it (`crypto/x509/root_{unix,linux}.go`).
+fn system_authorities() -> Option<PathBuf> {
+    const KNOWN: [&str; 6] = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/pki/tls/cacert.pem",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/ssl/cert.pem",
+    ];
+    match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+        Some(path) => Some(path.into()),
+        None => KNOWN.iter().map(PathBuf::from).find(|path| path.exists()),
+    }
 }
 
 /// What the flags say that begin with `prefix`: empty for clients, `peer-` for members.

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::auth::Access;
 use super::command::Caller;
+use super::counts::Counts;
 use super::error::Error;
 use super::hash::{self, KeyValueHash};
 use super::log_time::LogTime;
@@ -25,6 +26,7 @@ pub struct Reader {
     published: Arc<ArcSwap<Published>>,
     hubs: Hubs,
     spilled: Arc<Spilled>,
+    counts: Arc<Counts>,
 }
 
 /// What each hub has seen: what one of them has not, the log keeps a while.
@@ -52,12 +54,17 @@ impl Reader {
     pub(super) fn of(state: State, spilled: Arc<Spilled>) -> Self {
         let published =
             Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0, log_time: LogTime::default() }));
-        Self { published, hubs: Hubs::default(), spilled }
+        Self { published, hubs: Hubs::default(), spilled, counts: Arc::default() }
     }
 
     /// What is in files instead of in memory.
     pub fn spilled(&self) -> &Spilled {
         &self.spilled
+    }
+
+    /// What was done since the process started.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The newest state: all in it is on the disks of a quorum.

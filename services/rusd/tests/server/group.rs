@@ -68,7 +68,7 @@ fn ids(server: &Rusd) -> (u64, u64) {
     (status["header"]["member_id"].as_u64().unwrap(), status["leader"].as_u64().unwrap_or(0))
 }
 
-fn leader_of(servers: &[Rusd]) -> usize {
+pub fn leader_of(servers: &[Rusd]) -> usize {
     let deadline = Instant::now() + LONG;
     loop {
         let (_, leader) = ids(&servers[0]);

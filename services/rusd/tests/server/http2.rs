@@ -1,5 +1,7 @@
 //! Probes and scrapers that agree on HTTP/2, as they do over TLS.
 
+use std::process::Command;
+
 use crate::process::Rusd;
 
 #[test]
@@ -21,4 +23,15 @@ fn what_is_no_grpc_is_answered_over_http2_as_well() {
         assert_eq!(put.await.unwrap().status(), 200);
     });
     assert_eq!(server.etcdctl(&["get", "a", "--print-value-only"]), "1\n");
+}
+
+/// curl, with TLS, on a port for HTTP alone: it agreed on HTTP/2, and nobody spoke it.
+#[test]
+fn what_is_no_grpc_is_answered_over_http2_by_tls_where_only_http_is_served() {
+    let http = harness::free_address();
+    let server = Rusd::start(&["--auto-tls", &format!("--listen-client-http-urls=https://{http}")]);
+    let url = format!("https://{}/version", server.other_addresses()[0]);
+    let asked = Command::new("curl").args(["-sk", "--http2", "-w", " %{http_version}", &url]).output().unwrap();
+    let said = String::from_utf8(asked.stdout).unwrap();
+    assert!(asked.status.success() && said.contains("etcdserver") && said.ends_with(" 2"), "{}: {said}", asked.status);
 }

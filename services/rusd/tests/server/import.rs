@@ -95,7 +95,7 @@ fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
     let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
     let output = rusd().arg("--data-dir").arg(&restored).args(urls).output().unwrap();
     let told = said(&output.stderr);
-    assert!(told.contains("was written by etcd or etcdutl; take it over with rusd import"), "{told}");
+    assert!(told.contains("was written by etcd or etcdutl; start once with --import-in-place, which keeps what etcd wrote beside it, or take it over with rusd import"), "{told}");
     assert_eq!(output.status.code(), Some(1));
     let ours = harness::folder();
     assert!(import(&restored, &ours.path().join("data")).status.success());
@@ -124,4 +124,45 @@ fn what_is_no_source_is_told() {
     assert!(said(&output.stderr).contains("name a data directory of etcd"), "{}", said(&output.stderr));
     let output = rusd().args(["import", "a", "b"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// One step, with everything that etcd wrote kept; and the flag may stay.
+#[test]
+fn what_etcd_left_is_taken_over_in_its_place_when_told_so() {
+    let directory = harness::folder();
+    let data = directory.path().join("data");
+    let etcd = Etcd::start(&data);
+    let before = fill(&etcd);
+    etcd.stop();
+    let database = std::fs::read(data.join("member/snap/db")).unwrap();
+    let server = Rusd::start_on(directory, &["--import-in-place"]);
+    is_there(&server, &before);
+    let kept = server.directory().join("data/member.etcd/snap/db");
+    assert_eq!(std::fs::read(&kept).unwrap(), database);
+    assert!(!server.directory().join("data/import-in-place").exists());
+    let server = server.restart();
+    assert_eq!(server.etcdctl(&["--user=root:secret", "get", "leased", "--print-value-only"]), "v\n");
+}
+
+/// Killed at any moment, a start goes on where it was: before they change places with etcd's data, behind it with its own.
+#[test]
+fn an_import_in_place_that_was_killed_goes_on() {
+    let directory = harness::folder();
+    let data = directory.path().join("data");
+    let etcd = Etcd::start(&data);
+    let before = fill(&etcd);
+    etcd.stop();
+    // Half of a new member.
+    std::fs::create_dir_all(data.join("import-in-place/member/wal")).unwrap();
+    std::fs::write(data.join("import-in-place/member/wal/00000000000000000001.wal"), "half").unwrap();
+    let server = Rusd::start_on(directory, &["--import-in-place"]);
+    assert_eq!(hash(&server.etcdctl(&["endpoint", "hashkv"])), before);
+    let (directory, flags) = server.kill();
+    // They have changed places, and nothing more.
+    let data = directory.path().join("data");
+    std::fs::create_dir(data.join("import-in-place")).unwrap();
+    std::fs::rename(data.join("member.etcd"), data.join("import-in-place/member")).unwrap();
+    let server = Rusd::spawn(directory, flags).ready();
+    is_there(&server, &before);
+    assert!(server.directory().join("data/member.etcd/snap/db").exists());
 }

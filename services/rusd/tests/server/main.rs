@@ -5,6 +5,7 @@
 
 mod commands;
 mod concurrency;
+mod corruption;
 mod differential;
 mod flood;
 mod full_disk;
@@ -13,7 +14,9 @@ mod group;
 mod hostile;
 mod http2;
 mod import;
+mod in_etcds_place;
 mod lost_data;
+mod metrics;
 mod process;
 mod tls;
 mod tokens;

@@ -9,7 +9,7 @@ use super::tls::{self, Tls};
 
 /// Asks the server of a member at an address (`host:port`) for its [`super::Host::introduction`]. Blocks, a few seconds at most.
 pub fn ask(address: &str, tls: Option<&Tls>) -> io::Result<Vec<u8>> {
-    connect(address, |socket| {
+    connect(address, None, |socket| {
         let mut stream = tls::connect(socket, tls, address)?;
         let mut bytes = Vec::new();
         frame::encode_newcomer(&mut bytes);

@@ -12,7 +12,9 @@ use tracing::{info, warn};
 
 use super::Shared;
 use super::frame::{self, Greeting, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello, Objection};
+use super::sender::give_up_soon;
 use super::tls;
+use super::traffic::{Counted, add};
 use crate::message::{Body, Message};
 use crate::runtime::transport::Deliver;
 
@@ -21,8 +23,6 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections at the same time, of members and of strangers.
 const CONNECTIONS_MAX: usize = 256;
 const BUFFER_BYTES: usize = 128 << 10;
-/// After this much silence it is asked whether the other side is still there.
-const KEEPALIVE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Open {
@@ -107,9 +107,7 @@ impl Receiver {
         socket.set_read_timeout(Some(HELLO_PATIENCE))?;
         socket.set_write_timeout(Some(HELLO_PATIENCE))?;
         // Of a member whose machine has gone nothing is heard, not even an end.
-        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
-        rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
-        rustix::net::sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+        give_up_soon(&socket)?;
         let mut stream = tls::accept(socket.try_clone()?, self.shared.tls.as_ref())?;
         let mut payload = Vec::new();
         read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload)?;
@@ -136,11 +134,27 @@ impl Receiver {
         info!(member = self.id, from = hello.from, "a member has connected");
         // A member that follows says nothing for long.
         socket.set_read_timeout(None)?;
-        let mut stream = BufReader::with_capacity(BUFFER_BYTES, stream);
+        let traffic = self.shared.traffic(hello.from);
+        let ended = self.receive(BufReader::with_capacity(BUFFER_BYTES, stream), &hello, &traffic, payload);
+        if ended.is_err() {
+            add(&traffic.receive_failures, 1);
+        }
+        ended
+    }
+
+    /// What a member sends, until its connection ends.
+    fn receive(
+        &self,
+        mut stream: impl io::Read,
+        hello: &Hello,
+        traffic: &Counted,
+        mut payload: Vec<u8>,
+    ) -> io::Result<()> {
         loop {
             if !read_frame(&mut stream, self.frame_bytes_max, &mut payload)? {
                 return Ok(());
             }
+            add(&traffic.received_bytes, HEAD_BYTES + payload.len());
             let message = Message::decode(&payload).map_err(malformed)?;
             if message.from != hello.from || message.to != self.id {
                 let text = format!("a message from {} to {}", message.from, message.to);

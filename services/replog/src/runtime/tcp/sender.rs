@@ -6,21 +6,25 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
 use tracing::{info, warn};
 
 use super::frame::{self, HELLO_BYTES_MAX, Hello};
 use super::receiver::read_frame;
 use super::tls::{self, Stream, Tls};
+use super::traffic::{Counted, add};
 use crate::message::Message;
 
 /// Waiting for a connection, for an answer, or for a write that does not move.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// After so much silence the other side is asked whether it is still there, and again.
+const KEEPALIVE: Duration = Duration::from_secs(2);
 const BACKOFF_MILLIS_MIN: u64 = 50;
 const BACKOFF_MILLIS_MAX: u64 = 2_000;
 /// Beside its payload a message takes about this much.
@@ -52,16 +56,18 @@ struct Waiting {
 pub(super) struct Sender {
     hello: Hello,
     tls: Option<Tls>,
+    local_address: Option<IpAddr>,
     queue_bytes_max: usize,
     /// Set when the other says that this member was removed.
     is_removed: Arc<AtomicBool>,
+    traffic: Arc<Counted>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
 impl Waiting {
     /// Writes what waits as far as the socket takes it at once. `false`: the thread has something to do.
-    fn write(&mut self) -> bool {
+    fn write(&mut self, traffic: &Counted) -> bool {
         let Some(socket) = &self.socket else { return false };
         self.direct.clear();
         for message in &self.messages {
@@ -72,6 +78,7 @@ impl Waiting {
             // The thread will find out what is wrong, if anything is.
             Err(_) => return false,
         };
+        add(&traffic.sent_bytes, written);
         self.messages.clear();
         self.bytes = 0;
         self.rest.extend_from_slice(&self.direct[written..]);
@@ -83,13 +90,22 @@ impl Waiting {
 impl Sender {
     pub(super) fn new(
         hello: Hello,
-        tls: Option<Tls>,
+        (tls, local_address): (Option<Tls>, Option<IpAddr>),
         queue_bytes_max: usize,
-        is_removed: Arc<AtomicBool>,
+        (is_removed, traffic): (Arc<AtomicBool>, Arc<Counted>),
         address: String,
     ) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { address, ..Waiting::default() });
-        Arc::new(Self { hello, tls, queue_bytes_max, is_removed, waiting, changed: Condvar::new() })
+        Arc::new(Self {
+            hello,
+            tls,
+            local_address,
+            queue_bytes_max,
+            is_removed,
+            traffic,
+            waiting,
+            changed: Condvar::new(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -108,7 +124,7 @@ impl Sender {
                 waiting.messages.push_back(message);
             }
         }
-        if can_write && waiting.bytes <= DIRECT_BYTES_MAX && waiting.write() {
+        if can_write && waiting.bytes <= DIRECT_BYTES_MAX && waiting.write(&self.traffic) {
             return;
         }
         drop(waiting);
@@ -163,6 +179,9 @@ impl Sender {
                 }
                 Err(problem) => problem,
             };
+            if !self.lock().is_closed {
+                add(&self.traffic.send_failures, 1);
+            }
             // Once for each kind of problem: it may last for long.
             let text = problem.to_string();
             if text != last_problem && !self.lock().is_closed {
@@ -192,7 +211,7 @@ impl Sender {
     }
 
     fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
-        connect(address, |socket| {
+        connect(address, self.local_address, |socket| {
             self.lock().socket = Some(socket.try_clone()?);
             self.greet(tls::connect(socket, self.tls.as_ref(), address)?)
         })
@@ -228,6 +247,7 @@ impl Sender {
             if let Err(error) = stream.write_all(&bytes).and_then(|()| stream.flush()) {
                 return error;
             }
+            add(&self.traffic.sent_bytes, bytes.len());
             // One large message shall not cost its size for ever.
             bytes.shrink_to(2 * WRITE_BYTES_MAX);
         }
@@ -262,11 +282,16 @@ impl Sender {
 }
 
 /// Connects to the first address of a name that lets `greet` succeed.
-pub(super) fn connect<T>(address: &str, greet: impl Fn(TcpStream) -> io::Result<T>) -> io::Result<T> {
+pub(super) fn connect<T>(
+    address: &str,
+    from: Option<IpAddr>,
+    greet: impl Fn(TcpStream) -> io::Result<T>,
+) -> io::Result<T> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
-        let greeted = TcpStream::connect_timeout(&address, PATIENCE).and_then(|socket| {
+        let greeted = open(address, from).and_then(|socket| {
             socket.set_nodelay(true)?;
+            give_up_soon(&socket)?;
             socket.set_write_timeout(Some(PATIENCE))?;
             socket.set_read_timeout(Some(PATIENCE))?;
             greet(socket)
@@ -279,9 +304,78 @@ pub(super) fn connect<T>(address: &str, greet: impl Fn(TcpStream) -> io::Result<
     Err(last)
 }
 
+/// Connects, from an address of this machine if one is chosen that is of the same kind.
+fn open(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+    let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) else {
+        return TcpStream::connect_timeout(&to, PATIENCE);
+    };
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    net::bind(&socket, &SocketAddr::new(from, 0))?;
+    match net::connect(&socket, &to) {
+        Err(rustix::io::Errno::INPROGRESS) => {
+            let mut waiting = [PollFd::new(&socket, PollFlags::OUT)];
+            let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+            if poll(&mut waiting, Some(&patience))? == 0 {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        connected => connected?,
+    }
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
+
+/// What is sent and not acknowledged for so long, or stays silent when it is asked, ends a connection: without that a partition costs
+/// as long as TCP hopes, up to two minutes after it is over. One that has nothing to say is asked by the kernel.
+pub(super) fn give_up_soon(socket: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE)?;
+    sockopt::set_tcp_user_timeout(socket, PATIENCE.as_millis() as u32)?;
+    Ok(())
+}
+
 fn cut(waiting: &Waiting) {
     if let Some(socket) = &waiting.socket {
         // It may have ended by itself.
         let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_begins_where_it_is_told_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let from = |from: Option<&str>| {
+            let socket = open(to, from.map(|from| from.parse().unwrap())).unwrap();
+            let (_, seen) = listener.accept().unwrap();
+            assert_eq!(socket.local_addr().unwrap(), seen);
+            seen.ip().to_string()
+        };
+        assert_eq!([from(None), from(Some("127.0.0.3")), from(Some("::1"))], ["127.0.0.1", "127.0.0.3", "127.0.0.1"]);
+        drop(listener);
+        assert_eq!(open(to, "127.0.0.3".parse().ok()).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    /// What is not acknowledged after a partition was hoped for as long as TCP does: minutes.
+    #[test]
+    fn a_connection_that_nothing_comes_back_on_is_given_up_after_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let seen = connect(&listener.local_addr().unwrap().to_string(), None, Ok).unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&seen).unwrap(), PATIENCE.as_millis() as u32);
+        assert!(rustix::net::sockopt::socket_keepalive(&seen).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_keepidle(&seen).unwrap(), KEEPALIVE);
     }
 }

@@ -1,0 +1,38 @@
+//! What went over the connections to and from each member, counted for monitoring.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What went to and came from a member since this one started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that were sent to it.
+    pub sent_bytes: u64,
+    /// Bytes that came from it.
+    pub received_bytes: u64,
+    /// How often it could not be connected to, or a connection to it broke.
+    pub send_failures: u64,
+    /// How often a connection from it broke.
+    pub receive_failures: u64,
+}
+
+/// Where that is counted.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) sent_bytes: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) send_failures: AtomicU64,
+    pub(super) receive_failures: AtomicU64,
+}
+
+impl Counted {
+    pub(super) fn read(&self) -> Traffic {
+        let [sent_bytes, received_bytes, send_failures, receive_failures] =
+            [&self.sent_bytes, &self.received_bytes, &self.send_failures, &self.receive_failures]
+                .map(|count| count.load(Ordering::Relaxed));
+        Traffic { sent_bytes, received_bytes, send_failures, receive_failures }
+    }
+}
+
+pub(super) fn add(count: &AtomicU64, more: usize) {
+    count.fetch_add(more as u64, Ordering::Relaxed);
+}
