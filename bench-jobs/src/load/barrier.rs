@@ -362,6 +362,7 @@ mod tests {
             store_settings: std::collections::BTreeMap::new(),
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
+            kills_members: false,
             processes: 3,
             barrier: Some(format!("localhost:{port}")),
             workloads: Vec::new(),

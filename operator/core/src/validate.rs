@@ -2,14 +2,14 @@
 //! fail on what a user wrote.
 //!
 //! What one object can say about itself is in the schema (crate `storebench-crds`); here is what takes several objects, or
-//! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour.
+//! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour, [`for_cluster`] what one in a cluster cannot.
 
 use std::time::Duration;
 
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate, Isolation};
 use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
-use storebench_crds::workload::Api;
+use storebench_crds::workload::{Api, Parameters};
 use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::control_plane::ValidatedControlPlane;
@@ -281,6 +281,7 @@ pub fn run(
     for arm in &arms {
         check_shared_directory(arm, spec).map_err(|(field, text)| problem(field.into(), text))?;
     }
+    check_failover(spec).map_err(|(field, text)| problem(field, text))?;
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
     Ok(ValidatedRun { name, spec: spec.clone(), arms })
 }
@@ -315,7 +316,9 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
         let loads = workload.family().facts().loads;
         arm.api().is_some_and(|api| loads.contains(&api))
     };
-    let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else { return Ok(()) };
+    let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else {
+        return check_members(arm, spec).map_err(|text| (SERVICE, text));
+    };
     let (name, family) = (&workload.name, workload.family());
     let needs_cluster = family.facts().loads == [Api::Kubernetes];
     Err(match (&arm.target, needs_cluster) {
@@ -347,6 +350,40 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
             ),
         ),
     })
+}
+
+/// Who loses its leader needs others to go on.
+fn check_members(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
+    let Target::Service(service) = &arm.target else { return Ok(()) };
+    match spec.workloads.iter().find(|workload| workload.parameters.kills_members()) {
+        Some(workload) if service.replicas < 3 => Err(format!(
+            "workload {} kills the leader, but {} has no other member: set its replicas to 3 or 5",
+            workload.name, service.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What of a failover takes more than its parameters to say. Errors: the field, and what is wrong with it.
+fn check_failover(spec: &BenchmarkRunSpec) -> Result<(), (String, String)> {
+    for (index, workload) in spec.workloads.iter().enumerate() {
+        let Parameters::KeyValue(parameters) = &workload.parameters else { continue };
+        let length = |text: &Option<DurationText>| text.as_ref().map(DurationText::duration).unwrap_or_default();
+        let (Some(kill), Some(restart)) = (&parameters.kill_after, &parameters.restart_after) else { continue };
+        if kill.duration() + restart.duration() >= length(&workload.load.duration) {
+            let text = format!(
+                "is {} after killAfter {}, when the load is over: make load.duration longer, so that there is load when the member is back",
+                restart.as_str(),
+                kill.as_str()
+            );
+            return Err((format!("spec.workloads[{index}].keyValue.restartAfter"), text));
+        }
+        if spec.isolation == Isolation::Shared {
+            let text = format!("is Shared, but workload {} kills a member of the store: use Fresh", workload.name);
+            return Err(("spec.isolation".into(), text));
+        }
+    }
+    Ok(())
 }
 
 /// Two control planes are compared for their stores, so all else must be the same. Of clusters that are there already, the
@@ -446,6 +483,20 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
         });
     }
     Ok(())
+}
+
+/// Refuses what a run in a cluster cannot honour: a load has no right to kill pods there.
+pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
+    let workloads = &run.spec.workloads;
+    match workloads.iter().position(|workload| workload.parameters.kills_members()) {
+        None => Ok(()),
+        Some(index) => Err(Problem {
+            object: format!("BenchmarkRun/{}", run.name),
+            field: format!("spec.workloads[{index}].keyValue.operation"),
+            text: "Failover is not available in a cluster, where a load may not kill a store's pods: run it with `storebench run`"
+                .into(),
+        }),
+    }
 }
 
 /// Refuses what an embedded run cannot honour, rather than leaving it out silently.

@@ -45,8 +45,42 @@ pub(super) struct Service {
 
 #[derive(Debug)]
 struct RunningProcess {
-    process: Running,
-    ports: BTreeMap<&'static str, u16>,
+    /// Absent while it is killed because somebody asked for it.
+    process: Option<Running>,
+    plan: ProcessPlan,
+    program: PathBuf,
+    /// How often it was started.
+    starts: u32,
+}
+
+impl RunningProcess {
+    /// Starts it where its files and directories are.
+    fn start(plan: ProcessPlan, program: PathBuf, directory: &Path) -> anyhow::Result<Self> {
+        let mut running = Self { process: None, plan, program, starts: 0 };
+        running.start_again(directory)?;
+        Ok(running)
+    }
+
+    fn start_again(&mut self, directory: &Path) -> anyhow::Result<()> {
+        self.starts += 1;
+        let ProcessPlan { name, arguments, environment, data_directory, .. } = &self.plan;
+        let log = match self.starts {
+            1 => format!("{name}.log"),
+            starts => format!("{name}-{starts}.log"),
+        };
+        let log = directory.join(log);
+        let data = Path::new(data_directory);
+        self.process = Some(Running::start(name, &self.program, arguments, environment, data, log)?);
+        Ok(())
+    }
+
+    fn death(&mut self) -> Option<String> {
+        self.process.as_mut()?.death()
+    }
+
+    fn last_word(&self) -> String {
+        self.process.as_ref().map(Running::last_word).unwrap_or_default()
+    }
 }
 
 /// A store that never became ready, in one line.
@@ -92,10 +126,7 @@ impl Service {
         let role = planned.role.name;
         for process in &planned.processes {
             write(process)?;
-            let log = self.directory.join(format!("{}.log", process.name));
-            let ProcessPlan { name, arguments, environment, data_directory, ports, .. } = process;
-            let child = Running::start(name, &binary.path, arguments, environment, Path::new(data_directory), log)?;
-            let child = RunningProcess { process: child, ports: ports.clone() };
+            let child = RunningProcess::start(process.clone(), binary.path.clone(), &self.directory)?;
             if planned.role.is_store() {
                 self.store.push(child);
             } else {
@@ -118,7 +149,7 @@ impl Service {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
                 if Instant::now() > deadline || interrupt::requested() {
-                    let last = self.running(&planned.role, index).map(|member| member.process.last_word());
+                    let last = self.running(&planned.role, index).map(RunningProcess::last_word);
                     return Err(NeverReady(format!(
                         "never became ready: {} gave no answer within {:.1} s{}",
                         process.name,
@@ -141,19 +172,20 @@ impl Service {
 
     /// Where clients reach the members.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.store.iter().filter_map(|member| client_address(self.engine, &member.ports)).collect()
+        self.store.iter().filter_map(|member| client_address(self.engine, &member.plan.ports)).collect()
     }
 
     /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
     pub(super) fn metrics(&self) -> Vec<String> {
         let Some(metrics) = self.engine.metrics else { return Vec::new() };
-        let ports = self.store.iter().filter_map(|member| member.ports.get(metrics.port));
+        let ports = self.store.iter().filter_map(|member| member.plan.ports.get(metrics.port));
         ports.map(|port| format!("{LOOPBACK}:{port}")).collect()
     }
 
     /// Where the companions are reached, by role.
     pub(super) fn companions(&self) -> BTreeMap<String, String> {
-        let address = |process: &RunningProcess| Some(format!("{LOOPBACK}:{}", process.ports.get(engine::CLIENT)?));
+        let address =
+            |process: &RunningProcess| Some(format!("{LOOPBACK}:{}", process.plan.ports.get(engine::CLIENT)?));
         self.companions.iter().filter_map(|(role, one)| Some(((*role).to_owned(), address(one)?))).collect()
     }
 
@@ -164,13 +196,28 @@ impl Service {
 
     /// The members' process identifiers; companions are not the store.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.store.iter().map(|member| member.process.id()).collect()
+        self.store.iter().filter_map(|member| Some(member.process.as_ref()?.id())).collect()
     }
 
-    /// How a process died, in one line; `None` while all live.
+    /// How a process died, in one line; `None` while all live that nobody asked to be killed.
     pub(super) fn death(&mut self) -> Option<String> {
         let companions = self.companions.iter_mut().map(|(_, process)| process);
-        self.store.iter_mut().chain(companions).find_map(|member| member.process.death())
+        self.store.iter_mut().chain(companions).find_map(RunningProcess::death)
+    }
+
+    /// Kills the member that clients reach at `endpoint`, and waits until it is dead; which it is, for [`Self::restart`].
+    pub(super) fn kill(&mut self, endpoint: &str) -> anyhow::Result<usize> {
+        let position = self.addresses().iter().position(|address| address.to_string() == endpoint);
+        let position = position.with_context(|| format!("no member of the store is at {endpoint}"))?;
+        // Dropped, it is killed, and waited for.
+        let killed = self.store[position].process.take();
+        killed.with_context(|| format!("the member at {endpoint} is killed already"))?;
+        Ok(position)
+    }
+
+    /// Starts a member that was killed, with its data.
+    pub(super) fn restart(&mut self, member: usize) -> anyhow::Result<()> {
+        self.store[member].start_again(&self.directory)
     }
 
     /// Where all members keep their data.

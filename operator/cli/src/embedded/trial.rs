@@ -118,6 +118,7 @@ impl<'a> Stage<'a> {
         job.store_metrics = deployed.store.metrics();
         job.shared_directory = deployed.store.shared_directory().map(|path| path.display().to_string());
         job.companions = deployed.store.companions();
+        job.kills_members = job.workloads.iter().any(|workload| workload.parameters.kills_members());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)

@@ -72,7 +72,8 @@ pub async fn dereference(
     }
     let Reader { identities, services, control_planes, clusters, .. } = reader;
     let is_shared = run.spec.isolation == Isolation::Shared;
-    Ok(match validate::run(run, &services, &control_planes) {
+    let validated = validate::run(run, &services, &control_planes);
+    Ok(match validated.and_then(|run| validate::for_cluster(&run).map(|()| run)) {
         Ok(run) => Ok(References { run, identities, clusters, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })
