@@ -11,13 +11,26 @@ pub const LINE_BYTES_MAX: usize = 300;
 /// A request that the store did not answer as it must: refused or lost connection, error reply, timeout, reply that
 /// breaks the protocol. Its text is one line of at most [`LINE_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(String);
+#[error("{text}")]
+pub struct Failure {
+    text: String,
+    has_not_happened: bool,
+}
 
 impl Failure {
-    /// A failure described by `text`.
+    /// A failure described by `text`. Whether the request had an effect is not known.
     pub fn new(text: impl fmt::Display) -> Self {
-        Self(short_line(&text.to_string()))
+        Self { text: short_line(&text.to_string()), has_not_happened: false }
+    }
+
+    /// The same of a request that surely had no effect: it was not sent, or was refused.
+    pub fn without_effect(self) -> Self {
+        Self { has_not_happened: true, ..self }
+    }
+
+    /// Whether the request surely had no effect. False: nobody knows.
+    pub fn has_not_happened(&self) -> bool {
+        self.has_not_happened
     }
 
     /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
@@ -27,7 +40,7 @@ impl Failure {
 
     /// The message.
     pub fn text(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

@@ -342,3 +342,12 @@ fn what_others_change_during_a_run_is_a_wrong_answer_that_names_the_key() {
     assert_eq!(name, key(13), "{detail}");
     assert_eq!(detail, "expected a deletion to find 0 keys, for it was deleted before, it found 1");
 }
+
+#[test]
+fn a_failover_is_refused_where_nobody_kills() {
+    let etcd = Etcd::start();
+    let parameters = json!({ "operation": "Failover", "killAfter": "1s", "restartAfter": "1s" });
+    let (status, said) = Job::start(&key_value(&etcd, parameters, json!({ "duration": "4s" })), &[]).fail();
+    assert_eq!(status.code(), Some(1), "it is no fault of the store");
+    assert!(said.contains("the job has no killsMembers"), "{said}");
+}

@@ -13,6 +13,7 @@ use crate::job;
 use crate::job::specification;
 use crate::load::Surroundings;
 use crate::load::barrier::Barrier;
+use crate::load::control::Control;
 use crate::load::share::Share;
 use crate::measure::meters::Meters;
 use crate::program;
@@ -90,7 +91,18 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => Meters::begin(&spec, &report),
         false => Meters::none(),
     };
-    let around = Surroundings { report: &report, board: &board, barrier: &barrier, meters: &meters, onlooker: None };
+    let control = match spec.kills_members {
+        true => Some(Arc::new(Control::listen(std::io::BufReader::new(std::io::stdin()))?)),
+        false => None,
+    };
+    let around = Surroundings {
+        report: &report,
+        board: &board,
+        barrier: &barrier,
+        meters: &meters,
+        onlooker: None,
+        control: control.as_ref(),
+    };
     let summary = job::run(&spec, share, &around);
     // What the store cost is known even where the job has failed.
     meters.conclude(&report)?;

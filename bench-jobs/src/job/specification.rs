@@ -55,6 +55,7 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
             Some(Durability::Fsync) => workload.parameters.writes_percent(),
             Some(Durability::Interval | Durability::None) | None => 0,
         },
+        restarts_members: workload.parameters.kills_members(),
         store_settings: spec.store_settings.clone(),
     })
 }

@@ -364,6 +364,7 @@ mod tests {
             fault_proxy: None,
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
+            kills_members: false,
             processes: 3,
             barrier: Some(format!("localhost:{port}")),
             workloads: Vec::new(),

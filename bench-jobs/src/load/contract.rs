@@ -9,6 +9,7 @@ use storebench_crds::job::{JobLine, JobOutcome, WorkloadSummary};
 
 use crate::failure::Failure;
 use crate::load::barrier::Barrier;
+use crate::load::control::Control;
 use crate::load::session::Session;
 use crate::load::share::Share;
 use crate::measure::meters::Meters;
@@ -44,6 +45,8 @@ pub struct Context {
     pub timeout: Duration,
     /// How many of 100 requests are writes that the store syncs before it acknowledges them, as it was told to.
     pub synced_writes_percent: u32,
+    /// Whether members of the store are killed and started again meanwhile: what they count of themselves says nothing then.
+    pub restarts_members: bool,
     /// Settings that the store must say it has.
     pub store_settings: BTreeMap<String, String>,
 }
@@ -68,6 +71,8 @@ pub struct Surroundings<'a> {
     pub meters: &'a Meters,
     /// Who looks at both ends of the measured phase, if a family has somebody.
     pub onlooker: Option<&'a dyn Onlooker>,
+    /// The driver, where it kills members that it is asked to.
+    pub control: Option<&'a Arc<Control>>,
 }
 
 /// Reads something at both ends of the measured phase, while no load runs and nobody's use is measured.

@@ -122,7 +122,8 @@ impl Coordinator<'_> {
                 if let Some(onlooker) = self.around.onlooker {
                     onlooker.before();
                 }
-                fsyncs_before = self.around.meters.fsyncs();
+                // A member that starts anew counts anew.
+                fsyncs_before = if self.context.restarts_members { None } else { self.around.meters.fsyncs() };
             }
             if self.begins_together(phase)
                 && let Passage::Over(outcome) = self.around.barrier.wait()?

@@ -4,12 +4,13 @@
 //! ([`thread`]), each with connections, clients and keys of its own. A client sees the machinery through its [`session`]; when
 //! it sends is decided in [`pace`], to which an [`alarm`] wakes it. Several load processes divide the load by [`share`] and
 //! begin together at a [`barrier`]. Whether the loader can be believed is decided in [`audit`], and whether the store kept its
-//! durability in [`durability`].
+//! durability in [`durability`]. What a driver is asked to do meanwhile goes through its [`control`].
 
 pub mod alarm;
 pub mod audit;
 pub mod barrier;
 pub mod contract;
+pub mod control;
 pub mod coordinator;
 pub mod durability;
 pub mod pace;

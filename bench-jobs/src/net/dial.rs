@@ -12,6 +12,19 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Between attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Connects to `endpoint` (`host:port`) with `TCP_NODELAY`, once, within `limit`.
+pub async fn dial_once(endpoint: &str, limit: Duration) -> Result<TcpStream, Failure> {
+    let doing = || format!("connect to {endpoint}");
+    match tokio::time::timeout(limit, TcpStream::connect(endpoint)).await {
+        Ok(Ok(stream)) => {
+            stream.set_nodelay(true).map_err(|error| Failure::io(doing(), &error))?;
+            Ok(stream)
+        }
+        Ok(Err(error)) => Err(Failure::io(doing(), &error)),
+        Err(_) => Err(Failure::new(format_args!("{}: no answer within {limit:?}", doing()))),
+    }
+}
+
 /// Connects to `endpoint` (`host:port`) with `TCP_NODELAY`, trying again for up to [`PATIENCE`].
 pub async fn dial(endpoint: &str) -> Result<TcpStream, Failure> {
     let deadline = Instant::now() + PATIENCE;

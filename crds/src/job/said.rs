@@ -335,6 +335,16 @@ pub enum JobLine {
         #[serde(flatten)]
         reading: Reading,
     },
+    /// Asks the driver to kill a member at once, and to start it again later; it answers with [`DriverLine`]s. Only where the job has
+    /// `killsMembers`.
+    Kill {
+        /// The workload's name.
+        workload: String,
+        /// The member's address as in the job's `endpoints`.
+        endpoint: String,
+        /// How long it stays down, from the kill, milliseconds.
+        restart_after_millis: u64,
+    },
     /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
     ApiRequests {
         /// The workload's name.
@@ -349,6 +359,30 @@ pub enum JobLine {
         #[serde(flatten)]
         reading: StoreReading,
     },
+}
+
+/// A line on a load process's standard input: what the driver did of what a [`JobLine::Kill`] asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "line")]
+pub enum DriverLine {
+    /// The member is dead.
+    Killed,
+    /// It was started again; it need not answer yet.
+    Restarted,
+}
+
+impl DriverLine {
+    /// The line without its end.
+    pub fn encode(&self) -> String {
+        // Serialising these plain enums cannot fail; an empty object would be refused by `decode`.
+        format!("{LINE_MARK}{}", serde_json::to_string(self).unwrap_or_else(|_| "{}".into()))
+    }
+
+    /// Reads a line of standard input, all of which are for the load process.
+    pub fn decode(line: &str) -> Result<Self, ContractError> {
+        let json = line.strip_prefix(LINE_MARK).unwrap_or(line);
+        serde_json::from_str(json).map_err(|error| ContractError::new(format!("unreadable driver line: {error}")))
+    }
 }
 
 /// Phases of a workload, in order.
@@ -443,6 +477,17 @@ mod tests {
         assert_eq!((found[0].foreign_millicores(), found[1].foreign_millicores()), (Some(1_666), Some(2_000)));
         assert_eq!(found[0].stolen_millicores(), 10);
         assert_eq!(MachineUse::default().foreign_millicores(), None, "nobody knows");
+    }
+
+    #[test]
+    fn what_was_asked_and_done_is_read_as_it_was_written() {
+        let ask =
+            JobLine::Kill { workload: "failover".into(), endpoint: "127.0.0.1:1".into(), restart_after_millis: 2_000 };
+        assert_eq!(JobLine::decode(&ask.encode()).unwrap().unwrap(), ask);
+        for done in [DriverLine::Killed, DriverLine::Restarted] {
+            assert_eq!(DriverLine::decode(&done.encode()).unwrap(), done);
+        }
+        assert!(DriverLine::decode("killed").is_err());
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub fault_proxy: Option<String>,
+    /// Whether who started the job does what [`crate::job::JobLine::Kill`] asks for, and answers on standard input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kills_members: bool,
     /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(rename = "parallelism", default = "one_process")]

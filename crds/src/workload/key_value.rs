@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts, KeyOrder};
+use crate::duration::DurationText;
 use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
     Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
@@ -21,12 +22,27 @@ pub static FACTS: Facts = Facts {
         },
         Rule {
             field: ".keyValue.keySpace",
-            holds: "!(self.keyValue.operation in ['CompareAndSwap', 'WatchLatency']) || self.keyValue.keySpace >= \
+            holds: "!(self.keyValue.operation in ['CompareAndSwap', 'WatchLatency', 'Failover']) || self.keyValue.keySpace >= \
                 (has(self.load.clients) ? self.load.clients : self.load.connections)",
-            otherwise: "keySpace must be at least the number of clients: each swaps, or watches, keys of its own",
+            otherwise: "keySpace must be at least the number of clients: each swaps, watches, or writes keys of its own",
+        },
+        Rule {
+            field: ".load.duration",
+            holds: "self.keyValue.operation != 'Failover' || has(self.load.duration)",
+            otherwise: "operation: Failover needs load.duration, not total: the leader is killed at a time of it",
         },
     ],
-    metrics: &[&STALENESS_P99, &STALENESS_MAX, &STALE_READS_SHARE],
+    metrics: &[
+        &STALENESS_P99,
+        &STALENESS_MAX,
+        &STALE_READS_SHARE,
+        &WRITE_PAUSE_MEDIAN,
+        &WRITE_PAUSE_MAX,
+        &FIRST_WRITE_MEDIAN,
+        &CATCH_UP_MEDIAN,
+        &FAILED_REQUESTS_MEDIAN,
+        &UNKNOWN_WRITES_MEDIAN,
+    ],
     run_rules: &[
         Rule {
             field: ".parallelism",
@@ -38,6 +54,11 @@ pub static FACTS: Facts = Facts {
             field: ".parallelism",
             holds: "self.parallelism == 1 || w.keyValue.operation != 'Scan'",
             otherwise: "parallelism must be 1 where keyValue scans: a load pod knows only its own share of the keys",
+        },
+        Rule {
+            field: ".parallelism",
+            holds: "self.parallelism == 1 || w.keyValue.operation != 'Failover'",
+            otherwise: "parallelism must be 1 where keyValue fails over: one load process has the leader killed and times every write",
         },
     ],
 };
@@ -79,12 +100,107 @@ static STALE_READS_SHARE: Descriptor = Descriptor {
     gauge: None,
 };
 
+/// Failover: the longest time of a trial during which no client had a write acknowledged. One for each trial.
+pub const WRITE_PAUSE: Durations = Durations("writePause");
+/// Failover: from the order to kill the leader to the first acknowledgement of a write that was sent after its death. One for each trial.
+pub const FIRST_WRITE: Durations = Durations("firstWriteAfterKill");
+/// Failover: from the moment at which the killed member was due to start again to when its own state had a write that was acknowledged
+/// after that. One for each trial.
+pub const CATCH_UP: Durations = Durations("catchUp");
+/// Failover: requests that clients gave up, reads and writes.
+pub const FAILED_REQUESTS: Total = Total("failedRequests");
+/// Failover: of these the writes of which nobody can say whether they were made.
+pub const UNKNOWN_WRITES: Total = Total("unknownWrites");
+
+/// A time of a failover, of which each trial has one: the median over trials.
+const fn failover_time(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    durations: Durations,
+    column: Option<crate::metric::Column>,
+) -> Descriptor {
+    Descriptor {
+        over_trials: OverTrials::Median,
+        is_headline: true,
+        ..delay(name, words, about, durations, Statistic::Max, column)
+    }
+}
+
+/// A number of requests of a trial: the median over trials.
+const fn failover_count(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    total: Total,
+    column: Option<crate::metric::Column>,
+) -> Descriptor {
+    Descriptor {
+        name,
+        about,
+        words,
+        unit: Unit::Count,
+        direction: Direction::Delay,
+        source: Source::Total(total, Per::Trial),
+        over_trials: OverTrials::Median,
+        is_headline: false,
+        place: Place::Measures,
+        column,
+        gauge: None,
+    }
+}
+
+static WRITE_PAUSE_MEDIAN: Descriptor = failover_time(
+    "WritePauseMicros",
+    "time without writes",
+    "Longest time of a trial during which no client had a write acknowledged; the median over trials",
+    WRITE_PAUSE,
+    column("no writes for", 0),
+);
+static WRITE_PAUSE_MAX: Descriptor = delay(
+    "WritePauseMaxMicros",
+    "longest time without writes",
+    "Longest time during which no client had a write acknowledged, of all trials",
+    WRITE_PAUSE,
+    Statistic::Max,
+    column("at worst", 2),
+);
+static FIRST_WRITE_MEDIAN: Descriptor = failover_time(
+    "FirstWriteAfterKillMicros",
+    "time to the first write after the kill",
+    "From the order to kill the leader to the first acknowledgement of a write that was sent after its death; the median over trials",
+    FIRST_WRITE,
+    column("first write", 1),
+);
+static CATCH_UP_MEDIAN: Descriptor = failover_time(
+    "CatchUpMicros",
+    "time to catch up",
+    "From the moment at which the killed member was due to start again to when its own state had a write that was acknowledged after \
+     that; the median over trials",
+    CATCH_UP,
+    column("caught up", 2),
+);
+static FAILED_REQUESTS_MEDIAN: Descriptor = failover_count(
+    "FailedRequests",
+    "failed requests",
+    "Requests of a trial that clients gave up around the kill, reads and writes; the median over trials",
+    FAILED_REQUESTS,
+    column("gave up", 3),
+);
+static UNKNOWN_WRITES_MEDIAN: Descriptor = failover_count(
+    "UnknownWrites",
+    "writes of unknown outcome",
+    "Writes of a trial of which nobody can say whether they were made, because no answer came; the median over trials",
+    UNKNOWN_WRITES,
+    column("unknown", 4),
+);
+
 /// Which parameters belong together.
 const RULES: &[Rule] = &[
     Rule {
         field: ".readPercent",
-        holds: "!has(self.readPercent) || self.operation == 'Mixed'",
-        otherwise: "readPercent needs operation: Mixed; remove readPercent",
+        holds: "!has(self.readPercent) || self.operation in ['Mixed', 'Failover']",
+        otherwise: "readPercent needs operation: Mixed or Failover; remove readPercent",
     },
     Rule {
         field: ".readPercent",
@@ -95,6 +211,16 @@ const RULES: &[Rule] = &[
         field: ".readLevel",
         holds: "self.readLevel == 'Linearizable' || self.operation in ['Get', 'Mixed']",
         otherwise: "readLevel needs operation: Get or Mixed; remove readLevel",
+    },
+    Rule {
+        field: ".killAfter",
+        holds: "has(self.killAfter) == (self.operation == 'Failover')",
+        otherwise: "killAfter and operation: Failover belong together: set both, or neither",
+    },
+    Rule {
+        field: ".restartAfter",
+        holds: "has(self.restartAfter) == (self.operation == 'Failover')",
+        otherwise: "restartAfter and operation: Failover belong together: set both, or neither",
     },
     Rule {
         field: ".scanKeys",
@@ -138,7 +264,7 @@ pub struct KeyValueWorkload {
     /// What a read may miss. For Get and Mixed.
     #[serde(default)]
     pub read_level: ReadLevel,
-    /// Mixed: how many of 100 requests read; the others put.
+    /// Mixed: how many of 100 requests read; the others put. Failover may have it, too; without it all put.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub read_percent: Option<u32>,
@@ -146,6 +272,12 @@ pub struct KeyValueWorkload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 1000))]
     pub scan_keys: Option<u32>,
+    /// Failover: when the leader is killed, from the beginning of the measured phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_after: Option<DurationText>,
+    /// Failover: how long the killed member is down, from the kill to its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_after: Option<DurationText>,
 }
 
 impl KeyValueWorkload {
@@ -167,13 +299,26 @@ impl KeyValueWorkload {
     pub(super) fn linearizable_reads(&self) -> Option<super::ReadsBy> {
         match (self.operation, self.read_level) {
             (KeyValueOperation::Scan, _) => Some(super::ReadsBy::Engine),
-            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Linearizable) => {
-                Some(super::ReadsBy::Engine)
-            }
+            (
+                KeyValueOperation::Get | KeyValueOperation::Mixed | KeyValueOperation::Failover,
+                ReadLevel::Linearizable,
+            ) => Some(super::ReadsBy::Engine),
             (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Lease) => Some(super::ReadsBy::Lease),
             (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Eventual) => None,
-            (KeyValueOperation::Put | KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency, _) => None,
+            (
+                KeyValueOperation::Put
+                | KeyValueOperation::CompareAndSwap
+                | KeyValueOperation::WatchLatency
+                // At another level, which the schema refuses.
+                | KeyValueOperation::Failover,
+                _,
+            ) => None,
         }
+    }
+
+    /// See [`super::Parameters::kills_members`].
+    pub(super) fn kills_members(&self) -> bool {
+        self.operation == KeyValueOperation::Failover
     }
 
     /// See [`super::Parameters::writes_percent`].
@@ -182,6 +327,8 @@ impl KeyValueWorkload {
             KeyValueOperation::Put | KeyValueOperation::CompareAndSwap => 100,
             // What watchers are told is not what writers are.
             KeyValueOperation::Get | KeyValueOperation::Scan | KeyValueOperation::WatchLatency => 0,
+            // A member that starts anew counts its syncs anew.
+            KeyValueOperation::Failover => 0,
             KeyValueOperation::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
         }
     }
@@ -207,6 +354,12 @@ pub enum KeyValueOperation {
     /// Write a key and wait for its event on a watch. Each client has a key and a watch of its own, watches on all members. Latency is
     /// from the send of the write to its event.
     WatchLatency,
+    /// Write keys, and read them by `readPercent`, while the leader of three or five members is killed (SIGKILL), `killAfter` into the
+    /// load, and started again `restartAfter` later. Measured are the time without an acknowledged write, what became of requests, and
+    /// when the killed member has caught up. Every acknowledged write must be there at the end, at every member. A client that has no
+    /// answer for `load.timeout`, or whose connection breaks, asks the next member. In embedded runs only: in a cluster a load may kill
+    /// nothing.
+    Failover,
 }
 
 /// What a read may miss, and what each protocol calls it.

@@ -137,6 +137,18 @@ impl Parameters {
         }
     }
 
+    /// Whether it has members of the store killed and started again, which only a driver can do that owns their processes.
+    pub fn kills_members(&self) -> bool {
+        match self {
+            Self::KeyValue(parameters) => parameters.kills_members(),
+            Self::Etcd(_)
+            | Self::Kubernetes(_)
+            | Self::Redis(_)
+            | Self::SqliteReplication(_)
+            | Self::BlockStream(_) => false,
+        }
+    }
+
     /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.
     pub fn writes_percent(&self) -> u32 {
         match self {

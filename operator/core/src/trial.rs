@@ -45,6 +45,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         companions: BTreeMap::new(),
         restore_tool: None,
         fault_proxy: None,
+        kills_members: false,
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),
@@ -117,7 +118,7 @@ impl Gathering {
     pub fn line(&mut self, line: &str) -> Result<Option<JobLine>, ContractError> {
         let Some(line) = JobLine::decode(line).transpose()? else { return Ok(None) };
         match &line {
-            JobLine::Phase { .. } | JobLine::Progress { .. } => {}
+            JobLine::Phase { .. } | JobLine::Progress { .. } | JobLine::Kill { .. } => {}
             JobLine::Histogram { workload, latency, data } => {
                 decode_histogram(data)?;
                 self.of(workload).histograms.push(EncodedHistogram { latency: *latency, data: data.clone() });

@@ -2,7 +2,7 @@
 //! fail on what a user wrote.
 //!
 //! What one object can say about itself is in the schema (crate `storebench-crds`); here is what takes several objects, or
-//! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour.
+//! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour, [`for_cluster`] what one in a cluster cannot.
 
 use std::time::Duration;
 
@@ -283,6 +283,7 @@ pub fn run(
     }
     check_outages(spec)
         .map_err(|(index, text)| problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text))?;
+    check_failover(spec).map_err(|(field, text)| problem(field, text))?;
     check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
     Ok(ValidatedRun { name, spec: spec.clone(), arms })
 }
@@ -317,7 +318,9 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
         let loads = workload.family().facts().loads;
         arm.api().is_some_and(|api| loads.contains(&api))
     };
-    let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else { return Ok(()) };
+    let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else {
+        return check_members(arm, spec).map_err(|text| (SERVICE, text));
+    };
     let (name, family) = (&workload.name, workload.family());
     let needs_cluster = family.facts().loads == [Api::Kubernetes];
     Err(match (&arm.target, needs_cluster) {
@@ -349,6 +352,40 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
             ),
         ),
     })
+}
+
+/// Who loses its leader needs others to go on.
+fn check_members(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
+    let Target::Service(service) = &arm.target else { return Ok(()) };
+    match spec.workloads.iter().find(|workload| workload.parameters.kills_members()) {
+        Some(workload) if service.replicas < 3 => Err(format!(
+            "workload {} kills the leader, but {} has no other member: set its replicas to 3 or 5",
+            workload.name, service.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What of a failover takes more than its parameters to say. Errors: the field, and what is wrong with it.
+fn check_failover(spec: &BenchmarkRunSpec) -> Result<(), (String, String)> {
+    for (index, workload) in spec.workloads.iter().enumerate() {
+        let Parameters::KeyValue(parameters) = &workload.parameters else { continue };
+        let length = |text: &Option<DurationText>| text.as_ref().map(DurationText::duration).unwrap_or_default();
+        let (Some(kill), Some(restart)) = (&parameters.kill_after, &parameters.restart_after) else { continue };
+        if kill.duration() + restart.duration() >= length(&workload.load.duration) {
+            let text = format!(
+                "is {} after killAfter {}, when the load is over: make load.duration longer, so that there is load when the member is back",
+                restart.as_str(),
+                kill.as_str()
+            );
+            return Err((format!("spec.workloads[{index}].keyValue.restartAfter"), text));
+        }
+        if spec.isolation == Isolation::Shared {
+            let text = format!("is Shared, but workload {} kills a member of the store: use Fresh", workload.name);
+            return Err(("spec.isolation".into(), text));
+        }
+    }
+    Ok(())
 }
 
 /// Two control planes are compared for their stores, so all else must be the same. Of clusters that are there already, the
@@ -466,19 +503,27 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently.
+/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: a load has no right to kill pods there, and when
+/// a killed container starts again is the kubelet's decision.
 pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
     for (index, workload) in run.spec.workloads.iter().enumerate() {
-        let Parameters::SqliteReplication(replication) = &workload.parameters else { continue };
-        if replication.outage_of_replicator().is_some() {
-            return Err(Problem {
-                object: format!("BenchmarkRun/{}", run.name),
-                field: format!("spec.workloads[{index}].sqliteReplication.outage.kind"),
-                text: "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
-                       ServiceUnavailable, or run it embedded"
-                    .into(),
-            });
-        }
+        let (field, text) = match &workload.parameters {
+            Parameters::SqliteReplication(replication) if replication.outage_of_replicator().is_some() => (
+                "sqliteReplication.outage.kind",
+                "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
+                 ServiceUnavailable, or run it embedded",
+            ),
+            parameters if parameters.kills_members() => (
+                "keyValue.operation",
+                "Failover is not available in a cluster, where a load may not kill a store's pods: run it with `storebench run`",
+            ),
+            _ => continue,
+        };
+        return Err(Problem {
+            object: format!("BenchmarkRun/{}", run.name),
+            field: format!("spec.workloads[{index}].{field}"),
+            text: text.into(),
+        });
     }
     Ok(())
 }

@@ -5,10 +5,16 @@ use std::time::Duration;
 use service_kit::client::{Channel, Options};
 
 use crate::failure::Failure;
-use crate::net::dial::dial;
+use crate::net::dial::{dial, dial_once};
 
 /// Connects to `endpoint`, `host:port`, as patiently as [`dial`]. `limit` bounds each unary call.
 pub async fn connect(endpoint: &str, limit: Duration) -> Result<Channel, Failure> {
     let stream = dial(endpoint).await?;
+    Channel::over(stream, endpoint, Options::new(limit)).await.map_err(Failure::new)
+}
+
+/// The same without patience, for members that may be down: one attempt, within `limit`.
+pub async fn connect_once(endpoint: &str, limit: Duration) -> Result<Channel, Failure> {
+    let stream = dial_once(endpoint, limit).await?;
     Channel::over(stream, endpoint, Options::new(limit)).await.map_err(Failure::new)
 }

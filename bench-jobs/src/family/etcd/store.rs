@@ -111,7 +111,7 @@ impl Store {
     #[cold]
     pub fn failure(&self, doing: &str, error: &GrpcError) -> Failure {
         match error {
-            GrpcError::Connect(said) => Failure::new(said),
+            GrpcError::Connect(said) => Failure::new(said).without_effect(),
             error => Failure::new(format_args!("{doing} at {}: {error}", self.endpoint)),
         }
     }

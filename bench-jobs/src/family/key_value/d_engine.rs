@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
-use service_kit::client::{Call, Channel, StreamReceiver};
+use service_kit::client::{Call, Channel, GrpcError, StreamReceiver};
+use service_kit::grpc::Code;
 use storebench_crds::workload::key_value::ReadLevel;
 
 use crate::failure::Failure;
@@ -255,7 +256,14 @@ impl Client {
         let command = Some(WriteCommand { operation: Some(operation) });
         let request = WriteRequest { client_id: CLIENT_ID, command };
         let answer = self.channel.unary(&self.write, &request).await;
-        let answer: Response = answer.map_err(|error| self.failure("HandleClientWrite", &error))?;
+        let answer: Response = answer.map_err(|error| {
+            let failure = self.failure("HandleClientWrite", &error);
+            match error {
+                // "Not leader", as release 0.2.4 says it.
+                GrpcError::Status(status) if status.code == Code::FailedPrecondition => failure.without_effect(),
+                _ => failure,
+            }
+        })?;
         match answer {
             Response { error: 0, success: Some(Success::Written(WriteResult { succeeded })) } => Ok(succeeded),
             other => Err(self.unexpected("HandleClientWrite", &other)),
@@ -263,12 +271,11 @@ impl Client {
     }
 
     fn unexpected(&self, request: &str, answer: &Response) -> Failure {
-        let said = match answer {
-            Response { error: 0, .. } => "an answer that this request has not".to_owned(),
-            Response { error: 4001, .. } => "it does not lead (error 4001)".to_owned(),
-            Response { error, .. } => format!("error {error}"),
-        };
-        self.failure(request, &said)
+        match answer {
+            Response { error: 0, .. } => self.failure(request, &"an answer that this request has not"),
+            Response { error: 4001, .. } => self.failure(request, &"it does not lead (error 4001)").without_effect(),
+            Response { error, .. } => self.failure(request, &format_args!("error {error}")),
+        }
     }
 
     pub(super) fn failure(&self, request: &str, error: &dyn std::fmt::Display) -> Failure {

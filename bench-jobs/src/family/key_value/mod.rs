@@ -6,9 +6,11 @@
 //!
 //! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Eventual
 //! reads without writes, and watches, go to all members; eventual reads beside writes to other members than these. Whether reads that
-//! must not be stale are, `fresh` looks at all members that take them, and so does the reading back at the end.
+//! must not be stale are, `fresh` looks at all members that take them, and so does the reading back at the end. Clients of a `failover` go
+//! from member to member.
 
 mod d_engine;
+mod failover;
 mod fresh;
 pub(crate) mod probe;
 mod scan;
@@ -33,6 +35,9 @@ use crate::failure::Failure;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
+use failover::Doubts;
+use failover::course::Course;
+use failover::line::Line;
 use staleness::{Acknowledged, staleness};
 use store::{Connection, Store};
 
@@ -49,8 +54,21 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(5);
 pub fn run(context: Context, parameters: &KeyValueWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
     let slice = context.share.slice(parameters.key_space);
     let space = KeySpace::slice(slice, context.clients, 1);
-    let plan = Plan { parameters: parameters.clone(), space, versions: SharedVersions::new(space) };
-    load::run::<KeyValue>(context, plan, around)
+    let course = match (parameters.operation, around.control) {
+        (KeyValueOperation::Failover, None) => {
+            let text = "keyValue Failover has the leader killed, which who started this load does not do: the job has no killsMembers";
+            return Err(io::Error::other(text));
+        }
+        (KeyValueOperation::Failover, Some(control)) => Some(Arc::new(Course::new(control, parameters))),
+        _ => None,
+    };
+    let plan =
+        Plan { parameters: parameters.clone(), space, versions: SharedVersions::new(space), course: course.clone() };
+    let ending = load::run::<KeyValue>(context, plan, around)?;
+    match course.as_ref().and_then(|course| course.broken()) {
+        Some(broken) => Err(io::Error::other(broken.to_owned())),
+        None => Ok(ending),
+    }
 }
 
 /// What all threads of one workload share.
@@ -59,6 +77,8 @@ pub struct Plan {
     parameters: KeyValueWorkload,
     space: KeySpace,
     versions: Arc<SharedVersions>,
+    /// Of a failover.
+    course: Option<Arc<Course>>,
 }
 
 impl Plan {
@@ -69,7 +89,8 @@ impl Plan {
             KeyValueOperation::Get
             | KeyValueOperation::Mixed
             | KeyValueOperation::Scan
-            | KeyValueOperation::CompareAndSwap => true,
+            | KeyValueOperation::CompareAndSwap
+            | KeyValueOperation::Failover => true,
         }
     }
 
@@ -77,7 +98,7 @@ impl Plan {
     fn read_percent(&self) -> u32 {
         match self.parameters.operation {
             KeyValueOperation::Get => 100,
-            KeyValueOperation::Mixed => self.parameters.read_percent.unwrap_or_default(),
+            KeyValueOperation::Mixed | KeyValueOperation::Failover => self.parameters.read_percent.unwrap_or_default(),
             KeyValueOperation::Put
             | KeyValueOperation::Scan
             | KeyValueOperation::CompareAndSwap
@@ -104,7 +125,8 @@ impl Plan {
             | KeyValueOperation::Mixed
             | KeyValueOperation::Put
             | KeyValueOperation::Scan
-            | KeyValueOperation::CompareAndSwap => writer,
+            | KeyValueOperation::CompareAndSwap
+            | KeyValueOperation::Failover => writer,
         }
     }
 }
@@ -126,6 +148,10 @@ pub struct KeyValue {
     ledger: Ledger,
     /// Of no keys where staleness is not measured.
     acknowledged: Acknowledged,
+    /// By index into the seat's connections: where the load of a failover goes. Empty of anything else.
+    lines: Vec<Line>,
+    /// What may have been written by requests that failed, in a failover.
+    doubts: Doubts,
 }
 
 impl KeyValue {
@@ -203,7 +229,8 @@ impl Family for KeyValue {
     async fn connect(plan: Arc<Plan>, seat: Rc<Seat>) -> Result<Self, Failure> {
         let context = &seat.context;
         let owns_keys =
-            matches!(plan.parameters.operation, KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency);
+            matches!(plan.parameters.operation, KeyValueOperation::CompareAndSwap | KeyValueOperation::WatchLatency)
+                || plan.course.is_some();
         if owns_keys && plan.space.is_shared() {
             return Err(Failure::new("keySpace must be at least the number of clients: each needs a key of its own"));
         }
@@ -224,6 +251,11 @@ impl Family for KeyValue {
         for endpoint in &writers.1 {
             members.push(Connection::open(writers.0, endpoint, context.timeout).await?);
         }
+        let mut lines = Vec::new();
+        if plan.course.is_some() {
+            let endpoints: Rc<[String]> = context.endpoints.clone().into();
+            lines.extend(connections.iter().map(|(_, writer)| Line::new(writer, &endpoints, context.timeout)));
+        }
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
         let parameters = &plan.parameters;
         // Where several clients write a key, nobody knows which version is newer.
@@ -232,6 +264,8 @@ impl Family for KeyValue {
             acknowledged: Acknowledged::new(if is_measured { keys.slots() } else { 0 }),
             caught_up: connections.iter().map(|_| OnceCell::new()).collect(),
             connections,
+            lines,
+            doubts: Doubts::default(),
             members,
             names: KeyNames::with_digits(KEY_PREFIX, parameters.key_bytes as usize, KEY_DIGITS),
             values: Values::new(context.seed, parameters.value_bytes),
@@ -276,10 +310,14 @@ impl Family for KeyValue {
             KeyValueOperation::Scan => scan::load(&self, &session).await,
             KeyValueOperation::CompareAndSwap => swap::load(&self, &session).await,
             KeyValueOperation::WatchLatency => watch::load(&self, &session).await,
+            KeyValueOperation::Failover => failover::load(&self, &session).await,
         }
     }
 
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        if self.plan.course.is_some() {
+            return failover::verify(&self, &session).await;
+        }
         let mut members: Vec<Store> = self.members.iter().map(Connection::store).collect();
         let mut key = Vec::new();
         for slot in self.keys.owned_slots(session.place()) {

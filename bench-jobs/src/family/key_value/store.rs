@@ -10,7 +10,7 @@ use storebench_crds::workload::key_value::ReadLevel;
 
 use super::d_engine::{self, Client};
 use crate::failure::Failure;
-use crate::family::etcd::connect::connect;
+use crate::family::etcd::connect::{connect, connect_once};
 use crate::family::etcd::messages::{
     Compare, EVENT_PUT, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, WatchCreateRequest,
     WatchRequest, WatchResponse, compare, path, request_op, watch_request,
@@ -43,6 +43,27 @@ impl Connection {
     pub(super) async fn open(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Self, Failure> {
         let channel = connect(endpoint, timeout).await?;
         Ok(Self { spoken, channel, endpoint: endpoint.into() })
+    }
+
+    /// The same without patience: one attempt, of a member that may be down.
+    pub(super) async fn open_once(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Self, Failure> {
+        let channel = connect_once(endpoint, timeout).await?;
+        Ok(Self { spoken, channel, endpoint: endpoint.into() })
+    }
+
+    /// What is spoken on it.
+    pub(super) fn spoken(&self) -> Spoken {
+        self.spoken
+    }
+
+    /// Where it goes, `host:port`.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// For requests that are not a client's.
+    pub(super) fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     /// A client of its own on this connection.

@@ -189,6 +189,7 @@ mod tests {
             rate: None,
             timeout: Default::default(),
             synced_writes_percent: 0,
+            restarts_members: false,
             store_settings: Default::default(),
         };
         let parameters = serde_json::json!({ "command": command, "valueBytes": 10 });

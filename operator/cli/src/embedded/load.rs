@@ -1,9 +1,10 @@
-//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, reads its summary.
+//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, kills members where it asks for that,
+//! reads its summary.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use bench_jobs::measure::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};
-use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, Phase};
+use storebench_crds::job::{DriverLine, JobLine, JobOutcome, JobSpec, JobSummary, Phase};
 use storebench_crds::workload::Parameters;
 use storebench_crds::workload::sqlite_replication::Outage;
 
@@ -50,13 +51,14 @@ pub(super) fn load(
         .arg(&job_file)
         .arg("--termination-message")
         .arg(&summary_file)
-        .stdin(Stdio::null())
+        .stdin(if job.kills_members { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(errors)
         .spawn()
         .context("the load process cannot be started")?;
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
+    let mut killer = Killer { answers: process.child.stdin.take(), down: None };
     let mut follower = Follower {
         // The meters of what is killed would run backwards.
         processes: kill_of(job).is_none().then(|| Processes::of(deployed)),
@@ -69,13 +71,20 @@ pub(super) fn load(
     let mut deadline = deadline;
     let mut death = None;
     loop {
-        let patience = kill.as_ref().map_or(SAMPLE_INTERVAL, |kill: &Kill| kill.patience());
-        match lines.recv_timeout(patience) {
-            Ok(line) => {
-                if follower.line(&line?)? == Some(Phase::Measure) {
-                    kill = kill_of(job).map(Kill::begin);
+        if killer.restarts(deployed)? {
+            // Its process is another one.
+            follower.processes = Some(Processes::of(deployed));
+        }
+        let patience = kill.as_ref().map_or(SAMPLE_INTERVAL, Kill::patience);
+        match lines.recv_timeout(killer.patience(patience)) {
+            Ok(line) => match follower.line(&line?)? {
+                Some(JobLine::Phase { phase: Phase::Measure, .. }) => kill = kill_of(job).map(Kill::begin),
+                Some(JobLine::Kill { endpoint, restart_after_millis, .. }) => {
+                    follower.loses_a_member();
+                    killer.kill(deployed, &endpoint, Duration::from_millis(restart_after_millis))?;
                 }
-            }
+                _ => {}
+            },
             Err(RecvTimeoutError::Timeout) => follower.sample(),
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -128,6 +137,44 @@ pub(super) fn load(
         failure => failure,
     };
     Ok(Some(loaded))
+}
+
+/// Kills members of the store as the load process asks, and starts them again.
+struct Killer {
+    /// Where the load process hears what was done; absent where it may ask for nothing.
+    answers: Option<ChildStdin>,
+    /// The member that is down, and when it is started again.
+    down: Option<(usize, Instant)>,
+}
+
+impl Killer {
+    fn kill(&mut self, deployed: &mut Deployed, endpoint: &str, restart_after: Duration) -> anyhow::Result<()> {
+        anyhow::ensure!(self.down.is_none(), "the load process asks for a kill while a member is down");
+        let due = Instant::now() + restart_after;
+        self.down = Some((deployed.store.kill(endpoint)?, due));
+        self.say(&DriverLine::Killed)
+    }
+
+    /// Starts the member that is down, if it is time; whether it did.
+    fn restarts(&mut self, deployed: &mut Deployed) -> anyhow::Result<bool> {
+        let Some((member, _)) = self.down.take_if(|(_, due)| *due <= Instant::now()) else { return Ok(false) };
+        deployed.store.restart(member)?;
+        self.say(&DriverLine::Restarted)?;
+        Ok(true)
+    }
+
+    /// How long may be waited for something else.
+    fn patience(&self, most: Duration) -> Duration {
+        self.down.map_or(most, |(_, due)| most.min(due.saturating_duration_since(Instant::now())))
+    }
+
+    fn say(&mut self, line: &DriverLine) -> anyhow::Result<()> {
+        let answers =
+            self.answers.as_mut().context("the load process asks for a kill, which its job does not allow")?;
+        // One that has ended needs no answer; why it ended is said elsewhere.
+        let _ = writeln!(answers, "{}", line.encode());
+        Ok(())
+    }
 }
 
 /// What others used during the measured phase of each workload, by its name.
@@ -296,7 +343,7 @@ impl Meters {
 /// A workload in its measured phase.
 struct Measuring {
     workload: String,
-    /// Absent: what the store uses is not measured.
+    /// Absent where a member is killed: what it used is no longer known, nor what another process of it uses part of.
     meters: Option<Meters>,
     survey: Survey,
 }
@@ -311,19 +358,24 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Returns the phase that begins, if one does.
-    fn line(&mut self, line: &str) -> anyhow::Result<Option<Phase>> {
-        match self.gathering.line(line)? {
-            Some(JobLine::Phase { workload, phase }) => {
-                self.phase(&workload, phase);
-                return Ok(Some(phase));
-            }
+    /// Takes a line, and returns what it says.
+    fn line(&mut self, line: &str) -> anyhow::Result<Option<JobLine>> {
+        let line = self.gathering.line(line)?;
+        match &line {
+            Some(JobLine::Phase { workload, phase }) => self.phase(workload, *phase),
             Some(JobLine::Progress { workload, operations, elapsed_millis, .. }) => {
-                self.progress.workload_goes_on(&workload, operations, elapsed_millis);
+                self.progress.workload_goes_on(workload, *operations, *elapsed_millis);
             }
             _ => {}
         }
-        Ok(None)
+        Ok(line)
+    }
+
+    /// A member is about to be killed.
+    fn loses_a_member(&mut self) {
+        if let Some(measuring) = &mut self.measuring {
+            measuring.meters = None;
+        }
     }
 
     fn phase(&mut self, workload: &str, phase: Phase) {

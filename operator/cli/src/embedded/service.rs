@@ -39,8 +39,6 @@ pub(super) struct Service {
     shared: Option<PathBuf>,
     /// Where the load is to listen for the store's requests to its object store.
     fault_proxy: Option<String>,
-    /// What the store is started by, and started again.
-    launches: Vec<StoreLaunch>,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
     /// The first member's command line.
@@ -49,14 +47,42 @@ pub(super) struct Service {
 
 #[derive(Debug)]
 struct RunningProcess {
-    process: Running,
-    ports: BTreeMap<&'static str, u16>,
+    /// Absent while it is killed because somebody asked for it.
+    process: Option<Running>,
+    plan: ProcessPlan,
+    program: PathBuf,
+    /// How often it was started.
+    starts: u32,
 }
 
-#[derive(Debug)]
-struct StoreLaunch {
-    program: PathBuf,
-    process: ProcessPlan,
+impl RunningProcess {
+    /// Starts it where its files and directories are.
+    fn start(plan: ProcessPlan, program: PathBuf, directory: &Path) -> anyhow::Result<Self> {
+        let mut running = Self { process: None, plan, program, starts: 0 };
+        running.start_again(directory)?;
+        Ok(running)
+    }
+
+    fn start_again(&mut self, directory: &Path) -> anyhow::Result<()> {
+        self.starts += 1;
+        let ProcessPlan { name, arguments, environment, data_directory, .. } = &self.plan;
+        let log = match self.starts {
+            1 => format!("{name}.log"),
+            starts => format!("{name}-{starts}.log"),
+        };
+        let log = directory.join(log);
+        let data = Path::new(data_directory);
+        self.process = Some(Running::start(name, &self.program, arguments, environment, data, log)?);
+        Ok(())
+    }
+
+    fn death(&mut self) -> Option<String> {
+        self.process.as_mut()?.death()
+    }
+
+    fn last_word(&self) -> String {
+        self.process.as_ref().map(Running::last_word).unwrap_or_default()
+    }
 }
 
 /// A store that never became ready, in one line.
@@ -83,7 +109,6 @@ impl Service {
             directory: directory.to_path_buf(),
             shared: plan.shared_directory.map(PathBuf::from),
             fault_proxy: placement.fault_proxy.clone(),
-            launches: Vec::new(),
             footprint: Footprint { binary_bytes: file_bytes(&binaries.store.path), ..Footprint::default() },
             command: Vec::new(),
         };
@@ -105,9 +130,8 @@ impl Service {
         let role = planned.role.name;
         for process in &planned.processes {
             write(process)?;
-            let child = self.spawn(&binary.path, process, "")?;
+            let child = RunningProcess::start(process.clone(), binary.path.clone(), &self.directory)?;
             if planned.role.is_store() {
-                self.launches.push(StoreLaunch { program: binary.path.clone(), process: process.clone() });
                 self.store.push(child);
             } else {
                 self.companions.push((role, child));
@@ -120,25 +144,14 @@ impl Service {
         Ok(())
     }
 
-    fn spawn(&self, program: &Path, process: &ProcessPlan, again: &str) -> anyhow::Result<RunningProcess> {
-        let log = self.directory.join(format!("{}{again}.log", process.name));
-        let ProcessPlan { name, arguments, environment, data_directory, ports, .. } = process;
-        let child = Running::start(name, program, arguments, environment, Path::new(data_directory), log)?;
-        Ok(RunningProcess { process: child, ports: ports.clone() })
-    }
-
-    /// Kills the store with SIGKILL, and nothing else. Until [`Self::start_again`] it has not died.
+    /// Kills all members of the store with SIGKILL, and nothing else. Until [`Self::start_again`] they have not died.
     pub(super) fn kill_store(&mut self) {
-        self.store.clear();
+        self.store.iter_mut().for_each(|member| member.process = None);
     }
 
-    /// Starts the store again on the data that it left. Nobody waits until it answers.
+    /// Starts the members of the store again on the data that they left. Nobody waits until they answer.
     pub(super) fn start_again(&mut self) -> anyhow::Result<()> {
-        let launches = self.launches.iter();
-        let store: anyhow::Result<Vec<_>> =
-            launches.map(|launch| self.spawn(&launch.program, &launch.process, "-again")).collect();
-        self.store = store?;
-        Ok(())
+        self.store.iter_mut().try_for_each(|member| member.start_again(&self.directory))
     }
 
     fn wait_until_ready(&mut self, planned: &RolePlan, deadline: Instant) -> Result<(), NeverReady> {
@@ -150,7 +163,7 @@ impl Service {
                     return Err(NeverReady(format!("never became ready: {death}")));
                 }
                 if Instant::now() > deadline || interrupt::requested() {
-                    let last = self.running(&planned.role, index).map(|member| member.process.last_word());
+                    let last = self.running(&planned.role, index).map(RunningProcess::last_word);
                     return Err(NeverReady(format!(
                         "never became ready: {} gave no answer within {:.1} s{}",
                         process.name,
@@ -173,19 +186,20 @@ impl Service {
 
     /// Where clients reach the members.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.store.iter().filter_map(|member| client_address(self.engine, &member.ports)).collect()
+        self.store.iter().filter_map(|member| client_address(self.engine, &member.plan.ports)).collect()
     }
 
     /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
     pub(super) fn metrics(&self) -> Vec<String> {
         let Some(metrics) = self.engine.metrics else { return Vec::new() };
-        let ports = self.store.iter().filter_map(|member| member.ports.get(metrics.port));
+        let ports = self.store.iter().filter_map(|member| member.plan.ports.get(metrics.port));
         ports.map(|port| format!("{LOOPBACK}:{port}")).collect()
     }
 
     /// Where the companions are reached, by role.
     pub(super) fn companions(&self) -> BTreeMap<String, String> {
-        let address = |process: &RunningProcess| Some(format!("{LOOPBACK}:{}", process.ports.get(engine::CLIENT)?));
+        let address =
+            |process: &RunningProcess| Some(format!("{LOOPBACK}:{}", process.plan.ports.get(engine::CLIENT)?));
         self.companions.iter().filter_map(|(role, one)| Some(((*role).to_owned(), address(one)?))).collect()
     }
 
@@ -201,13 +215,28 @@ impl Service {
 
     /// The members' process identifiers; companions are not the store.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.store.iter().map(|member| member.process.id()).collect()
+        self.store.iter().filter_map(|member| Some(member.process.as_ref()?.id())).collect()
     }
 
-    /// How a process died, in one line; `None` while all live.
+    /// How a process died, in one line; `None` while all live that nobody asked to be killed.
     pub(super) fn death(&mut self) -> Option<String> {
         let companions = self.companions.iter_mut().map(|(_, process)| process);
-        self.store.iter_mut().chain(companions).find_map(|member| member.process.death())
+        self.store.iter_mut().chain(companions).find_map(RunningProcess::death)
+    }
+
+    /// Kills the member that clients reach at `endpoint`, and waits until it is dead; which it is, for [`Self::restart`].
+    pub(super) fn kill(&mut self, endpoint: &str) -> anyhow::Result<usize> {
+        let position = self.addresses().iter().position(|address| address.to_string() == endpoint);
+        let position = position.with_context(|| format!("no member of the store is at {endpoint}"))?;
+        // Dropped, it is killed, and waited for.
+        let killed = self.store[position].process.take();
+        killed.with_context(|| format!("the member at {endpoint} is killed already"))?;
+        Ok(position)
+    }
+
+    /// Starts a member that was killed, with its data.
+    pub(super) fn restart(&mut self, member: usize) -> anyhow::Result<()> {
+        self.store[member].start_again(&self.directory)
     }
 
     /// Where all members keep their data.

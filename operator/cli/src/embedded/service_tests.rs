@@ -43,7 +43,11 @@ fn a_companion_answers_before_the_store_starts_and_is_not_measured_as_the_store(
     assert_eq!(probe::version(Protocol::Redis, address).unwrap(), binaries.companions[0].1.version);
     let own = running.addresses();
     assert_eq!(probe::version(Protocol::Redis, own[0]).unwrap(), binaries.store.version);
-    assert_eq!(running.processes(), [running.store[0].process.id()], "the companion is not the store");
+    assert_eq!(
+        running.processes(),
+        [running.store[0].process.as_ref().unwrap().id()],
+        "the companion is not the store"
+    );
     assert!(running.command[0].ends_with("valkey-server"), "{:?}", running.command);
     // What is weighed is the store's alone, and what it shares is neither's.
     let weighed = running.data();
@@ -73,7 +77,7 @@ fn a_companion_that_dies_is_named() {
     let (service, directory) = (replicator(), TempDir::new().unwrap());
     let binaries = find_store(&service).expect("run peers/fetch redis valkey");
     let mut running = start(&service, &binaries, &directory).unwrap();
-    let process = running.companions[0].1.process.id();
+    let process = running.companions[0].1.process.as_ref().unwrap().id();
     let process = rustix::process::Pid::from_raw(process.cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -82,6 +86,34 @@ fn a_companion_that_dies_is_named() {
     }
     let said = running.death().unwrap();
     assert!(said.starts_with("store-object-store-0 was killed by signal 9"), "{said}");
+}
+
+#[test]
+fn a_member_that_was_killed_because_somebody_asked_is_no_death_and_starts_again_with_its_data() {
+    let (service, directory) = (validated(&serde_json::json!({ "engine": "Valkey" })), TempDir::new().unwrap());
+    let binaries = find_store(&service).expect("run peers/fetch valkey");
+    let mut running = start(&service, &binaries, &directory).unwrap();
+    let (before, address) = (running.processes(), running.addresses()[0]);
+    let member = running.kill(&address.to_string()).unwrap();
+    assert_eq!((running.processes(), running.death()), (Vec::new(), None));
+    assert!(probe::answers(Protocol::Redis, address).is_err(), "it is dead");
+    assert!(running.kill(&address.to_string()).unwrap_err().to_string().contains("is killed already"));
+    assert!(running.kill("127.0.0.1:1").unwrap_err().to_string().contains("no member of the store is at"));
+    running.restart(member).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while probe::answers(Protocol::Redis, address).is_err() && Instant::now() < deadline {
+        std::thread::sleep(PROBE_INTERVAL);
+    }
+    probe::answers(Protocol::Redis, address).unwrap();
+    assert_ne!(running.processes(), before);
+    assert_eq!(running.death(), None);
+    // From here on it is like any other.
+    let process = rustix::process::Pid::from_raw(running.processes()[0].cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    while running.death().is_none() && Instant::now() < deadline {
+        std::thread::sleep(PROBE_INTERVAL);
+    }
+    assert!(running.death().unwrap().starts_with("store-0 was killed by signal 9"));
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl<'a> Stage<'a> {
         job.companions = deployed.store.companions();
         job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);
         job.fault_proxy = deployed.store.fault_proxy();
+        job.kills_members = job.workloads.iter().any(|workload| workload.parameters.kills_members());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)

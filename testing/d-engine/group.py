@@ -1,0 +1,85 @@
+"""A group of d-engine servers on loopback, killed and stopped by their process identifiers, and gone when the program ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import grpc
+
+from wire import first
+
+LEADER = "/d_engine.server.cluster.ClusterManagementService/DiscoverLeader"
+PATIENCE_SECONDS = 30
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def call(channel, path, request, timeout=5, metadata=None):
+    """A unary call with bytes as messages."""
+    return channel.unary_unary(path)(request, timeout=timeout, metadata=metadata)
+
+
+class Group:
+    def __init__(self, program, directory, size=3):
+        ports = free_ports(2 * size)
+        self.program, self.directory = program, directory
+        self.addresses = [f"127.0.0.1:{port}" for port in ports[:size]]
+        self.members = " ".join(
+            f"{at + 1}={address},127.0.0.1:{ports[size + at]}" for at, address in enumerate(self.addresses)
+        )
+        self.processes = [None] * size
+        for at in range(size):
+            self.start(at)
+
+    def start(self, at):
+        with open(os.path.join(self.directory, f"{at + 1}.log"), "ab") as log:
+            self.processes[at] = subprocess.Popen(
+                [self.program, "serve", "--log-level", "warn", "--node-id", str(at + 1)]
+                + ["--db-root-dir", os.path.join(self.directory, str(at + 1))],
+                env={"D_ENGINE_MEMBERS": self.members},
+                stderr=log,
+            )
+
+    def kill(self, at):
+        self.processes[at].kill()
+        self.processes[at].wait()
+
+    def stop(self, at):
+        self.processes[at].send_signal(signal.SIGSTOP)
+
+    def go_on(self, at):
+        self.processes[at].send_signal(signal.SIGCONT)
+
+    def leader(self):
+        """The number of the member that says that it leads, from 0."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            for address in self.addresses:
+                try:
+                    with grpc.insecure_channel(address) as channel:
+                        named = first(call(channel, LEADER, b"", timeout=1), 2, b"").decode()
+                except grpc.RpcError:
+                    continue
+                if named == address:
+                    return self.addresses.index(named)
+            time.sleep(0.05)
+        raise AssertionError(f"nobody leads within {PATIENCE_SECONDS} s; see {self.directory}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
