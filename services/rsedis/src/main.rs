@@ -2,13 +2,13 @@
 
 use std::io::Read as _;
 use std::net::{TcpListener, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
 
 use rsedis::memory::Allocator;
 use rsedis::persistence::{Aof, recover};
-use rsedis::reactor::epoll::EpollSockets;
+use rsedis::reactor::epoll::{EpollSockets, Listener};
 use rsedis::reactor::{Reactor, now_millis, users};
 use rsedis::server::Server;
 use rsedis::settings::{Settings, Start, read_command_line};
@@ -102,11 +102,17 @@ fn serve(mut settings: Settings) -> Result<(), String> {
             None
         }
     };
+    let socket_file = server.settings.text("unixsocket").to_owned();
     let sockets = EpollSockets::new(listeners, stop).map_err(|error| format!("epoll: {error}"))?;
     let (port, pid) = (server.settings.text("port"), std::process::id());
     log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
     let allocator = Allocator { total: allocated, own: allocated_here };
-    Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run()
+    let ended = Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run();
+    if !socket_file.is_empty() {
+        // Whoever starts the next server replaces it if it is still there.
+        drop(std::fs::remove_file(&socket_file));
+    }
+    ended
 }
 
 /// The users of the settings, or of their file.
@@ -184,9 +190,17 @@ fn load(server: &mut Server) -> Result<(), String> {
 }
 
 /// One listener for each address of `bind`; one that begins with `-` may be missing.
-fn listen(settings: &Settings) -> Result<Vec<TcpListener>, String> {
+fn listen(settings: &Settings) -> Result<Vec<Listener>, String> {
     let port = settings.integer("port") as u16;
     let mut listeners = Vec::new();
+    let path = settings.text("unixsocket");
+    if !path.is_empty() {
+        listeners
+            .push(listen_at(path, settings).map_err(|error| format!("Failed opening Unix socket {path}: {error}"))?);
+    }
+    if port == 0 && !listeners.is_empty() {
+        return Ok(listeners);
+    }
     for word in settings.text("bind").split_whitespace() {
         let (address, may_fail) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
         let host = match address {
@@ -197,7 +211,7 @@ fn listen(settings: &Settings) -> Result<Vec<TcpListener>, String> {
         let failed = |error: std::io::Error| format!("Failed listening on port {port} ({address}): {error}");
         let bound = (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings));
         match bound {
-            Ok(listener) => listeners.push(listener),
+            Ok(listener) => listeners.push(Listener::Tcp(listener)),
             Err(error) if may_fail && error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
             Err(error) => return Err(failed(error)),
         }
@@ -206,6 +220,22 @@ fn listen(settings: &Settings) -> Result<Vec<TcpListener>, String> {
         true => Err(format!("Failed listening on port {port}: bind names no address")),
         false => Ok(listeners),
     }
+}
+
+/// A socket as a file. One that is there is from a server that has ended.
+fn listen_at(path: &str, settings: &Settings) -> std::io::Result<Listener> {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    let mode = settings.text("unixsocketperm");
+    if mode != "0" {
+        let mode = u32::from_str_radix(mode, 8)
+            .map_err(|_| std::io::Error::other(format!("unixsocketperm {mode}: octal digits only, such as 770")))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    Ok(Listener::Unix(listener, path.to_owned()))
 }
 
 fn bind(addresses: impl Iterator<Item = std::net::SocketAddr>, settings: &Settings) -> std::io::Result<TcpListener> {

@@ -679,3 +679,32 @@ fn exec_runs_although_a_served_client_changed_a_watched_key() {
     assert_eq!(client.call("MULTI"), "+OK\r\n");
     assert_eq!(client.call("EXEC"), "*-1\r\n");
 }
+
+#[test]
+fn a_socket_file_serves_like_a_port_and_goes_with_the_server() {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = harness::folder();
+    let path = directory.path().join("socket");
+    let options = ["--unixsocket", path.to_str().unwrap(), "--unixsocketperm", "770"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(b"SET a 1\r\nGET a\r\nCLIENT INFO\r\n").unwrap();
+    let mut received = String::new();
+    while !received.contains("user=default") {
+        let mut piece = [0; 1024];
+        let count = stream.read(&mut piece).unwrap();
+        received.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(received.starts_with("+OK\r\n$1\r\n1\r\n"), "{received}");
+    assert!(received.contains(&format!("addr={}:0", path.display())) && received.contains("flags=U"), "{received}");
+    assert_eq!(server.client().call("GET a"), "$1\r\n1\r\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+    // One that a killed server has left is replaced.
+    server.kill();
+    assert!(path.exists());
+    let server = start(rsedis_program(), directory.path(), &options);
+    assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+    assert_eq!(server.terminate(), Some(0));
+    assert!(!path.exists());
+}

@@ -535,3 +535,50 @@ fn history_goes_on_from_a_file() {
         "the file tells where it was"
     );
 }
+
+/// Debian's Sentinel watches a master and two replicas of ours, and lets one of them lead when the master is killed.
+#[test]
+fn sentinel_fails_over() {
+    let master = Node::ours(&[]);
+    let replicas = [Node::ours(&[]), Node::ours(&[])];
+    for replica in &replicas {
+        replica.follow(master.server.port);
+        replica.wait_for_link();
+    }
+    write_at_random(&master, 80, 200);
+    for replica in &replicas {
+        wait_until_same(&master, replica);
+    }
+    let folder = harness::folder();
+    let port = harness::free_port();
+    let file = folder.path().join("sentinel.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor trio 127.0.0.1 {} 1\nsentinel down-after-milliseconds trio 1000\n\
+         sentinel failover-timeout trio 20000\nsentinel parallel-syncs trio 1\n",
+        folder.path().display(),
+        master.server.port
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = harness::command(redis_program("redis-server"));
+    let _sentinel = harness::Process::start(command.arg(&file).arg("--sentinel").stdout(std::process::Stdio::null()));
+    until("the sentinel, and both replicas known to it", || {
+        Client::connect(port).is_ok_and(|mut client| {
+            client.try_call(&[b"SENTINEL", b"replicas", b"trio"]).is_ok_and(|reply| {
+                String::from_utf8_lossy(&reply).matches("master-link-status\r\n$2\r\nok").count() == 2
+            })
+        })
+    });
+    master.server.kill();
+    let mut sentinel = Client::connect(port).unwrap();
+    let leader = harness::eventually("another leader", || {
+        let reply = sentinel.call("SENTINEL get-master-addr-by-name trio");
+        replicas.iter().find(|replica| reply.contains(&format!("\n{}\r", replica.server.port)))
+    });
+    until("the leader's role", || leader.info("role") == "master");
+    let follower = replicas.iter().find(|replica| replica.server.port != leader.server.port).unwrap();
+    until("the other one's new master", || follower.info("master_port") == leader.server.port.to_string());
+    follower.wait_for_link();
+    assert_eq!(leader.call("SET after failover"), "+OK\r\n");
+    wait_until_same(leader, follower);
+    assert_eq!(leader.info("sync_full"), "0", "the other one goes on where it was");
+}

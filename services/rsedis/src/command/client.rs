@@ -75,6 +75,7 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
         (session.is_closing, 'c'),
         (session.is_watch_broken, 'd'),
         (session.no_evict, 'e'),
+        (session.address.starts_with('/'), 'U'),
     ] {
         if is_set {
             flags.push(letter);

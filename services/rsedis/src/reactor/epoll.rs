@@ -1,13 +1,14 @@
 //! Sockets with epoll.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::SendFlags;
 
 use super::{Accepted, Event, Received, Sockets};
 
@@ -17,11 +18,36 @@ const STOP: u64 = u64::MAX - 1;
 /// Events taken at once.
 const EVENTS_MAX: usize = 1024;
 
+/// Where clients connect.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address.
+    Tcp(TcpListener),
+    /// A file, by its path.
+    Unix(UnixListener, String),
+}
+
+impl Listener {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+/// Who is at the other end, and where it came to.
+struct Ends {
+    address: String,
+    local_address: String,
+    is_local: bool,
+}
+
 /// See the module's description.
 pub struct EpollSockets {
     epoll: OwnedFd,
-    listeners: Vec<TcpListener>,
-    streams: Vec<Option<TcpStream>>,
+    listeners: Vec<Listener>,
+    streams: Vec<Option<OwnedFd>>,
     free: Vec<usize>,
     ready: Vec<epoll::Event>,
     stop: UnixStream,
@@ -29,11 +55,14 @@ pub struct EpollSockets {
 
 impl EpollSockets {
     /// Takes connections from listeners; a byte from `stop` asks the process to stop.
-    pub fn new(listeners: Vec<TcpListener>, stop: UnixStream) -> io::Result<Self> {
+    pub fn new(listeners: Vec<Listener>, stop: UnixStream) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for listener in &listeners {
-            listener.set_nonblocking(true)?;
-            epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+            match listener {
+                Listener::Tcp(listener) => listener.set_nonblocking(true)?,
+                Listener::Unix(listener, _) => listener.set_nonblocking(true)?,
+            }
+            epoll::add(&epoll, listener.descriptor(), EventData::new_u64(LISTENER), EventFlags::IN)?;
         }
         stop.set_nonblocking(true)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
@@ -41,11 +70,11 @@ impl EpollSockets {
         Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stop })
     }
 
-    fn stream(&self, slot: usize) -> Option<&TcpStream> {
-        self.streams.get(slot)?.as_ref()
+    fn stream(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.streams.get(slot)?.as_ref()?.as_fd())
     }
 
-    fn keep(&mut self, stream: TcpStream, peer: SocketAddr, keepalive_seconds: u32) -> io::Result<Accepted> {
+    fn keep_tcp(&mut self, stream: TcpStream, peer: SocketAddr, keepalive_seconds: u32) -> io::Result<Accepted> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         if keepalive_seconds > 0 {
@@ -54,6 +83,14 @@ impl EpollSockets {
             rustix::net::sockopt::set_tcp_keepidle(&stream, seconds)?;
         }
         let local = stream.local_addr()?;
+        let is_local = match peer.ip().to_canonical() {
+            IpAddr::V4(address) => address.is_loopback(),
+            IpAddr::V6(address) => address.is_loopback(),
+        };
+        self.keep(stream.into(), Ends { address: peer.to_string(), local_address: local.to_string(), is_local })
+    }
+
+    fn keep(&mut self, stream: OwnedFd, ends: Ends) -> io::Result<Accepted> {
         let slot = self.free.pop().unwrap_or(self.streams.len());
         if slot == self.streams.len() {
             self.streams.push(None);
@@ -64,11 +101,8 @@ impl EpollSockets {
             return Err(error.into());
         }
         self.streams[slot] = Some(stream);
-        let is_local = match peer.ip().to_canonical() {
-            IpAddr::V4(address) => address.is_loopback(),
-            IpAddr::V6(address) => address.is_loopback(),
-        };
-        Ok(Accepted { slot, address: peer.to_string(), local_address: local.to_string(), is_local })
+        let Ends { address, local_address, is_local } = ends;
+        Ok(Accepted { slot, address, local_address, is_local })
     }
 }
 
@@ -107,17 +141,31 @@ impl Sockets for EpollSockets {
     fn want_clients(&mut self, wanted: bool) -> io::Result<()> {
         let flags = if wanted { EventFlags::IN } else { EventFlags::empty() };
         for listener in &self.listeners {
-            epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER), flags)?;
+            epoll::modify(&self.epoll, listener.descriptor(), EventData::new_u64(LISTENER), flags)?;
         }
         Ok(())
     }
 
     fn accept(&mut self, keepalive_seconds: u32) -> io::Result<Option<Accepted>> {
         for place in 0..self.listeners.len() {
-            match self.listeners[place].accept() {
-                Ok((stream, peer)) => return self.keep(stream, peer, keepalive_seconds).map(Some),
+            let accepted = match &self.listeners[place] {
+                Listener::Tcp(listener) => match listener.accept() {
+                    Ok((stream, peer)) => self.keep_tcp(stream, peer, keepalive_seconds).map(Some),
+                    Err(error) => Err(error),
+                },
+                Listener::Unix(listener, path) => match listener.accept() {
+                    Ok((stream, _)) => {
+                        stream.set_nonblocking(true)?;
+                        let address = format!("{path}:0");
+                        let ends = Ends { address: address.clone(), local_address: address, is_local: true };
+                        self.keep(stream.into(), ends).map(Some)
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            match accepted {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
-                Err(error) => return Err(error),
+                accepted => return accepted,
             }
         }
         Ok(None)
@@ -127,7 +175,7 @@ impl Sockets for EpollSockets {
     fn receive(&mut self, slot: usize, into: &mut Vec<u8>, most: usize) -> Received {
         let Some(stream) = self.stream(slot) else { return Received::Nothing };
         into.reserve(most);
-        match rustix::io::read(stream.as_fd(), spare_capacity(into)) {
+        match rustix::io::read(stream, spare_capacity(into)) {
             Ok(0) => Received::End,
             Ok(count) => Received::Bytes(count),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Received::Nothing,
@@ -137,11 +185,12 @@ impl Sockets for EpollSockets {
 
     #[inline]
     fn send(&mut self, slot: usize, bytes: &[u8]) -> io::Result<usize> {
-        let Some(mut stream) = self.stream(slot) else { return Err(ErrorKind::NotConnected.into()) };
-        match stream.write(bytes) {
+        let Some(stream) = self.stream(slot) else { return Err(ErrorKind::NotConnected.into()) };
+        match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
-            sent => sent,
+            Ok(count) => Ok(count),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -155,7 +204,7 @@ impl Sockets for EpollSockets {
 
     fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32) -> io::Result<Accepted> {
         let peer = stream.peer_addr()?;
-        self.keep(stream, peer, keepalive_seconds)
+        self.keep_tcp(stream, peer, keepalive_seconds)
     }
 
     fn close(&mut self, slot: usize) {

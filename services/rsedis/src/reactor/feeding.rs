@@ -249,9 +249,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Once a second: newlines for those who wait, PINGs, and the end of those who are not heard and of a backlog that nobody needs.
     pub(super) fn look_after_replicas(&mut self) {
-        self.ping_in_seconds -= 1;
-        if self.ping_in_seconds <= 0 {
-            self.ping_in_seconds = self.server.settings.integer("repl-ping-replica-period");
+        self.seconds += 1;
+        if self.seconds % self.server.settings.integer("repl-ping-replica-period").max(1) == 0 {
             let replication = &self.server.replication;
             if !replication.replicas.is_empty() && !replication.is_replica() {
                 self.server.say_to_replicas(&[b"PING"]);

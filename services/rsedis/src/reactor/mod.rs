@@ -111,8 +111,8 @@ pub struct Reactor<S: Sockets, D: Directory> {
     broadcast: Option<feeding::Broadcast>,
     /// Keys that are sent to replicas from a file.
     transfers: Vec<feeding::Transfer<D::File>>,
-    /// Until replicas get the next PING.
-    ping_in_seconds: i64,
+    /// Since the start, counted by the loop.
+    seconds: i64,
     /// The connection to the master.
     socket: following::Socket,
     /// The append-only file was begun anew, and its base is not there yet.
@@ -159,7 +159,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             job: None,
             broadcast: None,
             transfers: Vec::new(),
-            ping_in_seconds: 0,
+            seconds: 0,
             socket: following::Socket::default(),
             lacks_base: false,
             has_more: false,

@@ -111,6 +111,10 @@ impl Scripts {
         if is_for_readers && flags.has_shebang && !flags.no_writes {
             return Err(Failure::new("READONLY Can not run script with write flag on readonly replica."));
         }
+        // One that says what it does is refused before it has done anything.
+        if flags.has_shebang && !flags.no_writes {
+            command::may_write_now(server, client)?;
+        }
         let mut session = Session {
             id: client.id,
             slot: client.slot,

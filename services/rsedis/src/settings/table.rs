@@ -95,7 +95,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("daemonize", NO, "no"),
     at_start("supervised", NO, "no"),
     at_start("pidfile", EMPTY, ""),
-    at_start("unixsocket", EMPTY, ""),
+    at_start("unixsocket", Kind::Text, ""),
     at_start("cluster-enabled", NO, "no"),
     at_start("tls-port", Kind::Fixed(&["0"]), "0"),
     at_start("io-threads", Kind::Fixed(&["1"]), "1"),
@@ -316,7 +316,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     changeable("tls-ca-cert-file", Kind::Fixed(&[""]), ""),
     changeable("cluster-announce-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
-    at_start("unixsocketperm", Kind::Integer(0, i64::MAX), "0").without_effect(),
+    at_start("unixsocketperm", Kind::Integer(0, 7777), "0"),
     changeable("tls-prefer-server-ciphers", Kind::Fixed(&["no"]), "no"),
     Parameter {
         name: "replica-priority",
