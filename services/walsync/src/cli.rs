@@ -1,5 +1,6 @@
 //! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
 
+mod control;
 mod inspect;
 mod operations;
 mod watch;
@@ -39,6 +40,10 @@ enum Verb {
     Compact(CompactArgs),
     /// Say what a configuration means, and what its requests cost
     Explain(WatchArgs),
+    /// Say how each database of a replicator at work stands
+    Status(AskArgs),
+    /// Wait until what is committed in a database is durable
+    Sync(SyncArgs),
     /// Litestream's: replicate as litestream.yml says
     Replicate(LitestreamArgs),
     /// Litestream's: the databases in litestream.yml
@@ -196,6 +201,51 @@ impl CompactArgs {
     }
 }
 
+/// Whom to ask.
+#[derive(Args)]
+struct AskArgs {
+    /// Where the replicator serves: its --listen
+    #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
+    listen: Option<service_kit::url::Url>,
+    /// Instead: Litestream's configuration, whose `addr` says so
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl AskArgs {
+    fn replicator(&self) -> anyhow::Result<service_kit::url::Url> {
+        match (&self.listen, &self.config) {
+            (Some(listen), _) => Ok(listen.clone()),
+            (None, Some(config)) => watch::address(&Litestream::read(config)?)?.ok_or_else(|| {
+                ConfigError::Value { field: "addr".into(), problem: "is missing: nobody can be asked".into() }.into()
+            }),
+            (None, None) => anyhow::bail!("--listen or --config says whom to ask"),
+        }
+    }
+}
+
+#[derive(Args)]
+struct SyncArgs {
+    /// The database
+    database: PathBuf,
+    /// Until when: `latest` is what is committed now; a TXID may also be one of the future
+    #[arg(long, value_name = "TXID|latest", default_value = "latest", value_parser = wait)]
+    wait: Wait,
+    /// For how long at most, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What `sync` waits for; `None`: what is committed now.
+#[derive(Clone, Copy)]
+struct Wait(Option<u64>);
+
+fn wait(text: &str) -> Result<Wait, String> {
+    if text == "latest" { Ok(Wait(None)) } else { txid(text).map(|txid| Wait(Some(txid))) }
+}
+
 #[derive(Args)]
 struct LitestreamArgs {
     /// Litestream's configuration
@@ -231,6 +281,11 @@ impl Walsync {
             Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
             Verb::Compact(arguments) => {
                 inspect::compact(&arguments.place.replica()?, &arguments.policy(), arguments.force)
+            }
+            Verb::Status(arguments) => control::status(&arguments.replicator()?),
+            Verb::Sync(arguments) => {
+                let timeout = std::time::Duration::from_secs(arguments.timeout);
+                control::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
             Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
             Verb::Databases(arguments) => {

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod compaction;
 pub mod config;
 pub mod database;
+pub mod difference;
 pub mod pin;
 pub mod position;
 pub mod replica;

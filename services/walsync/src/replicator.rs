@@ -14,6 +14,8 @@
 //! whole database under the next transaction ID.
 
 mod maintenance;
+mod recovery;
+pub mod risk;
 mod tracked;
 mod wheel;
 mod work;
@@ -26,7 +28,7 @@ use crate::compaction::LITESTREAM_INTERVALS;
 use crate::replica::Replica;
 use crate::retention::Policy;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -82,10 +84,14 @@ pub struct Totals {
     pub merged: AtomicU64,
     /// Files removed that no point needed any more.
     pub removed: AtomicU64,
+    /// From when a commit was seen to when the store has it, of the oldest commit in each object.
+    pub durable_after: risk::Durations,
     /// Uploads that failed and will be tried again.
     pub failures: AtomicU64,
     /// Databases sent whole because continuity could not be proved.
     pub anchors: AtomicU64,
+    /// Databases of which only what differed was sent, because continuity could not be proved.
+    pub compared: AtomicU64,
     /// Check points that we let pass.
     pub yields: AtomicU64,
 }
@@ -131,6 +137,7 @@ struct Shared {
     staging: Queue,
     uploading: Queue,
     maintaining: Queue,
+    recovery: recovery::Recovery,
     totals: Totals,
     /// No new work but what makes staged files durable.
     stop: AtomicBool,
@@ -149,6 +156,19 @@ pub struct Replicator {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// What somebody waits for.
+pub struct SyncRequest {
+    tracked: Arc<Tracked>,
+    number: u64,
+}
+
+impl SyncRequest {
+    /// Whether what was committed when it was made is durable, or will not become so; the status tells.
+    pub fn is_over(&self) -> bool {
+        self.tracked.is_synced(self.number)
+    }
+}
+
 /// Looks at a replicator; does not keep it at work.
 #[derive(Clone)]
 pub struct Observer(Arc<Shared>);
@@ -156,7 +176,16 @@ pub struct Observer(Arc<Shared>);
 impl Observer {
     /// How every database stands.
     pub fn status(&self) -> Vec<Status> {
-        self.0.databases().iter().map(|tracked| tracked.status()).collect()
+        let now = self.0.clock.monotonic();
+        self.0.databases().iter().map(|tracked| tracked.status(now)).collect()
+    }
+
+    /// Asks for everything to be staged that is committed in a database now; `None`: none of this path is watched.
+    pub fn request_sync(&self, path: &Path) -> Option<SyncRequest> {
+        let tracked = self.0.databases().into_iter().find(|tracked| tracked.path == path)?;
+        let number = tracked.request_sync();
+        self.0.wheel.add(tracked.clone(), self.0.clock.monotonic());
+        Some(SyncRequest { tracked, number })
     }
 
     /// What all databases did together.
@@ -178,6 +207,7 @@ impl Replicator {
             staging: Queue::default(),
             uploading: Queue::default(),
             maintaining: Queue::default(),
+            recovery: recovery::Recovery::default(),
             totals: Totals::default(),
             stop: AtomicBool::new(false),
             wheel: wheel::Wheel::default(),

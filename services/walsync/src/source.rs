@@ -3,6 +3,7 @@
 //! Behind a trait, so that a simulation can stand in for files.
 
 use crate::arena::{Arena, Staging};
+use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
 use crate::wal_index::WalIndex;
@@ -85,6 +86,14 @@ pub struct Staged {
     pub file: LtxFile,
     /// Where reading goes on after it.
     pub position: Position,
+}
+
+/// A database, or what differs in it from its replica.
+pub struct Image {
+    /// The file, and where reading goes on.
+    pub staged: Staged,
+    /// Pages in it.
+    pub pages: u32,
 }
 
 /// The WAL up to which frame, given what its index says. `None`: to the last valid commit.
@@ -214,13 +223,15 @@ fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8])
     if length == page.len() { Ok(()) } else { Err(SourceError::Busy("its WAL became shorter while it was read")) }
 }
 
-/// Stages the whole database, as it is now or as it was at `at`, a position in the WAL of now. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
+/// Stages the whole database, as it is now or as it was at `at`, a position in the WAL of now; or, of a replica that `has` some pages, those
+/// that differ, and the first. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
 pub fn stage_image(
     source: &dyn Source,
     stamp: Stamp,
     at: Option<&Position>,
+    has: Option<&PageChecksums>,
     arena: &Arc<Arena>,
-) -> Result<Staged, SourceError> {
+) -> Result<Image, SourceError> {
     let page_size = page_size(source.database())?;
     let before = source.database_state()?;
     let index = source.wal_index()?;
@@ -263,15 +274,21 @@ pub fn stage_image(
     let ltx_header = encode_header(stamp, page_size, size, &position);
     let mut encoder = Encoder::new(arena.stage(), ltx_header)?;
     let mut page = vec![0; page_size as usize];
+    let has = has.filter(|has| has.page_size() == page_size);
+    let mut written = 0;
     for number in (1..=size).filter(|&number| number != ltx::lock_page(page_size)) {
         match (pages.get(&number), source.wal(), header) {
             (Some(&frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
             _ => read_page(source.database(), number, &mut page)?,
         }
-        encoder.page(number, &page)?;
+        // One page goes in any case: the file tells where we stand, and takes the replica over from another writer.
+        if number == 1 || !has.is_some_and(|has| has.has(number, &page)) {
+            encoder.page(number, &page)?;
+            written += 1;
+        }
     }
     if source.database_state()? != before || !source.is_current()? {
         return Err(SourceError::Busy("its file changed while it was read"));
     }
-    finish(encoder, position)
+    Ok(Image { staged: finish(encoder, position)?, pages: written })
 }

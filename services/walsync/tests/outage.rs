@@ -71,6 +71,7 @@ fn an_outage_loses_nothing_and_sends_nothing_twice() {
         assert!(restored(folder.path(), &store) == content(&database), "{fault:?}");
         // The WAL kept what could not be sent: the database did not have to be sent whole.
         assert_eq!(replicator.totals().anchors.load(Ordering::Relaxed), anchors, "{fault:?}");
+        assert_eq!(replicator.totals().compared.load(Ordering::Relaxed), 0, "{fault:?}");
     }
     drop(replicator);
     application.close();
@@ -163,6 +164,7 @@ fn a_writer_that_never_pauses_does_no_more_work_beside_us_and_is_not_sent_whole_
     assert!(replicator.sync(LONG));
     assert!(restored(folder.path(), &store) == content(&database));
     assert_eq!(replicator.totals().anchors.load(Ordering::Relaxed), anchors, "sent whole again");
+    assert_eq!(replicator.totals().compared.load(Ordering::Relaxed), 0, "read whole again");
     // Check points that copy, or look for what to copy, at each commit would be ten times and more.
     assert!(beside.processor_ticks < alone.processor_ticks * 4, "{beside:?} beside us, {alone:?} alone");
     assert!(beside.bytes_written < alone.bytes_written * 3, "{beside:?} beside us, {alone:?} alone");

@@ -42,7 +42,7 @@ fn changes_after(path: &Path, position: &mut Position) -> Result<Option<u32>, &'
 
 fn position(path: &Path) -> Position {
     let arena = Arena::new(0, std::env::temp_dir());
-    stage_image(&DatabaseFiles::open(path).unwrap(), IMAGE, None, &arena).unwrap().position
+    stage_image(&DatabaseFiles::open(path).unwrap(), IMAGE, None, None, &arena).unwrap().staged.position
 }
 
 #[test]

@@ -1,21 +1,28 @@
-//! `/metrics`, `/livez` and `/readyz` of a replicator at work, on a thread of their own.
+//! `/metrics`, `/livez` and `/readyz` of a replicator at work, and what [`super::control`] adds, on a thread of their own.
 
 use std::sync::Arc;
 
+use super::control::Control;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use service_kit::listen::Group;
-use service_kit::metrics::{Process, counter};
+use service_kit::metrics::{Process, counter, histogram};
 use service_kit::operations::Operations;
 use service_kit::probes::Readiness;
 use service_kit::server::{Bound, Options};
 use service_kit::url::Url;
 use std::sync::atomic::Ordering;
-use walsync::replicator::{Observer, Phase};
+use std::time::Duration;
+use walsync::replicator::risk::BOUNDS_MICROS;
+use walsync::replicator::{Observer, Phase, Status};
 
+/// Databases that are told by name: those at risk for longest.
+const NAMED_MAX: usize = 10;
+/// Databases are counted whose oldest commit has waited for longer than so many seconds.
+const AT_RISK_SECONDS: [u64; 7] = [0, 1, 2, 5, 10, 60, 300];
 /// What `/readyz` waits for.
 const WATCHING: &str = "watching";
 
@@ -32,14 +39,15 @@ impl Listening {
     /// Serves until the process ends.
     pub fn serve(self, observer: Observer) -> anyhow::Result<Readiness> {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Replication(observer)));
+        registry.register_collector(Box::new(Replication(observer.clone())));
         registry.register_collector(Box::new(Process));
         let readiness = Readiness::default();
         readiness.wait_for(WATCHING, "databases are not looked for yet");
         let operations = Operations { registry: Arc::new(registry), readiness: readiness.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let options = Options { threads: 1, ..Options::default() };
-        let mut server = self.0.start(options, move |_| operations.clone())?;
+        let control = Control { operations, observer };
+        let mut server = self.0.start(options, move |_| control.clone())?;
         std::thread::Builder::new().name("operations".into()).spawn(move || {
             if let Err(error) = runtime.block_on(server.accept()) {
                 tracing::error!(%error, "metrics and probes are not served any more");
@@ -52,6 +60,28 @@ impl Listening {
 /// Says that databases are looked for.
 pub fn is_watching(readiness: &Readiness) {
     readiness.is_there(WATCHING);
+}
+
+/// For how long the oldest commit of each database has waited that the store has not: how many for longer than some bounds, and those who
+/// have waited longest by name.
+fn at_risk(encoder: &mut DescriptorEncoder<'_>, status: &[Status]) -> Result<(), std::fmt::Error> {
+    let mut waiting: Vec<&Status> = status.iter().filter(|one| !one.at_risk.is_zero()).collect();
+    waiting.sort_by_key(|one| std::cmp::Reverse(one.at_risk));
+    let help = "Databases with a commit that the store has not, and that was seen longer ago than so many seconds";
+    let mut counts = encoder.encode_descriptor("walsync_databases_at_risk", help, None, MetricType::Gauge)?;
+    for seconds in AT_RISK_SECONDS {
+        let count = waiting.iter().filter(|one| one.at_risk > Duration::from_secs(seconds)).count();
+        let label = seconds.to_string();
+        ConstGauge::<i64>::new(count as i64).encode(counts.encode_family(&[("longer_than_seconds", &*label)])?)?;
+    }
+    let help =
+        "How long the oldest commit that the store has not has been known, of the databases where that is longest";
+    let mut named = encoder.encode_descriptor("walsync_at_risk_seconds", help, None, MetricType::Gauge)?;
+    for one in waiting.iter().take(NAMED_MAX) {
+        let path = one.path.to_string_lossy();
+        ConstGauge::<f64>::new(one.at_risk.as_secs_f64()).encode(named.encode_family(&[("database", &*path)])?)?;
+    }
+    Ok(())
 }
 
 /// What the replicator counts. A label for each of thousands of databases would cost more than it says.
@@ -77,12 +107,29 @@ impl Collector for Replication {
                 &totals.failures,
             ),
             ("walsync_whole_databases", "Databases sent whole, the first time included", &totals.anchors),
+            (
+                "walsync_compared_databases",
+                "Databases compared with their replica, of which the pages that differed were sent",
+                &totals.compared,
+            ),
             ("walsync_yields", "Check points of others that were let pass", &totals.yields),
         ] {
             counter(&mut encoder, name, help, total.load(Ordering::Relaxed))?;
         }
+        let status = self.0.status();
+        let durable_after = &totals.durable_after;
+        let help = "From when a commit was seen to when the store has it, of the oldest commit in each object";
+        let counts = durable_after.counts();
+        histogram(
+            &mut encoder,
+            "walsync_durable_after_seconds",
+            help,
+            (&BOUNDS_MICROS, &counts),
+            durable_after.sum_nanos(),
+        )?;
+        at_risk(&mut encoder, &status)?;
         let mut phases = [("waiting", 0), ("running", 0), ("failing", 0), ("refused", 0), ("fenced", 0)];
-        for status in self.0.status() {
+        for status in &status {
             let phase = match status.phase {
                 Phase::Waiting => 0,
                 Phase::Running => 1,

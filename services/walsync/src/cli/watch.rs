@@ -81,10 +81,15 @@ pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     run(config.settings()?, listen, || Ok(config.databases(&store)?))
 }
 
+/// Where a replicator of Litestream's configuration serves, if it does.
+pub fn address(config: &Litestream) -> anyhow::Result<Option<Url>> {
+    let listen = config.listen.as_deref().map(str::parse::<Url>).transpose();
+    listen.map_err(|error| anyhow::anyhow!("addr: {error}"))
+}
+
 /// Litestream's.
 pub fn replicate(config: Litestream) -> anyhow::Result<()> {
-    let listen = config.listen.as_deref().map(str::parse::<Url>).transpose();
-    let listen = listen.map_err(|error| anyhow::anyhow!("addr: {error}"))?;
+    let listen = address(&config)?;
     run(config.settings, listen.as_ref(), || {
         Ok(config.databases.iter().map(|database| (database.path.clone(), database.replica.clone())).collect())
     })

@@ -1,8 +1,10 @@
 //! One database: what is known of it, and how it is looked at.
 
+use super::risk::Waiting;
 use super::{Settings, Shared, lock, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
+use crate::difference::PageChecksums;
 use crate::pin::{Hold, Pin};
 use crate::position::Position;
 use crate::replica::{LtxFile, Replica};
@@ -52,11 +54,15 @@ pub struct Status {
     pub durable_txid: u64,
     /// When that was staged, Unix time in milliseconds.
     pub durable_millis: i64,
+    /// How long the oldest commit that the store has not has been known. Zero: it has all that was seen.
+    pub at_risk: Duration,
 }
 
 /// A file on its way into the store.
 pub struct Outgoing {
     pub level: u8,
+    /// Since when the oldest commit in it has waited.
+    pub since: Option<Duration>,
     pub file: LtxFile,
 }
 
@@ -70,10 +76,17 @@ pub struct State {
     pub last_txid: Option<u64>,
     /// When that was committed, Unix time in milliseconds.
     pub last_millis: i64,
+    /// Bytes of a page there; 0 where nothing was sent yet.
+    pub last_page_size: u32,
     pub queue: VecDeque<Outgoing>,
     pub seen: Option<WalIndex>,
+    /// What the replica has at this transaction, where that is known and asked for; `None` within: it could not be found out.
+    pub compared: Option<(u64, Option<PageChecksums>)>,
+    /// The replica is being read for that. Nothing in the WAL need stay meanwhile, for what follows is the whole database.
+    pub comparing: bool,
     /// Something may be there to stage.
     pub dirty: bool,
+    pub waiting: Waiting,
     pub last_change: Duration,
     /// When a check point was last seen that waits for us.
     pub last_wait: Duration,
@@ -82,6 +95,8 @@ pub struct State {
     /// Last transaction ID of the newest snapshot.
     pub snapshot_txid: u64,
     pub failures: u32,
+    /// When the store failed last for this database.
+    pub failed: Duration,
     /// What waits to be merged.
     pub levels: Levels,
     pub next_retention: Duration,
@@ -134,14 +149,18 @@ impl Tracked {
         Duration::from_micros(self.due_micros.load(Ordering::Acquire))
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self, now: Duration) -> Status {
         let state = lock(&self.state);
+        // Within a queue the first has waited longest; snapshots have nothing that waits.
+        let queued = state.queue.iter().find_map(|outgoing| outgoing.since);
+        let since = state.waiting.oldest(queued);
         Status {
             path: self.path.clone(),
             phase: state.phase.clone(),
             staged_txid: state.last_txid.unwrap_or(0),
             durable_txid: state.durable_txid,
             durable_millis: state.durable_millis,
+            at_risk: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
         }
     }
 
@@ -240,6 +259,12 @@ impl Shared {
         if state.wants_maintenance(&self.settings, now) && !tracked.maintaining.swap(true, Ordering::AcqRel) {
             self.maintaining.push(tracked.clone());
         }
+        if matches!(state.phase, Phase::Failing(_))
+            && now < state.next_stage
+            && self.recovery.is_worth_a_try(state.failed, now)
+        {
+            state.next_stage = now;
+        }
         let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
         let Some(files) = &state.files else {
             let opens = asked || now >= state.next_stage;
@@ -269,7 +294,12 @@ impl Shared {
             state.last_change = now;
             if committed || state.position.is_none() {
                 state.dirty = true;
-                state.keep_frames(index.as_ref())?;
+                if !index.is_some_and(|index| state.has_staged(&index)) {
+                    state.waiting.seen(now);
+                }
+                if !state.comparing {
+                    state.keep_frames(index.as_ref())?;
+                }
             }
         }
         let active = now < state.last_change + ACTIVE;

@@ -1,9 +1,11 @@
 //! What stagers and uploaders do.
 
+use super::risk::Waiting;
 use super::tracked::{MAX_QUEUE, Outgoing, Phase, RESTART_FRAMES, State, Tracked};
 use super::{Shared, lock, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
+use crate::difference::PageChecksums;
 use crate::pin::Hold;
 use crate::position::resume;
 use crate::replica::PutError;
@@ -26,6 +28,8 @@ const HAND_OVER_LOOK: Duration = Duration::from_micros(500);
 enum Failure {
     Source(SourceError),
     Store(StoreError),
+    /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
+    Compare(u64),
 }
 
 impl From<SourceError> for Failure {
@@ -50,7 +54,19 @@ impl Shared {
     pub(super) fn stage(&self, tracked: &Arc<Tracked>) {
         let mut state = lock(&tracked.state);
         let request = tracked.requested.load(Ordering::Acquire);
-        let result = self.stage_locked(tracked, &mut state);
+        let mut result = self.stage_locked(tracked, &mut state);
+        if let Err(Failure::Compare(txid)) = result {
+            state.comparing = true;
+            drop(state);
+            let checksums = PageChecksums::of(&tracked.replica, txid);
+            state = lock(&tracked.state);
+            state.comparing = false;
+            if let Err(why) = &checksums {
+                tracing::info!(path = %tracked.path.display(), %why, "cannot be compared with its replica");
+            }
+            state.compared = Some((txid, checksums.ok()));
+            result = self.stage_locked(tracked, &mut state);
+        }
         let now = self.clock.monotonic();
         let path = tracked.path.display();
         match result {
@@ -85,6 +101,12 @@ impl Shared {
                 state.staged_request = state.staged_request.max(request);
             }
             Err(Failure::Store(error)) => self.store_failed(tracked, &mut state, &error),
+            // It was compared at another point: again, from the start.
+            Err(Failure::Compare(_)) => state.next_stage = now + TICK,
+        }
+        // The next time it would be old. Where a check point was in the way a moment ago, it still holds.
+        if state.position.is_some() || state.files.is_none() {
+            state.compared = None;
         }
         let upload = !state.queue.is_empty();
         drop(state);
@@ -102,7 +124,8 @@ impl Shared {
             tracing::warn!(%path, %error, "the store fails; frames stay in the WAL until it is back");
         }
         state.phase = Phase::Failing(error.to_string());
-        state.next_stage = self.clock.monotonic() + backoff(state.failures, rand::random());
+        state.failed = self.clock.monotonic();
+        state.next_stage = state.failed + backoff(state.failures, rand::random());
     }
 
     fn stage_locked(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
@@ -125,7 +148,7 @@ impl Shared {
         }
         let snapshot = state.wants_snapshot(now);
         if state.position.is_none() || snapshot {
-            self.image(state, snapshot)?;
+            self.image(tracked, state, snapshot)?;
         }
         if snapshot || state.last_txid == Some(1) {
             state.next_snapshot = now + self.settings.snapshot_interval;
@@ -139,10 +162,13 @@ impl Shared {
         let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
         let stamp = self.stamp(next, next, state.last_millis);
         match stage_changes(files, position, stamp, &self.arena)? {
-            Ok(None) => state.dirty = false,
+            Ok(None) => {
+                state.dirty = false;
+                state.waiting.staged();
+            }
             Ok(Some(staged)) => state.push(0, staged),
             Err(why) => {
-                tracing::warn!(path = %tracked.path.display(), why, "sending the whole database again");
+                tracing::warn!(path = %tracked.path.display(), why, "the whole database is read again");
                 state.position = None;
             }
         }
@@ -195,6 +221,7 @@ impl Shared {
         }
         state.seen = None;
         state.dirty = true;
+        state.waiting.seen(self.clock.monotonic());
         state.files = Some(files);
         state.pin = Some(pin);
         Ok(())
@@ -209,6 +236,7 @@ impl Shared {
         if let Some(newest) = newest {
             let header = tracked.replica.header(newest)?;
             state.last_millis = header.timestamp_millis;
+            state.last_page_size = header.page_size;
             if let Some(files) = &state.files
                 && let Some(wal) = files.wal()
             {
@@ -238,28 +266,46 @@ impl Shared {
     /// Stages the whole database: as a snapshot of where we stand, or as the next transaction.
     ///
     /// A snapshot has the time of the commit that it stands for, not its own: it may be the last file that tells it.
-    fn image(&self, state: &mut State, snapshot: bool) -> Result<(), Failure> {
+    fn image(&self, tracked: &Tracked, state: &mut State, snapshot: bool) -> Result<(), Failure> {
         let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
+        let last = state.last_txid.unwrap_or(0);
+        let resized = last > 0 && crate::source::page_size(files.database())? != state.last_page_size;
+        // What waits in the queue is not in the replica, with which there is then nothing to compare.
+        let has = match &state.compared {
+            _ if snapshot || resized || last == 0 => None,
+            Some((txid, has)) if *txid == last => has.as_ref(),
+            _ if state.durable_txid != last => None,
+            _ => {
+                pin.hold(Hold::Presence, None)?;
+                return Err(Failure::Compare(last));
+            }
+        };
         let index = files.wal_index()?;
         if !pin.hold(Hold::Image, index.as_ref())? {
             return Err(SourceError::Busy("a check point is running").into());
         }
-        let last = state.last_txid.unwrap_or(0);
         let (level, stamp, at) = if snapshot {
             let timestamp_millis = state.last_millis;
             let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id };
             (SNAPSHOT_LEVEL, stamp, state.position.as_ref())
+        } else if resized {
+            // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
+            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(last + 1, last + 1, state.last_millis) }, None)
         } else {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
             (0, self.stamp(last + 1, last + 1, state.last_millis), None)
         };
-        let staged = stage_image(files, stamp, at, &self.arena)?;
+        let image = stage_image(files, stamp, at, has, &self.arena)?;
         // From here on the database file may change again.
         pin.hold(Hold::Frames, index.as_ref())?;
         if !snapshot {
-            self.totals.anchors.fetch_add(1, Ordering::Relaxed);
+            let is_compared = has.is_some_and(|has| has.page_size() == image.staged.file.header.page_size);
+            let total = if is_compared { &self.totals.compared } else { &self.totals.anchors };
+            total.fetch_add(1, Ordering::Relaxed);
+            let (pages, of) = (image.pages, image.staged.file.header.commit);
+            tracing::info!(path = %tracked.path.display(), pages, of, is_compared, "the whole database was read");
         }
-        state.push(level, staged);
+        state.push(level, image.staged);
         Ok(())
     }
 
@@ -270,15 +316,21 @@ impl Shared {
                 tracked.uploading.store(false, Ordering::Release);
                 return;
             };
+            state.waiting.uploading(outgoing.since);
             drop(state);
             let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
             let mut state = lock(&tracked.state);
+            state.waiting.uploading(None);
             let path = tracked.path.display();
             match result {
                 Ok(bytes) => {
+                    if let Some(since) = outgoing.since {
+                        self.totals.durable_after.took(self.clock.monotonic().saturating_sub(since));
+                    }
                     self.totals.objects.fetch_add(1, Ordering::Relaxed);
                     self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
                     let header = &outgoing.file.header;
+                    self.recovery.succeeded(self.clock.monotonic());
                     state.levels.arrived(outgoing.level, outgoing.file.name(), self.clock.monotonic());
                     state.durable_txid = state.durable_txid.max(header.max_txid);
                     state.durable_millis = state.durable_millis.max(header.timestamp_millis);
@@ -308,16 +360,21 @@ impl State {
             self.snapshot_txid = max_txid;
         }
         // A snapshot of where we stand moves nothing.
-        if level != SNAPSHOT_LEVEL {
+        let moves = level != SNAPSHOT_LEVEL || self.last_txid.is_some_and(|last| max_txid > last);
+        if moves {
+            self.last_page_size = staged.file.header.page_size;
             self.position = Some(staged.position);
             self.last_millis = staged.file.header.timestamp_millis;
             self.last_txid = Some(max_txid);
             self.dirty = false;
         }
-        self.queue.push_back(Outgoing { level, file: staged.file });
+        let since = if moves { self.waiting.staged() } else { None };
+        self.queue.push_back(Outgoing { level, since, file: staged.file });
     }
 
     pub(super) fn forget_files(&mut self) {
         (self.files, self.pin, self.seen, self.position) = (None, None, None, None);
+        // Nobody knows any more whether something waits.
+        self.waiting = Waiting::default();
     }
 }

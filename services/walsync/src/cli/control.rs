@@ -1,0 +1,210 @@
+//! What a replicator at work answers besides metrics and probes: how each database stands (`/status`), and when what is committed in one is
+//! durable (`/sync`); and the verbs that ask it.
+
+use std::convert::Infallible;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, request};
+use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
+use service_kit::http::{Body, Incoming, only_get, text, values};
+use service_kit::operations::Operations;
+use service_kit::url::Url;
+use walsync::replicator::{Observer, Phase, Status};
+
+/// Between two looks at whether a transaction is durable.
+const LOOK: Duration = Duration::from_millis(10);
+/// What is waited for longest, seconds.
+const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+/// From the end of what was waited for to the answer, at most.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Metrics, probes, status and sync.
+#[derive(Clone)]
+pub struct Control {
+    pub operations: Operations,
+    pub observer: Observer,
+}
+
+impl Service for Control {
+    type Method = Infallible;
+
+    fn method(&self, _: &str) -> Option<(Infallible, bool)> {
+        None
+    }
+
+    fn unary(&self, method: Infallible, _: Caller, _: Bytes) -> Unary {
+        match method {}
+    }
+
+    fn stream(&self, method: Infallible, _: Caller, _: Requests, _: Responses) -> Stream {
+        match method {}
+    }
+
+    fn http(&self, head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+        let path = head.uri.path();
+        if !["/status", "/sync"].contains(&path) {
+            return self.operations.answer(&head);
+        }
+        if head.method != Method::GET {
+            return Some(Box::pin(async { only_get() }));
+        }
+        if path == "/status" {
+            let lines: String = self.observer.status().iter().map(|status| line(status) + "\n").collect();
+            return Some(Box::pin(async move { text(StatusCode::OK, format!("{HEAD}\n{lines}")) }));
+        }
+        let wanted = Wanted::of(head.uri.query().unwrap_or_default());
+        let observer = self.observer.clone();
+        Some(Box::pin(async move {
+            match wanted {
+                Ok(wanted) => wanted.answer(&observer).await,
+                Err(wrong) => text(StatusCode::BAD_REQUEST, format!("{wrong}\n")),
+            }
+        }))
+    }
+}
+
+const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
+
+fn line(status: &Status) -> String {
+    let (txid, at_risk) = (status.durable_txid, status.at_risk.as_secs_f64());
+    let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
+    format!("{}\t{}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
+}
+
+fn state(phase: &Phase) -> String {
+    match phase {
+        Phase::Waiting => "waiting: not looked at yet, or there is no such file".into(),
+        Phase::Running => "running".into(),
+        Phase::Failing(why) => format!("failing: {why}"),
+        Phase::Refused(why) => format!("refused: {why}"),
+        Phase::Fenced(key) => format!("fenced: another process writes {key}"),
+    }
+}
+
+/// What somebody waits for.
+struct Wanted {
+    database: PathBuf,
+    /// Absent: everything that is committed now.
+    txid: Option<u64>,
+    timeout: Duration,
+}
+
+impl Wanted {
+    fn of(query: &str) -> Result<Wanted, &'static str> {
+        let number = |name| match values(query, name).next() {
+            None => Ok(None),
+            Some(value) => value.parse::<u64>().map(Some).map_err(|_| "txid and timeout_seconds are whole numbers"),
+        };
+        let database = values(query, "database").next().and_then(decoded).ok_or("database= is missing, or no text")?;
+        let timeout = number("timeout_seconds")?.unwrap_or(60).min(TIMEOUT_SECONDS_MAX);
+        Ok(Wanted { database: database.into(), txid: number("txid")?, timeout: Duration::from_secs(timeout) })
+    }
+
+    async fn answer(&self, observer: &Observer) -> Response<Body> {
+        let path = self.database.display();
+        let Some(request) = observer.request_sync(&self.database) else {
+            return text(StatusCode::NOT_FOUND, format!("{path} is not watched here\n"));
+        };
+        let end = Instant::now() + self.timeout;
+        loop {
+            let status = observer.status().into_iter().find(|status| status.path == self.database).unwrap_or_default();
+            let is_there = self.txid.is_some_and(|txid| status.durable_txid >= txid);
+            // A transaction of the future is waited for.
+            let is_over = if self.txid.is_some() { is_there } else { request.is_over() };
+            let never = matches!(status.phase, Phase::Refused(_) | Phase::Fenced(_))
+                || request.is_over() && status.phase == Phase::Waiting;
+            if !is_there && never {
+                return text(StatusCode::CONFLICT, format!("{path}: {}\n", state(&status.phase)));
+            }
+            if is_over {
+                return text(StatusCode::OK, format!("{HEAD}\n{}\n", line(&status)));
+            }
+            if Instant::now() >= end {
+                let (txid, state) = (status.durable_txid, state(&status.phase));
+                let said =
+                    format!("{path}: not durable after {:?}: the store has TXID {txid}; {state}\n", self.timeout);
+                return text(StatusCode::GATEWAY_TIMEOUT, said);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// `%2F` is `/`; anything else stands for itself.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// `status`: prints how each database stands.
+pub fn status(replicator: &Url) -> anyhow::Result<()> {
+    print!("{}", ask(replicator, "/status", ANSWER)?);
+    Ok(())
+}
+
+/// `sync`: waits until a transaction of a database is durable, or everything that is committed now.
+pub fn sync(replicator: &Url, database: &Path, txid: Option<u64>, timeout: Duration) -> anyhow::Result<()> {
+    let database = std::path::absolute(database)?;
+    let txid = txid.map_or(String::new(), |txid| format!("&txid={txid}"));
+    let database = encoded(&database.to_string_lossy());
+    let path = format!("/sync?database={database}&timeout_seconds={}{txid}", timeout.as_secs());
+    print!("{}", ask(replicator, &path, timeout + ANSWER)?);
+    Ok(())
+}
+
+/// One GET of a replicator at work, whose answer is short and plain.
+fn ask(replicator: &Url, path: &str, limit: Duration) -> anyhow::Result<String> {
+    anyhow::ensure!(!replicator.is_tls && !replicator.is_unix, "{replicator}: the address must begin with http://");
+    let failed =
+        |error: std::io::Error| anyhow::anyhow!("{replicator}: {error}; is walsync at work there, with --listen?");
+    let (host, port) = (replicator.host.trim_matches(['[', ']']), replicator.port);
+    let mut connection = TcpStream::connect((host, port)).map_err(failed)?;
+    connection.set_read_timeout(Some(limit)).map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).map_err(failed)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some(_) => anyhow::bail!("{}", body.trim_end()),
+        None => anyhow::bail!("{replicator}: what answers there is not walsync"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_path_survives_its_way_in_a_query() {
+        for path in ["/data/app.db", "/data/a b&c=d%25+ü.db", "/x?y#z"] {
+            let query = format!("timeout_seconds=5&database={}&txid=7", encoded(path));
+            let wanted = Wanted::of(&query).unwrap();
+            assert_eq!((wanted.database.to_str().unwrap(), wanted.txid), (path, Some(7)), "{query}");
+            assert_eq!(wanted.timeout, Duration::from_secs(5));
+        }
+        assert!(Wanted::of("txid=7").is_err() && Wanted::of("database=%2").is_err());
+        assert!(Wanted::of("database=x&txid=latest").is_err());
+    }
+}
