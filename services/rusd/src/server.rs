@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,16 +133,22 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().join(" ");
         let Self { member, node, mut kit } = self;
-        if node.settings.corruption.initially
-            && let Err(inconsistent) = corruption::check_initially(&node).await
-        {
-            kit.stop();
-            member.stop().map_err(ServerError::Ended)?;
-            return Err(inconsistent.into());
+        let mut stop = pin!(stop);
+        if node.settings.corruption.initially {
+            let checked = tokio::select! {
+                checked = corruption::check_initially(&node) => Some(checked),
+                () = stop.as_mut() => None,
+            };
+            if checked != Some(Ok(())) {
+                member.resign(node.settings.election);
+                kit.stop();
+                member.stop().map_err(ServerError::Ended)?;
+                return checked.unwrap_or(Ok(())).map_err(ServerError::from);
+            }
         }
         let mut is_removed = false;
         tokio::select! {
-            () = stop => {}
+            () = stop.as_mut() => {}
             () = corruption::check(&node) => {}
             () = node.group.measure_round_trips() => {}
             () = ended(&node) => {}

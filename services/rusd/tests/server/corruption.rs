@@ -1,10 +1,12 @@
 //! Members whose data differ, and files that somebody has changed, are found.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::process::Command;
 
 use bytes::Bytes;
-use harness::until;
+use harness::{Etcd, until};
 use wal::files::RealDirectory;
 
 use crate::group::{group, leader_of};
@@ -104,6 +106,59 @@ fn a_member_that_differed_before_a_compaction_is_found_by_it() {
     others[0].etcdctl(&["put", "key", "later"]);
     others[0].etcdctl(&["compaction", "3"]);
     until("the alarm", || is_about(&others[0].etcdctl(&["alarm", "list"]), id));
+}
+
+/// What clients hear while the alarm is raised, of etcd and of rusd.
+#[test]
+fn the_alarm_forbids_what_it_forbids_in_etcd() {
+    let data = harness::folder();
+    let (etcd, rusd) = (Etcd::start(data.path()), Rusd::start(&[]));
+    let run = |arguments: &[&str]| {
+        let told = |command: &mut Command| {
+            let output = command.output().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let refusal = text(&output.stderr);
+            // Go's client puts the time in front of what it says of retries.
+            let refusal = refusal.lines().find(|line| line.starts_with("Error")).unwrap_or_default().to_owned();
+            (output.status.success(), text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" "), refusal)
+        };
+        (told(&mut etcd.ctl(arguments)), told(&mut rusd.command(arguments)))
+    };
+    let same = |arguments: &[&str]| {
+        let (theirs, ours) = run(arguments);
+        assert_eq!(ours, theirs, "{arguments:?}");
+        ours.0
+    };
+    assert!(same(&["put", "k", "1"]));
+    let alarm = r#"{"action":"ACTIVATE","memberID":"7","alarm":"CORRUPT"}"#;
+    for address in [etcd.address(), rusd.address()] {
+        assert_eq!(crate::gateway::send(address, "POST", "/v3/maintenance/alarm", "", alarm).0, 200);
+    }
+    assert!(!same(&["put", "k", "2"]));
+    for arguments in [
+        &["get", "k"][..],
+        &["get", "k", "--consistency=s"],
+        &["del", "k"],
+        &["lease", "grant", "600"],
+        &["compaction", "2"],
+        &["lease", "list"],
+        &["user", "add", "somebody:secret"],
+        &["role", "add", "something"],
+        &["alarm", "list"],
+    ] {
+        same(arguments);
+    }
+    for path in ["/health", "/readyz", "/livez"] {
+        let [theirs, ours] = [etcd.address(), rusd.address()].map(|address| {
+            let (status, mut body) = crate::gateway::send(address, "GET", path, "", "");
+            let mut text = String::new();
+            body.read_to_string(&mut text).unwrap();
+            (status, text.trim().to_owned())
+        });
+        assert_eq!(ours, theirs, "{path}");
+    }
+    assert!(same(&["alarm", "disarm"]));
+    assert!(same(&["put", "k", "3"]) && same(&["get", "k"]));
 }
 
 /// A byte of the log that was safe on the disk, and was changed there.

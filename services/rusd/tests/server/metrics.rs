@@ -213,3 +213,15 @@ fn the_size_and_what_is_in_use_differ_until_defragmentation() {
     let (size, in_use) = sizes();
     assert_eq!(size, in_use);
 }
+
+#[test]
+fn commands_that_take_long_are_counted() {
+    let server = Rusd::start(&["--warning-apply-duration=1ns"]);
+    let slow = || sum(&metrics(server.address()), "etcd_server_slow_apply_total", &[]).unwrap();
+    let before = slow();
+    server.etcdctl(&["put", "k", "v"]);
+    assert!(slow() > before);
+    let patient = Rusd::start(&["--warning-apply-duration=1h"]);
+    patient.etcdctl(&["put", "k", "v"]);
+    assert_eq!(sum(&metrics(patient.address()), "etcd_server_slow_apply_total", &[]), Some(0.0));
+}
