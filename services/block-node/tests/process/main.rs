@@ -559,9 +559,12 @@ fn a_subscriber_that_takes_nothing_is_ended() {
     let server = large_blocks(directory.path(), 4, &["--subscriber-timeout-millis", "300"]);
     run(async {
         let (_sender, mut receiver) = stalled(&server, 0, 3).await;
-        while !http(&server, "/metrics").await.contains("\nblock_node_subscribers 0\n") {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let ended = async {
+            while !http(&server, "/metrics").await.contains("\nblock_node_subscribers 0\n") {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("its stream ends");
         let error = loop {
             match receiver.next().await {
                 Ok(Some(_)) => {}

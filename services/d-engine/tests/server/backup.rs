@@ -60,6 +60,35 @@ async fn a_group_that_begins_with_a_backup_has_what_it_has_and_goes_on_behind_it
     }
 }
 
+/// It would hold a thread and the state of that moment for as long as it likes.
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_a_snapshot_is_ended() {
+    use d_engine_client::grpc::{Channel, GrpcError};
+    use d_engine_client::wire::{SnapshotPiece, SnapshotRequest};
+    let group = Group::start_with(1, &["--request-timeout-ms", "100"]);
+    group.leader().await;
+    let client = group.client().await;
+    // More than a client and the connection take ahead.
+    for number in 0..12 {
+        client.put(format!("{number}"), vec![b'v'; 1 << 20]).await.unwrap();
+    }
+    let channel = Channel::connect(&group.addresses[0]).await.unwrap();
+    let path = "/storebench.dengine.v1.Store/Snapshot";
+    let (_questions, mut pieces) = channel.stream::<_, SnapshotPiece>(path, &SnapshotRequest {}, true).await.unwrap();
+    assert!(pieces.next().await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let ended = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match pieces.next().await {
+                Ok(Some(_)) => {}
+                ended => return ended,
+            }
+        }
+    });
+    let ended = ended.await.unwrap();
+    assert!(matches!(&ended, Err(GrpcError::Status { message, .. }) if message.contains("not taken")), "{ended:?}");
+}
+
 #[tokio::test]
 async fn a_damaged_backup_is_refused_by_who_looks_and_by_who_begins() {
     let folder = harness::folder();
