@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use storebench_core::judgement::{available, judge};
+use storebench_core::input::InputErrors;
+use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::FailureCause;
 use storebench_core::report::Report;
 use storebench_core::validate::{ValidatedRun, for_embedded};
 use storebench_crds::DurationText;
+use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
 use super::report::Printer;
 use crate::RunArguments;
+use crate::embedded::turn::{IfTaken, Turn};
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
 use crate::saved::{Asked, Begun, Folder, Objects};
@@ -21,8 +24,13 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if input.runs.is_empty() {
         anyhow::bail!("the files hold no BenchmarkRun: write one, or pass the file that has it");
     }
-    for run in &input.runs {
-        for_embedded(run)?;
+    let mut refused = input.runs.iter().flat_map(for_embedded).map(|problem| InputError {
+        file: file_names(&arguments.files),
+        field: format!("{} {}", problem.object, problem.field),
+        problem: problem.text,
+    });
+    if let Some(first) = refused.next() {
+        return Err(InputErrors { first, others: refused.collect() }.into());
     }
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
@@ -35,6 +43,13 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let exit = ended?;
     printed?;
     Ok(exit)
+}
+
+/// The files that were read together: which of them has an object is not told.
+fn file_names(files: &[PathBuf]) -> String {
+    let name =
+        |file: &PathBuf| if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() };
+    files.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn run_all(
@@ -59,12 +74,22 @@ fn run_all(
             }
         };
         let progress = Progress::new(run, arguments.quiet);
+        let if_taken = if arguments.no_wait { IfTaken::Refuse } else { IfTaken::Wait };
+        // Nothing to measure, nobody to wait for.
+        let turn = match worth_measuring(&prepared.record).is_empty() {
+            true => None,
+            false => match Turn::take(&run.name, if_taken, &progress)? {
+                Some(turn) => Some(turn),
+                None => return Ok(Exit::Interrupted),
+            },
+        };
         let mut lost = None;
         let record = embedded::run(*prepared, options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
             // A disk that is full is no reason to throw away what can still be printed.
             lost = lost.take().or(kept.err());
         })?;
+        drop(turn);
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
@@ -91,6 +116,15 @@ fn run_all(
 /// What the user can do about a run whose numbers cannot be trusted, in one line; `None` where they can.
 fn what_to_do(report: &Report) -> Option<String> {
     let record = &report.record;
+    let lacking = record.arms.iter().filter_map(|arm| arm.unavailable.as_ref());
+    let lacking: Vec<&str> = lacking.map(|missing| missing.install.as_str()).collect();
+    if report.judgement.verdict == Verdict::NoBaseline && !lacking.is_empty() {
+        return Some(format!(
+            "{} had nothing to compare; to do: install what it lacks: {}",
+            record.name,
+            lacking.join("; ")
+        ));
+    }
     if report.judgement.verdict != Verdict::Invalid {
         return None;
     }

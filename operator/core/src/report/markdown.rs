@@ -117,6 +117,9 @@ impl Page {
         if let Some(reason) = &report.record.aborted {
             self.paragraph(&format!("The run ended before its schedule did: {}", escape(reason)));
         }
+        for warning in describe::warnings(report) {
+            self.paragraph(&escape(&warning));
+        }
         for arm in &report.record.arms {
             if let Some(unavailable) = &arm.unavailable {
                 let (name, reason) = (escape(&arm.name), escape(&unavailable.reason));

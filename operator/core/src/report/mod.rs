@@ -19,7 +19,7 @@ mod resources;
 mod safe_line;
 mod table;
 mod text;
-mod units;
+pub(crate) mod units;
 mod wording;
 
 #[cfg(test)]

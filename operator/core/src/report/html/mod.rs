@@ -146,7 +146,8 @@ fn page(title: &str, head_markup: &str, body_markup: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"storebench\">\n\
          <title>{title} · storebench</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
-         <body>\n{marks}\n{head_markup}<main>\n{body_markup}</main>\n</body>\n</html>\n"
+         <body>\n{marks}\n{head_markup}<p class=\"phone\">Tables scroll sideways where a shadow shows that there is more.</p>\n\
+         <main>\n{body_markup}</main>\n</body>\n</html>\n"
     )
 }
 
@@ -169,6 +170,9 @@ fn head(report: &Report) -> String {
     if let Some(reason) = &report.record.aborted {
         let reason = escape(reason);
         text.push_str(&parts::callout(&format!("<p>The run ended before its schedule did: {reason}</p>")));
+    }
+    for warning in describe::warnings(report) {
+        text.push_str(&parts::callout(&format!("<p>{}</p>", escape(&warning))));
     }
     for arm in &report.record.arms {
         if let Some(unavailable) = &arm.unavailable {

@@ -107,6 +107,9 @@ impl Page {
         if let Some(reason) = &report.record.aborted {
             self.prose(INDENT, &format!("The run ended before its schedule did: {reason}"), Tone::Warning);
         }
+        for warning in describe::warnings(report) {
+            self.prose(INDENT, &warning, Tone::Warning);
+        }
     }
 
     fn verdict(&mut self, report: &Report) {

@@ -1,0 +1,142 @@
+//! What a user meets from the first file to the history of many runs: mistakes told at once, one measurement at a time.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code)]
+mod finished;
+#[allow(dead_code)]
+mod world;
+
+use std::path::{Path, PathBuf};
+
+use finished::Finished;
+use world::{World, one_arm};
+
+const REDIS_SET: &str = "redis: { command: Set, keySpace: 2000 }";
+const SHORT: &str = "{ total: 300, connections: 3, warmUp: 0s }";
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn validate(world: &World, arguments: &[&str]) -> Finished {
+    Finished::of(world.storebench().arg("validate").args(arguments).output().unwrap())
+}
+
+#[test]
+fn every_mistake_has_its_line() {
+    let world = World::new();
+    let text = one_arm("redis", "7.0.15", REDIS_SET, SHORT).replace("min: 3, max: 3", "min: 12");
+    let file = world.write("run.yaml", &(text + "  gates: [{ arm: stor, metric: ThroughputPerSecond, atLeast: 5 }]\n"));
+    for command in ["validate", "run"] {
+        let said = Finished::of(world.storebench().arg(command).arg(&file).output().unwrap());
+        let lines: Vec<&str> = said.stderr.lines().collect();
+        assert_eq!((said.code, said.stdout.as_str(), lines.len()), (Some(1), "", 3), "{}", said.stderr);
+        for (line, part) in lines.iter().zip(["did you mean Redis?", "trials.max is 10", "did you mean store?"]) {
+            assert!(line.starts_with(&format!("storebench: {}: ", file.display())) && line.contains(part), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_samples_is_valid() {
+    let world = World::new();
+    for directory in ["manifests/samples", "manifests/samples/reports"] {
+        let said = validate(&world, &[project().join(directory).to_str().unwrap()]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        assert!(said.stdout.matches("BenchmarkRun/").count() >= 5, "{}", said.stdout);
+    }
+}
+
+#[test]
+fn files_of_a_directory_share_what_is_no_run_and_nothing_else() {
+    let world = World::new();
+    let folder = world.data().with_file_name("files");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let text = one_arm("Redis", "7.0.15", REDIS_SET, SHORT);
+    let (service, run) = text.split_once("---\n").unwrap();
+    write("services.yaml", service);
+    write("one.yaml", run);
+    write("other.yaml", run);
+    write("kustomization.yaml", "resources: [one.yaml]\n");
+    write("notes.txt", "no YAML");
+    let said = validate(&world, &[folder.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(said.stdout.matches("BenchmarkRun/run: valid").count(), 2, "{}", said.stdout);
+    write("bad.yaml", &run.replace("name: store }", "name: stroe }"));
+    let said = validate(&world, &[folder.to_str().unwrap()]);
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
+    assert!(
+        said.stderr
+            .contains("bad.yaml: BenchmarkRun/run spec.arms[0].serviceRef.name: no StorageService is named `stroe`")
+    );
+}
+
+#[test]
+fn what_cannot_be_run_here_is_told_and_refused_with_here() {
+    let world = World::new();
+    let file = world.write("run.yaml", &one_arm("Redis", "1.2.3", REDIS_SET, SHORT));
+    let path = file.to_str().unwrap();
+    let told = validate(&world, &[path]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(told.stdout.contains("not on this machine as it is: StorageService/store spec.version: redis 1.2.3 is not installed here (there is 7.0.15)"), "{}", told.stdout);
+    let refused = validate(&world, &[path, "--here"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("spec.version: redis 1.2.3 is not installed here"), "{}", refused.stderr);
+    // What no driver honours is a mistake in any case, and so is at a run what an embedded one does not.
+    world.write("run.yaml", &one_arm("Redis", "7.0.15, tls: { secretName: x }", REDIS_SET, SHORT));
+    validate(&world, &[path]).error(&["run.yaml: ", "spec.tls: is not available"]);
+    world.write("run.yaml", &one_arm("Redis", "7.0.15, image: redis:7", REDIS_SET, SHORT));
+    let run = Finished::of(world.storebench().arg("run").arg(&file).output().unwrap());
+    run.error(&["StorageService/store spec.image: has no effect in an embedded run"]);
+    assert_eq!(validate(&world, &[path]).code, Some(0));
+}
+
+#[test]
+fn outside_of_a_checkout_nobody_is_sent_to_its_scripts() {
+    let world = World::new();
+    let file = world.write("run.yaml", &one_arm("Redis", "1.2.3", REDIS_SET, SHORT));
+    let elsewhere = file.with_file_name("storebench");
+    std::fs::copy(env!("CARGO_BIN_EXE_storebench"), &elsewhere).unwrap();
+    let mut command = harness::command(&elsewhere);
+    command.arg("validate").arg(&file).env("STOREBENCH_PEERS", world.peers()).current_dir(file.parent().unwrap());
+    let said = Finished::of(command.output().unwrap());
+    let place = world.peers().join("redis/1.2.3");
+    assert!(
+        said.stdout.contains(&format!("put redis-server 1.2.3 on PATH, or into {}", place.display())),
+        "{}",
+        said.stdout
+    );
+    assert!(!said.stdout.contains("peers/fetch"), "{}", said.stdout);
+}
+
+#[test]
+fn a_second_run_waits_for_the_first_or_is_refused_with_its_name() {
+    let world = World::new();
+    let long = world.write(
+        "long.yaml",
+        &one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 10s, connections: 1 }")
+            .replace("name: run }", "name: nightly }"),
+    );
+    let mut command = world.storebench();
+    command.arg("run").arg(long).args(["--wait-for-quiet", "0s", "--quiet"]);
+    let mut first = harness::Process::start(&mut command);
+    harness::until("the first run", || world.processes().iter().any(|line| line.contains("bench-job")));
+    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, SHORT));
+    let said = format!("another storebench, run nightly (pid {}),", first.id());
+    let refused = Finished::of(world.storebench().arg("run").arg(&file).arg("--no-wait").output().unwrap());
+    refused.error(&["run: ", &said]);
+    let waiting = file.with_file_name("waiting");
+    let mut command = world.storebench();
+    command.arg("run").arg(&file).args(["--wait-for-quiet", "0s"]);
+    command.stdout(std::process::Stdio::null()).stderr(std::fs::File::create(&waiting).unwrap());
+    let mut second = harness::Process::start(&mut command);
+    harness::until("the second to wait", || std::fs::read_to_string(&waiting).unwrap().contains(&said));
+    assert_eq!(second.ended(), None, "it waits");
+    // However the first ends, its lock does, too.
+    first.kill();
+    assert!(second.wait().code().is_some_and(|code| code != 1), "{}", std::fs::read_to_string(&waiting).unwrap());
+    world.assert_nothing_is_left();
+}
