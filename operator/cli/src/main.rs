@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+use commands::across::{Form, Terms};
 use commands::cluster::Place;
 use exit::Exit;
 use storebench_core::input::InputErrors;
@@ -56,6 +57,31 @@ enum Command {
         /// What to print
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
+    },
+    /// Compare a saved run with an earlier one: what differs between both, and how the figures of each arm moved. Ratios to an unchanged
+    /// baseline are compared where both have one. The exit code is 2 where it became slower beyond noise
+    Compare {
+        /// The earlier run: a report.json, a folder of one run, or a directory of --save, of which the newest of each run is taken
+        before: PathBuf,
+        /// The later run
+        after: PathBuf,
+        #[command(flatten)]
+        terms: Terms,
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
+    },
+    /// Follow all runs in a directory of --save: since when which arm is slower or faster, and what else changed then. The exit code is 2
+    /// where one of the last ten runs began a worse level
+    History {
+        /// A directory of --save, or the folder of one run in it
+        directory: PathBuf,
+        /// Take runs of other machines than that of the newest, too
+        #[arg(long)]
+        allow_different_machine: bool,
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
     },
     /// Wait until a BenchmarkRun in a cluster is complete; the exit code is its verdict
     Wait {
@@ -130,6 +156,11 @@ struct RunArguments {
     /// the same. 0s: does not wait
     #[arg(long, value_name = "DURATION", env = "STOREBENCH_WAIT_FOR_QUIET", default_value = "5m")]
     wait_for_quiet: String,
+    /// Compare each run with the saved one of its name there, as `compare` does: a report.json, a folder of one run, or a directory of --save
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    baseline: Option<PathBuf>,
+    #[command(flatten)]
+    terms: Terms,
     /// Fail where another storebench measures on this machine, instead of waiting until it is done
     #[arg(long)]
     no_wait: bool,
@@ -167,6 +198,10 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Validate { files, here } => commands::validate::validate(&files, here),
         Command::Report { sources, place, output } => commands::report::report(&sources, &place, output),
+        Command::Compare { before, after, terms, output } => commands::across::compare(&before, &after, &terms, output),
+        Command::History { directory, allow_different_machine, output } => {
+            commands::across::history(&directory, allow_different_machine, output)
+        }
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
         Command::Engines { output } => commands::engines::engines(output),

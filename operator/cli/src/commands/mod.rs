@@ -1,5 +1,6 @@
 //! One module for each command, and [`cluster`] for those that ask a cluster.
 
+pub(crate) mod across;
 pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod engines;

@@ -12,6 +12,7 @@ use storebench_crds::DurationText;
 use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
+use super::across::Baseline;
 use super::report::Printer;
 use crate::RunArguments;
 use crate::embedded::turn::{IfTaken, Turn};
@@ -34,10 +35,11 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     }
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
+    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms)).transpose()?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
-    let ended = run_all(arguments, &input.runs, &options, &mut printer);
+    let ended = run_all(arguments, &input.runs, &options, baseline.as_ref(), &mut printer);
     // What came to its end before an error is printed; of nothing there is no document.
     let printed = printer.finish();
     let exit = ended?;
@@ -56,6 +58,7 @@ fn run_all(
     arguments: &RunArguments,
     runs: &[ValidatedRun],
     options: &Options,
+    baseline: Option<&Baseline>,
     printer: &mut Printer,
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
@@ -63,6 +66,9 @@ fn run_all(
     for run in runs {
         let objects = Objects::of(run);
         let prepared = Prepared::new(run, options);
+        if let Some(baseline) = baseline {
+            baseline.check(&prepared.record)?;
+        }
         // Found before the first trial, not after the last.
         let (prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
@@ -96,6 +102,9 @@ fn run_all(
         worst = worst.max(Exit::of(report.judgement.verdict));
         to_do.extend(what_to_do(&report));
         printer.add(report.clone())?;
+        if let Some(baseline) = baseline.filter(|_| !interrupted) {
+            worst = worst.max(baseline.compare(&report, arguments.output)?);
+        }
         if let Some(folder) = folder {
             tell_where(arguments, &folder.finish(&report, &objects, interrupted)?, interrupted);
         }

@@ -124,6 +124,22 @@ pub fn worth_measuring(record: &RunRecord) -> Vec<&str> {
     if lacking(record).is_some() { Vec::new() } else { available(record) }
 }
 
+/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it.
+pub(crate) fn paired_values(
+    record: &RunRecord,
+    arm: &str,
+    workload: &str,
+    metric: storebench_crds::Metric,
+) -> Option<Vec<f64>> {
+    let valid = Valid::of(record);
+    valid.trials(arm).into_iter().map(|trial| metric::value(trial, workload, metric)).collect()
+}
+
+/// How many trials of an arm count.
+pub(crate) fn counted_trials(record: &RunRecord, arm: &str) -> usize {
+    Valid::of(record).trials(arm).len()
+}
+
 /// Judges a record.
 pub fn judge(record: &RunRecord) -> Judgement {
     let valid = Valid::of(record);

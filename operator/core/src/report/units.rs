@@ -107,6 +107,11 @@ pub(crate) fn run_duration(millis: u64) -> String {
     }
 }
 
+/// A ratio in basis points as `1.12×`.
+pub(crate) fn times(basis_points: u64) -> String {
+    format!("{:.2}×", basis_points as f64 / 10_000.0)
+}
+
 /// The smallest change that could be told, in basis points, as `3 %`, or as `only 3.2× or more` where it is more than all.
 pub(crate) fn detectable(basis_points: u64) -> String {
     match basis_points {

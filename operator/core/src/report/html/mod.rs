@@ -118,7 +118,12 @@ fn body(report: &Report) -> Result<String, RenderError> {
 
 /// Renders what two levels of a comparison say together as a single HTML file.
 pub fn levels_html(levels: &TwoLevels<'_>) -> String {
-    let Document { title, summary, sections } = levels.document();
+    document_html(levels.document())
+}
+
+/// Renders what is not one run's report as a single HTML file.
+pub fn document_html(document: Document) -> String {
+    let Document { title, summary, sections } = document;
     let mut links = String::new();
     let mut body = String::new();
     for (number, Section { title, statements, table, notes }) in sections.into_iter().enumerate() {
