@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::control_plane::SecretRef;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::metric::Metric;
+use crate::ratio::RatioText;
 use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
 use crate::workload::{self, Workload};
@@ -36,7 +37,8 @@ const RUN_RULES: &[Rule] = &[
     },
     Rule {
         field: ".gates",
-        holds: "!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) \
+        holds: "!has(self.gates) || self.gates.all(g, !(has(g.ratioAtLeast) || has(g.ratioAtMost) \
+            || has(g.ratioAtLeastBasisPoints) || has(g.ratioAtMostBasisPoints)) \
             || self.arms.exists(a, a.baseline && a.name != g.arm))",
         otherwise: "gates: a ratio compares an arm with another one that has baseline: true; mark one, or give atLeast or \
             atMost",
@@ -320,9 +322,9 @@ pub enum Isolation {
 /// What a gate must be.
 const GATE_RULES: &[Rule] = &[Rule {
     field: "",
-    holds: "[has(self.atLeast), has(self.atMost), has(self.ratioAtLeastBasisPoints), \
-            has(self.ratioAtMostBasisPoints)].filter(b, b).size() == 1",
-    otherwise: "give exactly one bound: atLeast, atMost, ratioAtLeastBasisPoints or ratioAtMostBasisPoints",
+    holds: "[has(self.atLeast), has(self.atMost), has(self.ratioAtLeast), has(self.ratioAtMost), \
+            has(self.ratioAtLeastBasisPoints), has(self.ratioAtMostBasisPoints)].filter(b, b).size() == 1",
+    otherwise: "give exactly one bound: atLeast, atMost, ratioAtLeast or ratioAtMost (95%), or one of these in basis points",
 }];
 
 /// A condition that a run must meet.
@@ -347,17 +349,54 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
     pub at_most: Option<u64>,
-    /// The arm's metric divided by the baseline's must be at least this, in basis points (10000 = equal).
+    /// The arm's metric divided by the baseline's must be at least this, as `95%` or `"0.95"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_at_least: Option<RatioText>,
+    /// The arm's metric divided by the baseline's must be at most this, as `110%` or `"1.1"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_at_most: Option<RatioText>,
+    /// As `ratioAtLeast`, in basis points (10000 = equal).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub ratio_at_least_basis_points: Option<u32>,
-    /// The arm's metric divided by the baseline's must be at most this, in basis points (10000 = equal).
+    /// As `ratioAtMost`, in basis points (10000 = equal).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub ratio_at_most_basis_points: Option<u32>,
     /// What to make of an interval that contains the bound, so that the trials cannot tell.
     #[serde(default)]
     pub on_inconclusive: OnInconclusive,
+}
+
+/// What a gate asks of its metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The value must be at least this, in the metric's unit.
+    AtLeast(u64),
+    /// The value must be at most this, in the metric's unit.
+    AtMost(u64),
+    /// The ratio to the baseline must be at least this, basis points.
+    RatioAtLeast(u32),
+    /// The ratio to the baseline must be at most this, basis points.
+    RatioAtMost(u32),
+}
+
+impl Bound {
+    /// Whether it is of a ratio to the baseline.
+    pub fn is_ratio(self) -> bool {
+        matches!(self, Self::RatioAtLeast(_) | Self::RatioAtMost(_))
+    }
+}
+
+impl Gate {
+    /// What is asked, however it was written; `None` where nothing is, which the schema refuses.
+    pub fn bound(&self) -> Option<Bound> {
+        let written = |text: &Option<RatioText>, number| text.as_ref().map(RatioText::basis_points).or(number);
+        let at_least = written(&self.ratio_at_least, self.ratio_at_least_basis_points).map(Bound::RatioAtLeast);
+        let at_most = written(&self.ratio_at_most, self.ratio_at_most_basis_points).map(Bound::RatioAtMost);
+        let value = self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost));
+        at_least.or(at_most).or(value)
+    }
 }
 
 /// What to make of a gate that the trials cannot decide.

@@ -1,18 +1,21 @@
-//! From the bytes of a file to typed objects, with one clear error for anything that is not one.
+//! From the bytes of a file to typed objects, with one clear error for each mistake.
 //!
-//! The same rules as the API server's: structure from the generated schema ([`structure`]), then CEL. Every error names
+//! The same rules as the API server's: structure from the generated schema ([`structure`]), then CEL, which is not asked about an object
+//! of the wrong structure; and what CEL cannot put into words ([`sense`]), which is asked in any case. Every error names
 //! the file, the field and the remedy, in one line. Nothing here reads files; bytes come in as an argument.
 
 mod metadata;
+mod sense;
 mod structure;
 mod text;
 
 use std::sync::LazyLock;
 
-use kube::core::cel::{CompiledSchema, Validator, compile_schema};
+use kube::core::cel::{CompiledSchema, ValidationError, Validator, compile_schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use self::sense::of_run as sense_of_run;
 use self::text::{folded, shorten};
 use crate::job::JobSpec;
 use crate::{BenchmarkRun, ControlPlane, GROUP, StorageService, VERSION, schema};
@@ -53,8 +56,32 @@ pub(crate) struct Problem {
     pub(crate) text: String,
 }
 
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// The objects that can be understood, in the order written.
+    pub objects: Vec<Object>,
+    /// What is wrong with the others, or with the file.
+    pub problems: Vec<InputError>,
+    /// Kind and name of the others, as far as they have them: whoever refers to one is not wrong in that.
+    pub refused: Vec<(&'static str, String)>,
+}
+
 /// Reads all objects of a file.
-pub fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Object>, InputError> {
+pub fn parse(file: &str, bytes: &[u8]) -> Parsed {
+    match documents(file, bytes) {
+        Err(error) => Parsed { problems: vec![error], ..Parsed::default() },
+        Ok(documents) => {
+            let mut parsed = Parsed::default();
+            for (index, document) in documents.into_iter().enumerate() {
+                object(file, index, document, &mut parsed);
+            }
+            parsed
+        }
+    }
+}
+
+fn documents(file: &str, bytes: &[u8]) -> Result<Vec<Value>, InputError> {
     let whole = |problem: String| InputError { file: file.into(), field: String::new(), problem };
     if bytes.len() > FILE_BYTES_MAX {
         return Err(whole(format!(
@@ -75,10 +102,10 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Object>, InputError> {
     if documents.len() > DOCUMENTS_MAX {
         return Err(whole(format!("holds more than {DOCUMENTS_MAX} objects: split the file")));
     }
-    documents.into_iter().enumerate().map(|(index, document)| object(file, index, document)).collect()
+    Ok(documents)
 }
 
-fn object(file: &str, index: usize, value: Value) -> Result<Object, InputError> {
+fn object(file: &str, index: usize, value: Value, parsed: &mut Parsed) {
     let at = |object: &str, problem: Problem| InputError {
         file: file.into(),
         field: [object, problem.field.as_str()]
@@ -90,17 +117,24 @@ fn object(file: &str, index: usize, value: Value) -> Result<Object, InputError> 
         problem: problem.text,
     };
     let document = format!("document {}", index + 1);
-    let kind = identify(&value).map_err(|problem| at(&document, problem))?;
-    let name = value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name));
-    let label = name.map_or(document, |name| format!("{kind}/{name}"));
-    metadata::check(value.get("metadata"))
-        .and_then(|()| only_known_fields(&value))
-        .map_err(|problem| at(&label, problem))?;
-    match kind {
-        "StorageService" => typed(kind, value).map(Object::StorageService).map_err(|problem| at(&label, problem)),
-        "ControlPlane" => typed(kind, value).map(Object::ControlPlane).map_err(|problem| at(&label, problem)),
-        _ => typed(kind, value).map(Object::BenchmarkRun).map_err(|problem| at(&label, problem)),
+    let kind = match identify(&value) {
+        Ok(kind) => kind,
+        Err(problem) => return parsed.problems.push(at(&document, problem)),
+    };
+    let name = value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name)).map(str::to_owned);
+    let label = name.as_ref().map_or(document, |name| format!("{kind}/{name}"));
+    let outside = metadata::check(value.get("metadata")).err().into_iter().chain(only_known_fields(&value).err());
+    let mut problems: Vec<Problem> = outside.collect();
+    let understood = match kind {
+        "StorageService" => typed(kind, value, &mut problems).map(Object::StorageService),
+        "ControlPlane" => typed(kind, value, &mut problems).map(Object::ControlPlane),
+        _ => typed(kind, value, &mut problems).map(Object::BenchmarkRun),
+    };
+    match understood.filter(|_| problems.is_empty()) {
+        Some(object) => parsed.objects.push(object),
+        None => parsed.refused.extend(name.map(|name| (kind, name))),
     }
+    parsed.problems.extend(problems.into_iter().map(|problem| at(&label, problem)));
 }
 
 /// The kind, if apiVersion and kind are ours.
@@ -165,7 +199,8 @@ pub fn job(text: &str) -> Result<JobSpec, JobError> {
     let refused = |Problem { field, text }: Problem| JobError(format!("{}: {text}", field.trim_start_matches('.')));
     let value: Value =
         serde_json::from_str(text).map_err(|error| JobError(folded(&format!("the job is not JSON: {error}"))))?;
-    structure::check_whole(&RULES.schema, &value).and_then(|()| RULES.check(&value)).map_err(refused)?;
+    structure::check_whole(&RULES.schema, &value).map_err(refused)?;
+    RULES.check(&value).into_iter().next().map_or(Ok(()), Err).map_err(refused)?;
     serde_json::from_value(value).map_err(|error| JobError(folded(&format!("the job does not fit: {error}"))))
 }
 
@@ -174,22 +209,48 @@ pub fn job(text: &str) -> Result<JobSpec, JobError> {
 #[error("{0}")]
 pub struct JobError(String);
 
-fn typed<T: DeserializeOwned>(kind: &str, mut value: Value) -> Result<T, Problem> {
+/// The object, if nothing is wrong with it.
+fn typed<T: DeserializeOwned>(kind: &str, mut value: Value, problems: &mut Vec<Problem>) -> Option<T> {
     // As on the API server, status is not the user's to write.
     if let Some(fields) = value.as_object_mut() {
         fields.remove("status");
     }
-    let rules = Rules::of(kind).ok_or_else(|| Problem {
-        field: "kind".into(),
-        text: format!("{kind} has no schema: this is a defect of storebench"),
-    })?;
-    structure::check(&rules.schema, &value)?;
-    rules.check(&value)?;
+    let Some(rules) = Rules::of(kind) else {
+        let text = format!("{kind} has no schema: this is a defect of storebench");
+        problems.push(Problem { field: "kind".into(), text });
+        return None;
+    };
+    let mut found = structure::check(&rules.schema, &value);
+    let is_whole = found.is_empty();
+    let is_named = problems.is_empty();
+    if kind == "BenchmarkRun" {
+        found.extend(sense::check("spec", &value["spec"]));
+    }
+    if is_whole {
+        // What was said of one gate need not be said of gates, nor of the name what was said of metadata.
+        let is_said = |problem: &Problem| match problem.field.as_str() {
+            "" => !is_named,
+            field => found.iter().any(|said| is_of(&said.field, field)),
+        };
+        let further: Vec<Problem> = rules.check(&value).into_iter().filter(|problem| !is_said(problem)).collect();
+        found.extend(further);
+    }
+    let is_right = found.is_empty();
+    problems.extend(found);
+    if !is_right || !is_named {
+        return None;
+    }
     // What the schema leaves open in the types of Kubernetes itself.
-    serde_json::from_value(value).map_err(|error| Problem {
+    let read = serde_json::from_value(value).map_err(|error| Problem {
         field: "spec".into(),
         text: format!("does not fit: {}; correct it", folded(&error.to_string())),
-    })
+    });
+    read.map_err(|problem| problems.push(problem)).ok()
+}
+
+/// Whether a field is another one or a part of it.
+fn is_of(field: &str, whole: &str) -> bool {
+    field.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// The rules of a kind, compiled once in a process: it takes longer than everything else that is done with a file.
@@ -204,18 +265,17 @@ impl Rules {
         Self { kind, compiled: compile_schema(&schema), schema }
     }
 
-    /// Whether the rules in CEL hold.
-    fn check(&self, value: &Value) -> Result<(), Problem> {
-        match Validator::new().validate_compiled(&self.compiled, value, None) {
-            Ok(()) => Ok(()),
-            Err(errors) => Err(errors.into_iter().next().map_or_else(
-                || Problem { field: String::new(), text: "a rule is broken, and nobody says which".into() },
-                |error| Problem {
-                    field: error.field_path.trim_start_matches('.').into(),
-                    text: folded(&error.message),
-                },
-            )),
-        }
+    /// Which rules in CEL do not hold.
+    fn check(&self, value: &Value) -> Vec<Problem> {
+        let broken = Validator::new().validate_compiled(&self.compiled, value, None).err();
+        let problem = |error: ValidationError| Problem {
+            field: error.field_path.trim_start_matches('.').into(),
+            text: folded(&error.message),
+        };
+        let mut problems: Vec<Problem> = broken.into_iter().flatten().map(problem).collect();
+        // One rule may be written in several ways.
+        problems.dedup();
+        problems
     }
 
     fn of(kind: &str) -> Option<&'static Self> {

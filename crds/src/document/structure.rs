@@ -11,21 +11,40 @@ use super::text::{folded, shorten};
 /// A list of values in a message is no longer than this, about.
 const LISTED_BYTES_MAX: usize = 300;
 
-/// Finds the first problem of a value, in the order in which the fields were written.
-pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), Problem> {
+/// No more problems of an object are looked for than anybody will read.
+const PROBLEMS_MAX: usize = 50;
+
+/// Finds the problems of a value, in the order in which the fields were written.
+pub(crate) fn check(schema: &Value, value: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
     let spec = &schema["properties"]["spec"];
     match value.get("spec") {
-        Some(found) => check_at("spec", spec, found),
-        None => Err(Problem { field: "spec".into(), text: "is missing: say what you want under spec".into() }),
+        Some(written) => check_at("spec", spec, written, &mut found),
+        None => found.push(Problem { field: "spec".into(), text: "is missing: say what you want under spec".into() }),
+    }
+    found
+}
+
+/// The first problem of a value that the schema describes as a whole.
+pub(crate) fn check_whole(schema: &Value, value: &Value) -> Result<(), Problem> {
+    let mut found = Vec::new();
+    check_at("", schema, value, &mut found);
+    found.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn check_at(path: &str, schema: &Value, value: &Value, found: &mut Vec<Problem>) {
+    if found.len() >= PROBLEMS_MAX {
+        return;
+    }
+    match (schema["type"].as_str(), value) {
+        (Some("object"), Value::Object(fields)) => check_object(path, schema, fields, found),
+        (Some("array"), Value::Array(items)) => check_array(path, schema, items, found),
+        _ => found.extend(check_value(path, schema, value).err()),
     }
 }
 
-/// The same of a value that the schema describes as a whole.
-pub(crate) fn check_whole(schema: &Value, value: &Value) -> Result<(), Problem> {
-    check_at("", schema, value)
-}
-
-fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
+/// A value that holds no others, or is not what it should be.
+fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
     let problem = |text: String| Err(Problem { field: path.into(), text });
     if value.is_null() {
         return if schema["nullable"] == Value::Bool(true) {
@@ -42,18 +61,17 @@ fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
         };
     }
     match schema["type"].as_str() {
-        Some("object") => match value {
-            Value::Object(fields) => check_object(path, schema, fields),
-            _ => problem(format!("must be an object, not {}: write its fields below it, indented", describe(value))),
-        },
-        Some("array") => match value {
-            Value::Array(items) => check_array(path, schema, items),
-            _ => problem(format!("must be a list, not {}: start each item with `- `", describe(value))),
-        },
+        Some("object") => {
+            problem(format!("must be an object, not {}: write its fields below it, indented", describe(value)))
+        }
+        Some("array") => problem(format!("must be a list, not {}: start each item with `- `", describe(value))),
         Some("string") => match value {
             Value::String(text) => check_string(path, schema, text),
             Value::Number(_) if schema["pattern"] == crate::duration::PATTERN => {
                 problem(format!("must be a duration, not {}: add a unit, as in 5s", describe(value)))
+            }
+            Value::Number(number) if schema["pattern"] == crate::ratio::PATTERN => {
+                problem(format!("must be a text, not {}: put it in quotes, as \"{number}\"", describe(value)))
             }
             _ => problem(format!("must be a text, not {}: put it in quotes", describe(value))),
         },
@@ -69,34 +87,51 @@ fn check_at(path: &str, schema: &Value, value: &Value) -> Result<(), Problem> {
     }
 }
 
-fn check_object(path: &str, schema: &Value, fields: &Map<String, Value>) -> Result<(), Problem> {
+fn check_object(path: &str, schema: &Value, fields: &Map<String, Value>, found: &mut Vec<Problem>) {
     let known = schema["properties"].as_object();
     for (name, value) in fields {
         let child = format!("{path}.{}", shorten(name));
         match (known.and_then(|known| known.get(name)), schema.get("additionalProperties")) {
-            (Some(schema), _) => check_at(&child, schema, value)?,
-            (None, Some(schema)) if schema.is_object() => check_at(&child, schema, value)?,
+            (Some(schema), _) => check_at(&child, schema, value, found),
+            (None, Some(schema)) if schema.is_object() => check_at(&child, schema, value, found),
             _ if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true) => {}
             _ => {
                 let names = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-                return Err(unknown_field(path, name, names));
+                found.push(unknown_field(path, name, names));
             }
+        }
+        if found.len() >= PROBLEMS_MAX {
+            return;
         }
     }
     for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !fields.contains_key(required) {
             let text = format!("is missing: {}", remedy_of(known.and_then(|known| known.get(required))));
-            return Err(Problem { field: format!("{path}.{required}"), text });
+            found.push(Problem { field: format!("{path}.{required}"), text });
         }
     }
-    Ok(())
+}
+
+/// The one of some words that was probably meant: the same but for capitals, a few letters away, or the only one that begins so.
+pub(super) fn nearest<'a>(written: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let words: Vec<&str> = words.into_iter().collect();
+    let lower = written.to_lowercase();
+    let near = words.iter().map(|word| (edit_distance(&lower, &word.to_lowercase()), *word)).min();
+    // Of three letters one may be wrong.
+    if let Some((distance, word)) = near
+        && distance <= lower.chars().count().div_ceil(3).min(3)
+        && distance < word.chars().count()
+    {
+        return Some(word);
+    }
+    let mut begin = words.iter().filter(|word| lower.len() >= 3 && word.to_lowercase().starts_with(&lower));
+    begin.next().copied().filter(|_| begin.next().is_none())
 }
 
 /// A field that is not among the known ones, with the nearest of them.
 pub(super) fn unknown_field(path: &str, name: &str, names: Vec<&str>) -> Problem {
-    let nearest = names.iter().map(|known| (edit_distance(name, known), *known)).min();
-    let remedy = match nearest {
-        Some((distance, nearest)) if distance <= 3 && distance < nearest.len() => format!("did you mean {nearest}?"),
+    let remedy = match nearest(name, names.iter().copied()) {
+        Some(nearest) => format!("did you mean {nearest}?"),
         _ if names.is_empty() => "remove it".into(),
         _ => format!("the fields here are {}", names.join(", ")),
     };
@@ -134,30 +169,39 @@ fn listed(values: &[&str]) -> String {
     line
 }
 
-fn check_array(path: &str, schema: &Value, items: &[Value]) -> Result<(), Problem> {
-    let problem = |text: String| Err(Problem { field: path.into(), text });
+fn check_array(path: &str, schema: &Value, items: &[Value], found: &mut Vec<Problem>) {
+    let mut problem = |text: String| found.push(Problem { field: path.into(), text });
     if let Some(least) = schema["minItems"].as_u64()
         && (items.len() as u64) < least
     {
-        return problem(format!("holds {} items: give at least {least}", items.len()));
+        problem(format!("holds {} items: give at least {least}", items.len()));
     }
     if let Some(most) = schema["maxItems"].as_u64()
         && (items.len() as u64) > most
     {
-        return problem(format!("holds {} items: give at most {most}", items.len()));
+        problem(format!("holds {} items: give at most {most}", items.len()));
     }
-    items.iter().enumerate().try_for_each(|(index, item)| check_at(&format!("{path}[{index}]"), &schema["items"], item))
+    for (index, item) in items.iter().enumerate() {
+        check_at(&format!("{path}[{index}]"), &schema["items"], item, found);
+        if found.len() >= PROBLEMS_MAX {
+            return;
+        }
+    }
 }
 
 fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
     let problem = |message: String| Err(Problem { field: path.into(), text: message });
     if let Some(values) = enumeration(schema) {
-        let matches = schema["enum"].as_array().into_iter().flatten().any(|value| value.as_str() == Some(text));
-        return if matches {
-            Ok(())
-        } else {
-            problem(format!("`{}` is not allowed: use one of {values}", shorten(text)))
+        let allowed = || schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        if allowed().any(|value| value == text) {
+            return Ok(());
+        }
+        let remedy = match nearest(text, allowed()) {
+            Some(meant) if values.len() > LISTED_BYTES_MAX / 2 => format!("did you mean {meant}?"),
+            Some(meant) => format!("did you mean {meant}? Else use one of {values}"),
+            None => format!("use one of {values}"),
         };
+        return problem(format!("`{}` is not allowed: {remedy}", shorten(text)));
     }
     let length = text.chars().count() as u64;
     if schema["minLength"].as_u64().is_some_and(|least| length < least) {
@@ -198,7 +242,7 @@ fn check_integer(path: &str, schema: &Value, value: &Value) -> Result<(), Proble
     let Some(number) = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from)) else {
         let remedy = match value {
             Value::String(text) if text.parse::<i64>().is_ok() => "remove the quotes".into(),
-            _ => range,
+            _ => in_basis_points(path, value).unwrap_or(range),
         };
         return problem(format!("must be a whole number, not {}: {remedy}", describe(value)));
     };
@@ -206,6 +250,21 @@ fn check_integer(path: &str, schema: &Value, value: &Value) -> Result<(), Proble
         return problem(format!("is {number}: {range}"));
     }
     Ok(())
+}
+
+/// What a percentage or a fraction would be in a field of basis points, and where it may stand as it is.
+fn in_basis_points(path: &str, value: &Value) -> Option<String> {
+    let field = path.rsplit('.').next()?.strip_suffix("BasisPoints")?;
+    let text = match value {
+        Value::String(text) => text.replace(' ', ""),
+        other => other.to_string(),
+    };
+    let ratio = crate::RatioText::new(text).ok()?;
+    let or_as_text = match field.starts_with("ratio") {
+        true => format!(", or {field}: \"{}\"", ratio.as_str()),
+        false => String::new(),
+    };
+    Some(format!("write {}{or_as_text}", ratio.basis_points()))
 }
 
 /// A value as it is named in a message.
@@ -240,6 +299,10 @@ mod tests {
 
     #[test]
     fn distance_counts_edits() {
+        assert_eq!(nearest("redis", ["Etcd", "Redis", "Rsedis"]), Some("Redis"));
+        assert_eq!(nearest("LatencyP99", ["LatencyP99Micros", "LatencyP999Micros"]), None, "either may be meant");
+        assert_eq!(nearest("Throughput", ["LatencyP99Micros", "ThroughputPerSecond"]), Some("ThroughputPerSecond"));
+        assert_eq!(nearest("PostgreSQL", ["Etcd", "Redis"]), None);
         for (a, b, distance) in [("arms", "arms", 0), ("arm", "arms", 1), ("amrs", "arms", 2), ("", "arms", 4)] {
             assert_eq!(edit_distance(a, b), distance, "{a} {b}");
         }

@@ -103,7 +103,7 @@ mod tests {
     use crate::storage_service::Durability;
 
     fn is_accepted(text: &str) -> bool {
-        parse("service.yaml", text.as_bytes()).is_ok()
+        parse("service.yaml", text.as_bytes()).problems.is_empty()
     }
 
     /// The schema, which is all that an API server knows, says of every combination what the table says.

@@ -13,8 +13,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
+use commands::across::{Form, Terms};
 use commands::cluster::Place;
 use exit::Exit;
+use storebench_core::input::InputErrors;
 use storebench_crds::line::one_line;
 
 /// Compare storage services honestly: interleaved trials, intervals, equal durability, a verdict.
@@ -26,17 +28,22 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "Exit codes: 0 passed, 1 usage or internal error, 2 regressed, 3 inconclusive or nothing to compare with, \
-                          4 invalid, 130 interrupted.\n\nStart here: storebench run manifests/samples/redis-valkey.yaml";
+                          4 invalid, 130 interrupted.\n\nStart here: storebench engines; then, in a checkout: storebench run manifests/samples/redis-valkey.yaml";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run comparisons on this machine, without a cluster, and report
     Run(RunArguments),
-    /// Check files without running anything
+    /// Check files without running anything, and tell every mistake
     Validate {
-        /// YAML files, as for `kubectl apply`; `-` is standard input
-        #[arg(required = true)]
+        /// YAML files, as for `kubectl apply`; `-` is standard input. Of a directory, each of its YAML files by itself, together with those
+        /// that hold no BenchmarkRun
+        #[arg(value_name = "FILE|DIRECTORY", required = true)]
         files: Vec<PathBuf>,
+        /// Refuse, too, what cannot be run on this machine as it is: a store or version that is not installed, what an embedded run cannot
+        /// honour. Without it that is told, and is no mistake
+        #[arg(long)]
+        here: bool,
     },
     /// Render a report again, judging its raw trials anew; the exit code is the verdict. Of two, how much of a difference
     /// between stores reaches who uses Kubernetes on them
@@ -50,6 +57,31 @@ enum Command {
         /// What to print
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
+    },
+    /// Compare a saved run with an earlier one: what differs between both, and how the figures of each arm moved. Ratios to an unchanged
+    /// baseline are compared where both have one. The exit code is 2 where it became slower beyond noise
+    Compare {
+        /// The earlier run: a report.json, a folder of one run, or a directory of --save, of which the newest of each run is taken
+        before: PathBuf,
+        /// The later run
+        after: PathBuf,
+        #[command(flatten)]
+        terms: Terms,
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
+    },
+    /// Follow all runs in a directory of --save: since when which arm is slower or faster, and what else changed then. The exit code is 2
+    /// where one of the last ten runs began a worse level
+    History {
+        /// A directory of --save, or the folder of one run in it
+        directory: PathBuf,
+        /// Take runs of other machines than that of the newest, too
+        #[arg(long)]
+        allow_different_machine: bool,
+        /// What to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
     },
     /// Wait until a BenchmarkRun in a cluster is complete; the exit code is its verdict
     Wait {
@@ -124,6 +156,14 @@ struct RunArguments {
     /// the same. 0s: does not wait
     #[arg(long, value_name = "DURATION", env = "STOREBENCH_WAIT_FOR_QUIET", default_value = "5m")]
     wait_for_quiet: String,
+    /// Compare each run with the saved one of its name there, as `compare` does: a report.json, a folder of one run, or a directory of --save
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    baseline: Option<PathBuf>,
+    #[command(flatten)]
+    terms: Terms,
+    /// Fail where another storebench measures on this machine, instead of waiting until it is done
+    #[arg(long)]
+    no_wait: bool,
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
@@ -156,8 +196,12 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(arguments) => commands::run::run(&arguments),
-        Command::Validate { files } => commands::validate::validate(&files),
+        Command::Validate { files, here } => commands::validate::validate(&files, here),
         Command::Report { sources, place, output } => commands::report::report(&sources, &place, output),
+        Command::Compare { before, after, terms, output } => commands::across::compare(&before, &after, &terms, output),
+        Command::History { directory, allow_different_machine, output } => {
+            commands::across::history(&directory, allow_different_machine, output)
+        }
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
         Command::Engines { output } => commands::engines::engines(output),
@@ -172,7 +216,12 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("storebench: {}", one_line(&format!("{error:#}")));
+            match error.downcast_ref::<InputErrors>() {
+                Some(errors) => {
+                    errors.iter().for_each(|error| eprintln!("storebench: {}", one_line(&error.to_string())))
+                }
+                None => eprintln!("storebench: {}", one_line(&format!("{error:#}"))),
+            }
             Exit::Usage.into()
         }
     }

@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no randomness but a given seed, no Kubernetes client. Both drivers, the operator and the
 //! embedded run, feed the same functions here, so that a number means the same wherever it was measured.
 
+pub mod across;
 pub mod archive;
 pub mod conditions;
 pub mod control_plane;

@@ -71,6 +71,9 @@ pub struct ArmRecord {
     /// The version as the server reported it; absent until it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The version that the folder of its executable names, where the executable says another. Absent: they agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder_version: Option<String>,
     /// What an acknowledged write survives. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Gate, Isolation};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Bound, Gate, Isolation};
+use storebench_crds::document::sense_of_run;
 use storebench_crds::engine::DurabilityClass;
 use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
 use storebench_crds::workload::{Api, Parameters};
@@ -143,21 +144,43 @@ pub struct Problem {
 }
 
 /// Validates a service.
+///
+/// # Errors
+/// The first of [`service_problems`].
 pub fn service(service: &StorageService) -> Result<ValidatedService, Problem> {
+    service_problems(service).map_err(|problems| problems.0)
+}
+
+/// Validates a service.
+///
+/// # Errors
+/// All that is wrong with it: the first problem, and the others.
+pub fn service_problems(service: &StorageService) -> Result<ValidatedService, (Problem, Vec<Problem>)> {
     let name = service.metadata.name.clone().unwrap_or_default();
     let problem =
         |field: &str, text: String| Problem { object: format!("StorageService/{name}"), field: field.into(), text };
     let spec = &service.spec;
     let engine = spec.engine.engine();
+    let mut problems = Vec::new();
     // The schema has seen to it; a service may also come from an API server with an older schema.
-    let durability_class = engine.honours(spec.durability).ok_or_else(|| {
+    let durability_class = engine.honours(spec.durability);
+    if durability_class.is_none() {
         let text = format!("{:?} cannot be honoured by {}: choose another class", spec.durability, engine.name);
-        problem("spec.durability", text)
-    })?;
-    if !engine.replicas.contains(&spec.replicas) {
-        return Err(problem("spec.replicas", format!("must be one of {:?} for {}", engine.replicas, engine.name)));
+        problems.push(problem("spec.durability", text));
     }
-    refuse_reserved(engine, spec).map_err(|(field, text)| problem(&field, text))?;
+    if !engine.replicas.contains(&spec.replicas) {
+        let text = format!("must be one of {:?} for {}", engine.replicas, engine.name);
+        problems.push(problem("spec.replicas", text));
+    }
+    problems.extend(reserved(engine, spec).into_iter().map(|(field, text)| problem(&field, text)));
+    let mut problems = problems.into_iter();
+    let durability_class = match (problems.next(), durability_class) {
+        (Some(first), _) => return Err((first, problems.collect())),
+        (None, Some(class)) => class,
+        (None, None) => {
+            return Err((problem("spec.durability", "is not known: choose another class".into()), Vec::new()));
+        }
+    };
     let env = spec.env.iter().map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default()));
     let version = spec.version.clone().unwrap_or_else(|| engine.default_version.into());
     Ok(ValidatedService {
@@ -213,22 +236,30 @@ pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, Validate
     all.map(|companion| (companion.role, validated(companion.role, companion.engine.engine()))).collect()
 }
 
-/// Refuses arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
-/// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there.
-fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (String, String)> {
+/// Arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
+/// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there. By field.
+fn reserved(engine: &Engine, spec: &StorageServiceSpec) -> Vec<(String, String)> {
+    let mut found = Vec::new();
     for (index, argument) in spec.args.iter().enumerate() {
         let field = format!("spec.args[{index}]");
         if argument.contains(['\n', '\r']) {
-            return Err((field, "has a line break, after which Redis would read another setting: remove it".into()));
+            found.push((field, "has a line break, after which Redis would read another setting: remove it".into()));
+            continue;
         }
-        let flag = engine::flag_of(engine.dialect, argument, index == 0);
-        let Some(flag) = flag.map_err(|text| (field.clone(), text))? else { continue };
+        let flag = match engine::flag_of(engine.dialect, argument, index == 0) {
+            Ok(Some(flag)) => flag,
+            Ok(None) => continue,
+            Err(text) => {
+                found.push((field, text));
+                continue;
+            }
+        };
         let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(flag);
         if let Some(reserved) = engine.reserved_flags.iter().find(same) {
-            return Err((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
+            found.push((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
         }
     }
-    let Some(prefix) = engine.environment_prefix else { return Ok(()) };
+    let Some(prefix) = engine.environment_prefix else { return found };
     for (index, variable) in spec.env.iter().enumerate() {
         let same = |reserved: &&&str| {
             let name = format!("{prefix}{}", bare(reserved).replace('-', "_"));
@@ -236,10 +267,10 @@ fn refuse_reserved(engine: &Engine, spec: &StorageServiceSpec) -> Result<(), (St
         };
         if let Some(reserved) = engine.reserved_flags.iter().find(same) {
             let text = format!("means {reserved}, which storebench sets from durability and placement: remove it");
-            return Err((format!("spec.env[{index}].name"), text));
+            found.push((format!("spec.env[{index}].name"), text));
         }
     }
-    Ok(())
+    found
 }
 
 fn bare(flag: &str) -> &str {
@@ -255,61 +286,122 @@ pub(crate) fn named<'a, T>(all: &'a [T], wanted: &str, kind: &str, name: fn(&T) 
     })
 }
 
+/// What a run may refer to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Referable<'a> {
+    /// The services.
+    pub services: &'a [ValidatedService],
+    /// The control planes.
+    pub control_planes: &'a [ValidatedControlPlane],
+    /// Kind and name of objects that are there, but wrong in themselves: whoever refers to one is not wrong in that.
+    pub refused: &'a [(&'static str, String)],
+}
+
+impl Referable<'_> {
+    /// Whether an object is there, but wrong in itself.
+    pub fn is_refused(&self, kind: &str, name: &str) -> bool {
+        self.refused.iter().any(|(refused, of)| *refused == kind && of == name)
+    }
+}
+
 /// Validates a run against the services and control planes it may refer to.
+///
+/// # Errors
+/// The first of [`all_problems`].
 pub fn run(
     run: &BenchmarkRun,
     services: &[ValidatedService],
     control_planes: &[ValidatedControlPlane],
 ) -> Result<ValidatedRun, Problem> {
+    let (validated, problems) = all_problems(run, &Referable { services, control_planes, refused: &[] });
+    match (validated, problems.into_iter().next()) {
+        (_, Some(problem)) => Err(problem),
+        (Some(validated), None) => Ok(validated),
+        (None, None) => Err(Problem {
+            object: format!("BenchmarkRun/{}", run.metadata.name.clone().unwrap_or_default()),
+            field: "spec.arms".into(),
+            text: "refers to what is wrong in itself: correct that".into(),
+        }),
+    }
+}
+
+/// Validates a run: what can be planned, where nothing is wrong with it or with what it refers to; and everything that is.
+pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<ValidatedRun>, Vec<Problem>) {
     let name = run.metadata.name.clone().unwrap_or_default();
-    let problem = |field: String, text: String| Problem { object: format!("BenchmarkRun/{name}"), field, text };
     let spec = &run.spec;
+    let mut problems = Vec::new();
+    let mut problem = |field: String, text: String| {
+        problems.push(Problem { object: format!("BenchmarkRun/{name}"), field, text });
+    };
+    for (field, text) in sense_of_run(spec) {
+        problem(field, text);
+    }
     let mut arms: Vec<ValidatedArm> = Vec::with_capacity(spec.arms.len());
     for (index, arm) in spec.arms.iter().enumerate() {
-        let in_arm = |(field, text): (&str, String)| problem(format!("spec.arms[{index}].{field}"), text);
-        let arm = resolve(arm, services, control_planes).map_err(in_arm)?;
-        check_arm(&arm, spec).map_err(in_arm)?;
-        if let Some(first) = arms.first() {
-            check_alike(&arm, first).map_err(in_arm)?;
+        let resolved = match resolve(arm, referable) {
+            Ok(Some(resolved)) => resolved,
+            Ok(None) => continue,
+            Err((field, text)) => {
+                problem(format!("spec.arms[{index}].{field}"), text);
+                continue;
+            }
+        };
+        let fits = check_arm(&resolved, spec);
+        let fits = fits.and_then(|()| arms.first().map_or(Ok(()), |first| check_alike(&resolved, first)));
+        if let Err((field, text)) = fits {
+            problem(format!("spec.arms[{index}].{field}"), text);
         }
-        arms.push(arm);
+        arms.push(resolved);
     }
     for (index, gate) in spec.gates.iter().enumerate() {
-        check_gate_metric(spec, gate).map_err(|text| problem(format!("spec.gates[{index}].metric"), text))?;
-        check_gate(&arms, spec, gate).map_err(|text| problem(format!("spec.gates[{index}]"), text))?;
+        if let Err(text) = check_gate_metric(spec, gate) {
+            problem(format!("spec.gates[{index}].metric"), text);
+        }
+        if let Err(text) = check_gate(&arms, spec, gate) {
+            problem(format!("spec.gates[{index}]"), text);
+        }
     }
-    for arm in &arms {
-        check_shared_directory(arm, spec).map_err(|(field, text)| problem(field.into(), text))?;
+    if let Err((field, text)) = arms.iter().try_for_each(|arm| check_shared_directory(arm, spec)) {
+        problem(field.into(), text);
     }
-    check_outages(spec)
-        .map_err(|(index, text)| problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text))?;
-    check_failover(spec).map_err(|(field, text)| problem(field, text))?;
-    check_timeout(spec).map_err(|text| problem("spec.trials.timeout".into(), text))?;
-    Ok(ValidatedRun { name, spec: spec.clone(), arms })
+    if let Err((index, text)) = check_outages(spec) {
+        problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text);
+    }
+    if let Err((field, text)) = check_failover(spec) {
+        problem(field, text);
+    }
+    if let Err(text) = check_timeout(spec) {
+        problem("spec.trials.timeout".into(), text);
+    }
+    let is_complete = arms.len() == spec.arms.len() && problems.is_empty();
+    (is_complete.then(|| ValidatedRun { name, spec: spec.clone(), arms }), problems)
 }
 
 const SERVICE: &str = "serviceRef.name";
 const CONTROL_PLANE: &str = "controlPlaneRef.name";
 const CLUSTER: &str = "kubeconfigSecretRef.name";
 
-/// What an arm refers to. Errors: the field, and what is wrong with it.
-fn resolve(
-    arm: &Arm,
-    services: &[ValidatedService],
-    control_planes: &[ValidatedControlPlane],
-) -> Result<ValidatedArm, (&'static str, String)> {
+/// What an arm refers to; `None` where that is wrong in itself. Errors: the field, and what is wrong with it.
+fn resolve(arm: &Arm, referable: &Referable<'_>) -> Result<Option<ValidatedArm>, (&'static str, String)> {
+    let Referable { services, control_planes, .. } = *referable;
     let target = if let Some(wanted) = &arm.kubeconfig_secret_ref {
         Target::Cluster(wanted.name.clone())
     } else if let Some(wanted) = &arm.control_plane_ref {
+        if referable.is_refused("ControlPlane", &wanted.name) {
+            return Ok(None);
+        }
         let plane = named(control_planes, &wanted.name, "ControlPlane", |plane| &plane.name);
         Target::ControlPlane(plane.map_err(|text| (CONTROL_PLANE, text))?.clone())
     } else {
         // The schema allows no arm that refers to nothing.
         let wanted = arm.service_ref.as_ref().map(|wanted| wanted.name.as_str()).unwrap_or_default();
+        if referable.is_refused("StorageService", wanted) {
+            return Ok(None);
+        }
         let service = named(services, wanted, "StorageService", |service| &service.name);
         Target::Service(service.map_err(|text| (SERVICE, text))?.clone())
     };
-    Ok(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, target })
+    Ok(Some(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, target }))
 }
 
 /// An arm must speak what the workloads do.
@@ -472,7 +564,7 @@ fn check_gate_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String>
 }
 
 fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
-    let is_ratio = gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some();
+    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
     let (Some(arm), Some(baseline)) =
         (arms.iter().find(|arm| arm.name == gate.arm), arms.iter().find(|arm| arm.baseline))
     else {
@@ -491,13 +583,15 @@ fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Re
     }
 }
 
+const NO_TLS: &str = "is not available yet: the loaders speak plain TCP; remove it";
+
 /// Refuses what the operator cannot honour yet, rather than leaving it out silently.
 pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
     if service.spec.tls.is_some() {
         return Err(Problem {
             object: format!("StorageService/{}", service.name),
             field: "spec.tls".into(),
-            text: "is not available yet: the loaders speak plain TCP; remove it".into(),
+            text: NO_TLS.into(),
         });
     }
     Ok(())
@@ -528,35 +622,43 @@ pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses what an embedded run cannot honour, rather than leaving it out silently.
-pub fn for_embedded(run: &ValidatedRun) -> Result<(), Problem> {
-    let problem =
-        |object: String, field: &str, text: &str| Err(Problem { object, field: field.into(), text: text.into() });
+/// What an embedded run cannot honour, and refuses rather than leave out silently.
+pub fn for_embedded(run: &ValidatedRun) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |object: &str, field: &str, text: &str| {
+        let found = Problem { object: object.into(), field: field.into(), text: text.into() };
+        // Several arms may refer to one service.
+        if !problems.contains(&found) {
+            problems.push(found);
+        }
+    };
     let label = format!("BenchmarkRun/{}", run.name);
     if run.spec.suspend {
-        return problem(label, "spec.suspend", "is true, so there is nothing to run: set it to false");
+        problem(&label, "spec.suspend", "is true, so there is nothing to run: set it to false");
     }
     if run.spec.parallelism != 1 {
-        return problem(
-            label,
-            "spec.parallelism",
-            "must be 1 in an embedded run: use load.threads for a stronger loader",
-        );
+        let text = "must be 1 in an embedded run: use load.threads for a stronger loader";
+        problem(&label, "spec.parallelism", text);
     }
     for (index, arm) in run.arms.iter().enumerate() {
         let Some(service) = arm.service() else {
             let field = format!("spec.arms[{index}].kubeconfigSecretRef");
             let text =
                 "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
-            return problem(label, &field, text);
+            problem(&label, &field, text);
+            continue;
         };
         let label = format!("StorageService/{}", service.name);
+        if service.spec.image.is_some() {
+            let text = "has no effect in an embedded run, which starts executables: give a version, or apply the run in a cluster";
+            problem(&label, "spec.image", text);
+        }
         if service.spec.tls.is_some() {
-            return problem(label, "spec.tls", "is not available in an embedded run, which has no Secrets: remove it");
+            problem(&label, "spec.tls", NO_TLS);
         }
         if service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
-            return problem(label, "spec.env", "valueFrom is not available in an embedded run: give a value");
+            problem(&label, "spec.env", "valueFrom is not available in an embedded run: give a value");
         }
     }
-    Ok(())
+    problems
 }

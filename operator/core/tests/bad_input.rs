@@ -15,15 +15,19 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use storebench_core::input::load;
+use storebench_core::input::{InputErrors, load};
 use storebench_crds::document::{DOCUMENTS_MAX, FILE_BYTES_MAX, InputError};
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-fn load_one(file: &str, bytes: &[u8]) -> Result<(), InputError> {
+fn load_all(file: &str, bytes: &[u8]) -> Result<(), InputErrors> {
     load(&[(file.into(), bytes.into())]).map(|_| ())
+}
+
+fn load_one(file: &str, bytes: &[u8]) -> Result<(), InputError> {
+    load_all(file, bytes).map_err(|errors| errors.first)
 }
 
 /// An error as it must always be: one line of readable length that starts with the file's name.
@@ -62,9 +66,12 @@ fn every_mistake_is_answered_with_field_and_remedy() {
             wrong.push(format!("{file}: its first line is not `# storebench: FIELD | REMEDY`"));
             continue;
         };
-        match load_one(file, text.as_bytes()) {
+        match load_all(file, text.as_bytes()) {
             Ok(()) => wrong.push(format!("{file} was accepted")),
-            Err(error) => {
+            Err(errors) if !errors.others.is_empty() => {
+                wrong.push(format!("{file} has one mistake, and this is said of it:\n{errors}"));
+            }
+            Err(InputErrors { first: error, .. }) => {
                 let line = line_of(&error, file);
                 if error.field != field.trim_start_matches('-') || !error.problem.contains(remedy) {
                     wrong.push(format!("{line}\n  is not about {field}, or does not say: {remedy}"));
@@ -73,6 +80,54 @@ fn every_mistake_is_answered_with_field_and_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Four mistakes in two objects; what refers to the one that is wrong is no fifth.
+const SEVERAL: &str = "\
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: { name: redis }
+spec: { engine: redis }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: { name: demo }
+spec:
+  arms:
+  - { name: redis, baseline: true, serviceRef: { name: redis } }
+  - { name: valkey, serviceRef: { name: redis } }
+  workloads:
+  - name: set
+    redis: { command: Set, valueByte: 5 }
+    load: { connections: 5, duration: 5s }
+  trials: { min: 12 }
+  gates:
+  - { arm: vlakey, metric: ThroughputPerSecond, ratioAtLeast: 95% }
+";
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let errors = load_all("several.yaml", SEVERAL.as_bytes()).unwrap_err();
+    let said: Vec<String> = errors.iter().map(|error| line_of(error, "several.yaml")).collect();
+    let fields = [
+        "StorageService/redis spec.engine",
+        "BenchmarkRun/demo spec.workloads[0].redis.valueByte",
+        "BenchmarkRun/demo spec.trials.min",
+        "BenchmarkRun/demo spec.gates[0].arm",
+    ];
+    assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), fields, "{said:#?}");
+    for (line, part) in
+        said.iter().zip(["did you mean Redis?", "did you mean valueBytes?", "give both", "did you mean valkey?"])
+    {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn no_more_is_said_than_anybody_reads() {
+    let fields = (0..5_000).map(|index| format!("  wrong{index}: 1\n"));
+    let errors = load_all("much.yaml", format!("{SERVICE}{}", fields.collect::<String>()).as_bytes()).unwrap_err();
+    assert_eq!(errors.iter().count(), 50);
 }
 
 const SERVICE: &str = "\
@@ -154,7 +209,7 @@ fn too_many_objects_are_refused() {
 #[test]
 fn names_clash_across_files_too() {
     let [first, second] = ["first.yaml", "second.yaml"].map(|file| (file.to_string(), SERVICE.as_bytes().to_vec()));
-    let line = line_of(&load(&[first, second]).unwrap_err(), "second.yaml");
+    let line = line_of(&load(&[first, second]).unwrap_err().first, "second.yaml");
     assert!(line.contains("already used by a StorageService in first.yaml: choose another name"), "{line}");
 }
 

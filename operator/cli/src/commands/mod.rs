@@ -1,5 +1,6 @@
 //! One module for each command, and [`cluster`] for those that ask a cluster.
 
+pub(crate) mod across;
 pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod engines;
@@ -16,32 +17,26 @@ use anyhow::Context as _;
 use storebench_core::input::{Input, load};
 use storebench_crds::document::FILE_BYTES_MAX;
 
-/// Reads and validates files together. Reads at most one byte more than is allowed of each, so that a huge or endless file
-/// costs nothing.
+/// Reads and validates files together.
 fn read_input(files: &[PathBuf]) -> anyhow::Result<Input> {
-    let mut named = Vec::with_capacity(files.len());
-    for file in files {
-        let mut bytes = Vec::new();
-        let limit = FILE_BYTES_MAX as u64 + 1;
-        let name = if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() };
-        if file.as_os_str() == "-" {
-            std::io::stdin().take(limit).read_to_end(&mut bytes).context("standard input cannot be read")?;
-        } else {
-            open(file, &name)?
-                .take(limit)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("{name}: cannot be read"))?;
-        }
-        named.push((name, bytes));
-    }
-    Ok(load(&named)?)
+    Ok(load(&files.iter().map(|file| read_file(file)).collect::<anyhow::Result<Vec<_>>>()?)?)
 }
 
-fn open(file: &Path, name: &str) -> anyhow::Result<std::fs::File> {
+/// A file with its name. Reads at most one byte more than is allowed, so that a huge or endless file costs nothing.
+fn read_file(file: &Path) -> anyhow::Result<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    if file.as_os_str() == "-" {
+        std::io::stdin().take(limit).read_to_end(&mut bytes).context("standard input cannot be read")?;
+        return Ok(("standard input".into(), bytes));
+    }
+    let name = file.display().to_string();
     if file.is_dir() {
         anyhow::bail!("{name}: is a directory: pass its YAML files, such as {name}/*.yaml");
     }
-    std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))
+    let opened = std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))?;
+    opened.take(limit).read_to_end(&mut bytes).with_context(|| format!("{name}: cannot be read"))?;
+    Ok((name, bytes))
 }
 
 /// Writes to standard output; a reader that went away (`| head`) is not an error.

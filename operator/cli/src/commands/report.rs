@@ -89,7 +89,7 @@ const READABLE: &str = "pass what `run` has written: a report.json or -o json (`
                         benchmarkrun/NAME for a run in a cluster";
 
 /// One saved report, judged anew.
-fn read_one(source: &Path) -> anyhow::Result<Report> {
+pub(super) fn read_one(source: &Path) -> anyhow::Result<Report> {
     let (mut reports, _) = read(source)?;
     match (reports.pop(), reports.len()) {
         (Some(report), 0) => Ok(report),
@@ -98,7 +98,7 @@ fn read_one(source: &Path) -> anyhow::Result<Report> {
 }
 
 /// Saved reports, judged anew, and whether they were several by intent.
-fn read(source: &Path) -> anyhow::Result<(Vec<Report>, bool)> {
+pub(super) fn read(source: &Path) -> anyhow::Result<(Vec<Report>, bool)> {
     if source.as_os_str() == "-" {
         let text = std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?;
         return Ok((judged_anew(source, &text)?, text.trim_start().starts_with('[')));
@@ -116,7 +116,7 @@ fn read(source: &Path) -> anyhow::Result<(Vec<Report>, bool)> {
     Ok((reports, is_list))
 }
 
-fn judged_anew(source: &Path, text: &str) -> anyhow::Result<Vec<Report>> {
+pub(super) fn judged_anew(source: &Path, text: &str) -> anyhow::Result<Vec<Report>> {
     let name = source.display();
     let saved = report::list_from_json(text).map_err(|error| anyhow!("{name}: {error}: {READABLE}"))?;
     let anew = saved.into_iter().map(|saved| {
@@ -342,12 +342,12 @@ pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> 
 }
 
 /// Columns of what is printed: what `COLUMNS` says, the terminal's, or enough for a log.
-fn width() -> usize {
+pub(super) fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
     said.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal_width() } else { 120 }).clamp(60, 160)
 }
 
-fn colours() -> bool {
+pub(super) fn colours() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     std::io::stdout().is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none()
 }

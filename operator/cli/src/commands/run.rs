@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use storebench_core::judgement::{available, judge};
+use storebench_core::input::InputErrors;
+use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::FailureCause;
 use storebench_core::report::Report;
 use storebench_core::validate::{ValidatedRun, for_embedded};
 use storebench_crds::DurationText;
+use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
+use super::across::Baseline;
 use super::report::Printer;
 use crate::RunArguments;
+use crate::embedded::turn::{IfTaken, Turn};
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
 use crate::saved::{Asked, Begun, Folder, Objects};
@@ -21,15 +25,21 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if input.runs.is_empty() {
         anyhow::bail!("the files hold no BenchmarkRun: write one, or pass the file that has it");
     }
-    for run in &input.runs {
-        for_embedded(run)?;
+    let mut refused = input.runs.iter().flat_map(for_embedded).map(|problem| InputError {
+        file: file_names(&arguments.files),
+        field: format!("{} {}", problem.object, problem.field),
+        problem: problem.text,
+    });
+    if let Some(first) = refused.next() {
+        return Err(InputErrors { first, others: refused.collect() }.into());
     }
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
+    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms)).transpose()?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
-    let ended = run_all(arguments, &input.runs, &options, &mut printer);
+    let ended = run_all(arguments, &input.runs, &options, baseline.as_ref(), &mut printer);
     // What came to its end before an error is printed; of nothing there is no document.
     let printed = printer.finish();
     let exit = ended?;
@@ -37,10 +47,18 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
+/// The files that were read together: which of them has an object is not told.
+fn file_names(files: &[PathBuf]) -> String {
+    let name =
+        |file: &PathBuf| if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() };
+    files.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 fn run_all(
     arguments: &RunArguments,
     runs: &[ValidatedRun],
     options: &Options,
+    baseline: Option<&Baseline>,
     printer: &mut Printer,
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
@@ -48,6 +66,9 @@ fn run_all(
     for run in runs {
         let objects = Objects::of(run);
         let prepared = Prepared::new(run, options);
+        if let Some(baseline) = baseline {
+            baseline.check(&prepared.record)?;
+        }
         // Found before the first trial, not after the last.
         let (prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
@@ -59,18 +80,31 @@ fn run_all(
             }
         };
         let progress = Progress::new(run, arguments.quiet);
+        let if_taken = if arguments.no_wait { IfTaken::Refuse } else { IfTaken::Wait };
+        // Nothing to measure, nobody to wait for.
+        let turn = match worth_measuring(&prepared.record).is_empty() {
+            true => None,
+            false => match Turn::take(&run.name, if_taken, &progress)? {
+                Some(turn) => Some(turn),
+                None => return Ok(Exit::Interrupted),
+            },
+        };
         let mut lost = None;
         let record = embedded::run(*prepared, options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
             // A disk that is full is no reason to throw away what can still be printed.
             lost = lost.take().or(kept.err());
         })?;
+        drop(turn);
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
         worst = worst.max(Exit::of(report.judgement.verdict));
         to_do.extend(what_to_do(&report));
         printer.add(report.clone())?;
+        if let Some(baseline) = baseline.filter(|_| !interrupted) {
+            worst = worst.max(baseline.compare(&report, arguments.output)?);
+        }
         if let Some(folder) = folder {
             tell_where(arguments, &folder.finish(&report, &objects, interrupted)?, interrupted);
         }
@@ -91,6 +125,15 @@ fn run_all(
 /// What the user can do about a run whose numbers cannot be trusted, in one line; `None` where they can.
 fn what_to_do(report: &Report) -> Option<String> {
     let record = &report.record;
+    let lacking = record.arms.iter().filter_map(|arm| arm.unavailable.as_ref());
+    let lacking: Vec<&str> = lacking.map(|missing| missing.install.as_str()).collect();
+    if report.judgement.verdict == Verdict::NoBaseline && !lacking.is_empty() {
+        return Some(format!(
+            "{} had nothing to compare; to do: install what it lacks: {}",
+            record.name,
+            lacking.join("; ")
+        ));
+    }
     if report.judgement.verdict != Verdict::Invalid {
         return None;
     }

@@ -1,13 +1,103 @@
-//! `storebench validate FILE…`: every check that needs no cluster, starting nothing.
+//! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use storebench_core::validate::for_cluster;
+use anyhow::Context as _;
+use storebench_core::input::{Input, InputErrors, load};
+use storebench_core::record::Unavailable;
+use storebench_core::validate::{ValidatedArm, ValidatedRun, for_cluster, for_embedded, for_kubernetes};
+use storebench_crds::document::{InputError, Object, parse};
 
+use crate::embedded::peers;
 use crate::exit::Exit;
 
-pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
-    let input = super::read_input(files)?;
+pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
+    let mut mistakes: Vec<InputError> = Vec::new();
+    for scope in scopes(paths)? {
+        // What else there is in a directory is shown once, where it stands.
+        match load(&scope.files) {
+            Err(errors) => mistakes.extend(errors.iter().filter(|error| scope.is_own(&error.file)).cloned()),
+            Ok(input) => mistakes.extend(show(&input, &scope, here)?),
+        }
+    }
+    mistakes.dedup();
+    let mut mistakes = mistakes.into_iter();
+    match mistakes.next() {
+        Some(first) => Err(InputErrors { first, others: mistakes.collect() }.into()),
+        None => Ok(Exit::Passed),
+    }
+}
+
+/// Files that are read together.
+struct Scope {
+    files: Vec<(String, Vec<u8>)>,
+    /// How many of them, from the first on, are shown; the others may be referred to.
+    own: usize,
+}
+
+impl Scope {
+    fn is_own(&self, file: &str) -> bool {
+        self.files[..self.own].iter().any(|(name, _)| name == file)
+    }
+}
+
+/// What is named by itself is read together. A directory holds comparisons that have nothing to do with one another, so that names may
+/// recur; files without a run are there for the others.
+fn scopes(paths: &[PathBuf]) -> anyhow::Result<Vec<Scope>> {
+    let (directories, files): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().partition(|path| path.is_dir());
+    let mut scopes = Vec::new();
+    if !files.is_empty() {
+        let files = files.into_iter().map(|file| super::read_file(file)).collect::<anyhow::Result<Vec<_>>>()?;
+        scopes.push(Scope { own: files.len(), files });
+    }
+    for directory in directories {
+        let files = yaml_files(directory)?;
+        let (comparisons, shared): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, bytes)| {
+            let parsed = parse(name, bytes);
+            parsed.objects.iter().any(|object| matches!(object, Object::BenchmarkRun(_)))
+                || parsed.refused.iter().any(|(kind, _)| *kind == "BenchmarkRun")
+                || parsed.objects.is_empty()
+        });
+        if !shared.is_empty() {
+            scopes.push(Scope { own: shared.len(), files: shared.clone() });
+        }
+        scopes.extend(comparisons.into_iter().map(|file| {
+            let files: Vec<_> = std::iter::once(file).chain(shared.iter().cloned()).collect();
+            Scope { own: 1, files }
+        }));
+    }
+    Ok(scopes)
+}
+
+/// The YAML files of a directory, not of those below it, as `kubectl apply` takes them, but for what only kustomize reads.
+fn yaml_files(directory: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let name = directory.display();
+    let entries = std::fs::read_dir(directory).with_context(|| format!("{name}: cannot be read"))?;
+    let is_yaml = |path: &PathBuf| {
+        let is_kustomize = path.file_stem().is_some_and(|stem| stem == "kustomization");
+        path.is_file() && !is_kustomize && path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_yaml).collect();
+    paths.sort();
+    if paths.is_empty() {
+        anyhow::bail!("{name}: holds no file that ends in .yaml or .yml: pass the one that has the BenchmarkRun");
+    }
+    paths.iter().map(|path| super::read_file(path)).collect()
+}
+
+/// Shows what is valid. Returns what no driver can honour, and with `here` what this machine cannot.
+fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputError>> {
+    let mut mistakes = Vec::new();
+    let file = scope.files.first().map(|(name, _)| name.clone()).unwrap_or_default();
+    let mistake = |field: String, problem: String| InputError { file: file.clone(), field, problem };
+    for service in &input.services {
+        if let Err(problem) = for_kubernetes(service) {
+            mistakes.push(mistake(format!("{} {}", problem.object, problem.field), problem.text));
+        }
+    }
+    if !mistakes.is_empty() {
+        return Ok(mistakes);
+    }
     for run in &input.runs {
         let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
         super::print(&format!(
@@ -21,6 +111,12 @@ pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
         if let Err(problem) = for_cluster(run) {
             super::print(&format!("  but in a cluster it is refused: {problem}\n"))?;
         }
+        for (field, problem) in not_here(run) {
+            match here {
+                true => mistakes.push(mistake(field, problem)),
+                false => super::print(&format!("  not on this machine as it is: {field}: {problem}\n"))?,
+            }
+        }
     }
     for plane in &input.control_planes {
         super::print(&format!(
@@ -31,13 +127,37 @@ pub(crate) fn validate(files: &[PathBuf]) -> anyhow::Result<Exit> {
             count(plane.nodes as usize, "node")
         ))?;
     }
-    for service in &input.services {
+    // What a file shares with others of its directory is shown by itself.
+    let own = input.services.iter().filter(|_| scope.own == scope.files.len());
+    let own: Vec<_> = if input.runs.is_empty() { own.collect() } else { input.services.iter().collect() };
+    for service in own {
         super::print(&format!(
             "StorageService/{}: valid: {} {}, {:?} ({})\n",
             service.name, service.engine.name, service.version, service.durability, service.durability_class.setting
         ))?;
     }
-    Ok(Exit::Passed)
+    Ok(mistakes)
+}
+
+/// What an embedded run would refuse, or could not measure here: field and problem.
+fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
+    let refused = for_embedded(run);
+    let mut found: Vec<(String, String)> =
+        refused.into_iter().map(|problem| (format!("{} {}", problem.object, problem.field), problem.text)).collect();
+    for (index, arm) in run.arms.iter().enumerate().filter(|(_, arm)| arm.service().is_some()) {
+        if let Err(Unavailable { reason, install }) = peers::find_all(arm) {
+            found.push((place(run, index, arm), format!("{reason}: {install}")));
+        }
+    }
+    found
+}
+
+/// Where the version is written, or would be.
+fn place(run: &ValidatedRun, index: usize, arm: &ValidatedArm) -> String {
+    match arm.service().filter(|service| service.version_is_pinned && arm.control_plane().is_none()) {
+        Some(service) => format!("StorageService/{} spec.version", service.name),
+        None => format!("BenchmarkRun/{} spec.arms[{index}]", run.name),
+    }
 }
 
 fn count(number: usize, noun: &str) -> String {

@@ -16,13 +16,14 @@ mod quiet;
 mod restore;
 mod service;
 mod trial;
+pub(crate) mod turn;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use storebench_core::equality;
-use storebench_core::judgement::{available, stop_half_widths};
+use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
@@ -101,8 +102,8 @@ pub(crate) fn run(
     let mut stage = trial::Stage::new(run, scratch.path(), clock.started);
     progress.goes_on_after(record.trials.len());
     let mut room = WaitingRoom::new(options.wait_for_quiet);
-    // A run of which nothing is installed has nothing to wait for.
-    if !available(&record).is_empty() {
+    // A run that has nothing to compare has nothing to wait for.
+    if !worth_measuring(&record).is_empty() {
         room.before_the_first_trial(&mut ThisMachine::new(progress));
     }
     loop {
@@ -112,7 +113,7 @@ pub(crate) fn run(
             record.aborted = Some(format!("interrupted after {} trials of an arm", record.trials.len()));
             break;
         }
-        let arms = available(&record);
+        let arms = worth_measuring(&record);
         let Next::Run { index, arm } = next(&run.spec, &arms, &record.trials, || stop_half_widths(&record)) else {
             break;
         };
@@ -202,12 +203,15 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
 fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::record::Unavailable>) -> ArmRecord {
     let service = arm.service();
     let version = |service: &ValidatedService| peers::reported_version(service.engine, &found.ok()?.store.store.path);
+    let version = service.and_then(version);
+    let folder_version = found.ok().map(|found| found.store.store.version.clone());
     ArmRecord {
         name: arm.name.clone(),
         baseline: arm.baseline,
         service: service.map(|service| service.name.clone()).unwrap_or_default(),
         engine: service.map(|service| service.engine.kind),
-        version: service.and_then(version),
+        folder_version: folder_version.filter(|folder| version.as_ref().is_some_and(|version| version != folder)),
+        version,
         durability: service.map(|service| service.durability),
         durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),

@@ -55,7 +55,7 @@ fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
             let others = if others.is_empty() { String::new() } else { format!(" (there is {})", others.join(", ")) };
             Err(Unavailable {
                 reason: format!("{} {} is not installed here{others}", engine.name, service.version),
-                install: engine.install(),
+                install: how_to_install(&engine.install(), engine.binary(), engine.name, &service.version),
             })
         }
     }
@@ -125,7 +125,8 @@ fn find_control_plane(wanted: &ValidatedControlPlane) -> Result<ControlPlaneBina
     if found.len() == control_plane::BINARIES.len() {
         return Ok(ControlPlaneBinaries { paths: found, version: version.clone() });
     }
-    let unavailable = |reason: String| Unavailable { reason, install: control_plane::INSTALL.into() };
+    let install = || how_to_install(control_plane::INSTALL, control_plane::BINARIES[0], control_plane::FOLDER, version);
+    let unavailable = |reason: String| Unavailable { reason, install: install() };
     let mut paths = Vec::new();
     for name in control_plane::BINARIES {
         let path = path_of(name);
@@ -155,6 +156,32 @@ fn path_of(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = own.into_iter().chain(std::env::split_paths(&path));
     folders.find_map(|folder| Some(folder.join(name)).filter(|path| path.is_file()))
+}
+
+/// What installs an executable from where the user is: the command of the checkout, by its path where that is needed, or where to put it
+/// by hand.
+fn how_to_install(command: &str, binary: &str, folder: &str, version: &str) -> String {
+    let is_of_checkout = command.starts_with("peers/fetch ") || command.starts_with("cargo build ");
+    if !is_of_checkout || is_checkout(Path::new(".")) {
+        return command.into();
+    }
+    let own = std::env::current_exe().ok();
+    let above = std::env::current_dir().ok();
+    let mut folders = above.iter().chain(&own).flat_map(|path| path.ancestors());
+    match (folders.find(|folder| is_checkout(folder)), command.strip_prefix("peers/fetch ")) {
+        (Some(root), Some(peer)) => format!("{} {peer}", root.join("peers/fetch").display()),
+        (Some(root), None) => format!("{command} --manifest-path {}", root.join("Cargo.toml").display()),
+        (None, _) => {
+            let place = directory().map_or_else(String::new, |directory| {
+                format!(", or into {}", directory.join(folder).join(version).display())
+            });
+            format!("put {binary} {version} on PATH{place}")
+        }
+    }
+}
+
+fn is_checkout(folder: &Path) -> bool {
+    folder.join("peers/fetch").is_file() && folder.join("operator/cli/Cargo.toml").is_file()
 }
 
 /// Where `peers/fetch` installs.

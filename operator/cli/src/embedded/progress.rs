@@ -1,12 +1,21 @@
 //! Progress on standard error: a bar on a terminal, a plain line for each finished trial elsewhere, nothing if asked.
 
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use storebench_core::record::{FailureCause, TrialRecord};
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::job::Phase;
+
+/// What stands on the line of a terminal of so many columns; 0: not known.
+fn template(columns: usize) -> &'static str {
+    match columns {
+        1..BAR_COLUMNS_MIN => "{pos}/{len} {wide_msg}",
+        _ => "{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}",
+    }
+}
 
 /// Progress of one run.
 pub(crate) struct Progress {
@@ -15,7 +24,12 @@ pub(crate) struct Progress {
     name: String,
     trials_max: u32,
     arms: u64,
+    /// The arm that is measured: what a reader must not lose however little fits on the line.
+    arm: Mutex<String>,
 }
+
+/// On lines that are narrower than this there is no room for a bar.
+const BAR_COLUMNS_MIN: usize = 90;
 
 impl Progress {
     pub(crate) fn new(run: &ValidatedRun, quiet: bool) -> Self {
@@ -24,7 +38,8 @@ impl Progress {
         let target = if terminal && !quiet { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
         // The template is a constant; were it wrong, the default style would do.
-        if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}") {
+        let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        if let Ok(style) = ProgressStyle::with_template(template(columns)) {
             bar.set_style(style);
         }
         bar.set_prefix(run.name.clone());
@@ -35,7 +50,14 @@ impl Progress {
             name: run.name.clone(),
             trials_max: run.spec.trials.max,
             arms: run.arms.len() as u64,
+            arm: Mutex::default(),
         }
+    }
+
+    /// What goes on, behind the arm's name.
+    fn show(&self, what: &str) {
+        let arm = self.arm.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bar.set_message(format!("{arm}: {what}"));
     }
 
     /// So many trials of an arm have been measured before.
@@ -44,12 +66,21 @@ impl Progress {
     }
 
     pub(crate) fn trial_begins(&self, number: u32, arm: &str) {
-        self.bar.set_message(format!("trial {number} {arm}: starting"));
+        arm.clone_into(&mut self.arm.lock().unwrap_or_else(PoisonError::into_inner));
+        self.show(&format!("starting, trial {number}"));
     }
 
     /// What the run waits for, while it does: stays in sight on a terminal.
     pub(crate) fn waits(&self, what: &str) {
         self.bar.set_message(format!("waiting {what}"));
+    }
+
+    /// Who measures on this machine before this run may.
+    pub(crate) fn waits_for_turn(&self, holder: &str) {
+        self.bar.set_message(format!("waiting for {holder} to be done"));
+        self.tell(&format!(
+            "waiting for {holder} to be done: two would disturb each other; to fail instead: --no-wait"
+        ));
     }
 
     /// A line that stays: above the bar on a terminal.
@@ -66,12 +97,12 @@ impl Progress {
             Phase::Verify => "verifying",
             Phase::Done => "done",
         };
-        self.bar.set_message(format!("{workload}: {phase}"));
+        self.show(&format!("{workload}: {phase}"));
     }
 
     pub(crate) fn workload_goes_on(&self, workload: &str, operations: u64, elapsed_millis: u64) {
         let per_second = operations * 1_000 / elapsed_millis.max(1);
-        self.bar.set_message(format!("{workload}: {operations} requests, {per_second}/s"));
+        self.show(&format!("{workload}: {per_second}/s, {operations} requests"));
     }
 
     /// `number` counts trials from 1, without those that are repeated.
@@ -100,5 +131,31 @@ impl Progress {
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_is_named_first_and_on_sixty_columns_nothing_takes_its_place() {
+        let progress = Progress {
+            bar: ProgressBar::hidden(),
+            plain: false,
+            name: "a-comparison-of-some-length".into(),
+            trials_max: 30,
+            arms: 2,
+            arm: Mutex::default(),
+        };
+        let arm = "an-arm-of-thirty-two-characters-x";
+        progress.trial_begins(3, arm);
+        assert_eq!(progress.bar.message(), format!("{arm}: starting, trial 3"));
+        progress.phase_begins("mixed", Phase::Measure);
+        assert_eq!(progress.bar.message(), format!("{arm}: mixed: measuring"));
+        progress.workload_goes_on("mixed", 500, 1_000);
+        assert_eq!(progress.bar.message(), format!("{arm}: mixed: 500/s, 500 requests"));
+        assert_eq!(template(60), "{pos}/{len} {wide_msg}");
+        assert!(template(120).contains("{bar:24}") && template(0) == template(120));
     }
 }

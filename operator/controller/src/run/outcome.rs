@@ -193,6 +193,7 @@ fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
         service: name.unwrap_or_default().into(),
         engine: service.map(|service| service.engine.kind),
         version: cluster.map(|cluster| cluster.version.clone()),
+        folder_version: None,
         durability: service.map(|service| service.durability),
         durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
         replicas: service.map_or(0, |service| service.replicas),

@@ -1,6 +1,6 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
-use storebench_crds::benchmark_run::ArmField;
+use storebench_crds::benchmark_run::{ArmField, Bound};
 use storebench_crds::status::Comparison;
 use storebench_crds::{Metric, Workload};
 
@@ -176,12 +176,8 @@ fn watched(record: &RunRecord) -> Vec<(&ArmRecord, &str, Metric)> {
     let arms =
         || record.arms.iter().filter(|arm| arm.unavailable.is_none() && Some(arm.name.as_str()) != baseline_name);
     let workloads = || record.spec.workloads.iter().map(|workload| workload.name.as_str());
-    let ratio_gates: Vec<_> = record
-        .spec
-        .gates
-        .iter()
-        .filter(|gate| gate.ratio_at_least_basis_points.or(gate.ratio_at_most_basis_points).is_some())
-        .collect();
+    let ratio_gates: Vec<_> =
+        record.spec.gates.iter().filter(|gate| gate.bound().is_some_and(Bound::is_ratio)).collect();
     if ratio_gates.is_empty() || baseline_name.is_none() {
         return arms().flat_map(|arm| workloads().map(move |workload| (arm, workload, Metric::THROUGHPUT))).collect();
     }

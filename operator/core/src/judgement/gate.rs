@@ -7,12 +7,15 @@
 //!
 //! Nothing is decided by an interval that the loader or unequal arms made, whatever the gate says of what is undecided.
 
-use storebench_crds::benchmark_run::{Gate, OnInconclusive};
-use storebench_crds::metric::{Direction, Unit};
+use storebench_crds::benchmark_run::{Bound, Gate, OnInconclusive};
+use storebench_crds::metric::Direction;
+use storebench_crds::ratio::percent;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult};
 
+use super::Valid;
 use super::compare::{baseline, own_as_one_of, own_interval, ratio_as_one_of};
-use super::{Valid, limit};
+use super::limit as loader_limit;
+use crate::report::units;
 use crate::statistics::Interval;
 
 /// A decided gate, and what to make of it if it is undecided.
@@ -23,9 +26,18 @@ pub(super) struct Decided {
 
 /// A bound on a value or a ratio.
 #[derive(Clone, Copy)]
-enum Bound {
+enum Limit {
     AtLeast(f64),
     AtMost(f64),
+}
+
+impl Limit {
+    fn sign(self) -> char {
+        match self {
+            Self::AtLeast(_) => '≥',
+            Self::AtMost(_) => '≤',
+        }
+    }
 }
 
 /// Decides every gate, once for each workload it applies to.
@@ -43,21 +55,22 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison]) -> Vec<Decided> 
 fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: &str, count: usize) -> Decided {
     let subject = format!("{} {workload} {:?}", gate.arm, gate.metric);
     let ratio = |basis_points: u32| f64::from(basis_points) / 10_000.0;
-    match (gate.ratio_at_least_basis_points, gate.ratio_at_most_basis_points, gate.at_least, gate.at_most) {
-        (Some(bound), ..) => {
-            against_baseline(valid, comparisons, gate, workload, count, &subject, Bound::AtLeast(ratio(bound)))
-        }
-        (_, Some(bound), ..) => {
-            against_baseline(valid, comparisons, gate, workload, count, &subject, Bound::AtMost(ratio(bound)))
-        }
-        (_, _, Some(bound), _) => against_number(valid, gate, workload, count, &subject, Bound::AtLeast(bound as f64)),
-        (_, _, _, Some(bound)) => against_number(valid, gate, workload, count, &subject, Bound::AtMost(bound as f64)),
-        // The schema asks for exactly one bound; a record that somebody wrote may have none.
-        (None, None, None, None) => Decided {
+    let against_ratio = |limit, basis_points: u32| {
+        let bound = (limit, percent(basis_points.into()));
+        against_baseline(valid, comparisons, gate, workload, count, &subject, bound)
+    };
+    let against_number = |limit| against_number(valid, gate, workload, count, &subject, limit);
+    match gate.bound() {
+        Some(Bound::RatioAtLeast(bound)) => against_ratio(Limit::AtLeast(ratio(bound)), bound),
+        Some(Bound::RatioAtMost(bound)) => against_ratio(Limit::AtMost(ratio(bound)), bound),
+        Some(Bound::AtLeast(bound)) => against_number(Limit::AtLeast(bound as f64)),
+        Some(Bound::AtMost(bound)) => against_number(Limit::AtMost(bound as f64)),
+        // The schema asks for exactly one bound; of a record that was written by something else it may be missing.
+        None => Decided {
             result: GateResult {
                 gate: subject,
                 outcome: GateOutcome::NotJudged,
-                found: "the gate has no bound: give it one".into(),
+                found: "a bound that this storebench does not know".into(),
             },
             on_inconclusive: OnInconclusive::Fail,
         },
@@ -71,16 +84,13 @@ fn against_baseline(
     workload: &str,
     count: usize,
     subject: &str,
-    bound: Bound,
+    (limit, bound): (Limit, String),
 ) -> Decided {
     let comparison = comparisons.iter().find(|comparison| {
         comparison.arm == gate.arm && comparison.workload == workload && comparison.metric == gate.metric
     });
     let name = comparison.map_or("the baseline", |comparison| comparison.baseline.as_str());
-    let text = match bound {
-        Bound::AtLeast(ratio) => format!("{subject} ≥ {ratio:.2} × {name}"),
-        Bound::AtMost(ratio) => format!("{subject} ≤ {ratio:.2} × {name}"),
-    };
+    let text = format!("{subject} {} {bound} of {name}", limit.sign());
     let decided = |outcome, found, on_inconclusive| Decided {
         result: GateResult { gate: text, outcome, found },
         on_inconclusive,
@@ -90,39 +100,41 @@ fn against_baseline(
     };
     let [ratio, low, high] = [comparison.ratio_basis_points, comparison.low_basis_points, comparison.high_basis_points]
         .map(|basis_points| basis_points as f64 / 10_000.0);
-    let found = format!("{ratio:.2} ({low:.2}–{high:.2}), {} pairs", comparison.trials);
+    let [of_ratio, of_low, of_high] = [ratio, low, high].map(|ratio| format!("{:.1}", ratio * 100.0));
+    let found = format!("{of_ratio} % ({of_low}–{of_high} %), {} pairs", comparison.trials);
     // `onInconclusive` is for an interval that is too wide, not for one that is of something else.
-    let limited = || limit::of_pair(valid, &gate.arm, &baseline(valid.record)?.name, workload);
+    let limited = || loader_limit::of_pair(valid, &gate.arm, &baseline(valid.record)?.name, workload);
     match (&comparison.not_ranked, limited()) {
         (Some(_), Some(why)) => decided(GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
         (Some(why), None) => decided(GateOutcome::NotJudged, format!("not ranked: {why}"), OnInconclusive::Fail),
         (None, _) => {
             let wide = || ratio_as_one_of(valid, &gate.arm, workload, gate.metric, count);
-            let (outcome, wide) = together(outcome(low, high, bound), bound, count, wide);
-            let shown = wide.map(|wide| format!("; {:.2}–{:.2} as one of {count} decisions", wide.low, wide.high));
+            let (outcome, wide) = together(outcome(low, high, limit), limit, count, wide);
+            let shown = wide.map(|wide| {
+                format!("; {:.1}–{:.1} % as one of {count} decisions", wide.low * 100.0, wide.high * 100.0)
+            });
             decided(outcome, format!("{found}{}", shown.unwrap_or_default()), gate.on_inconclusive)
         }
     }
 }
 
-fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subject: &str, bound: Bound) -> Decided {
-    let text = match bound {
-        Bound::AtLeast(bound) => format!("{subject} ≥ {bound}"),
-        Bound::AtMost(bound) => format!("{subject} ≤ {bound}"),
-    };
-    let digits = if gate.metric.unit == Unit::Bytes { 0 } else { 1 };
+fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subject: &str, limit: Limit) -> Decided {
+    let (Limit::AtLeast(bound) | Limit::AtMost(bound)) = limit;
+    let in_unit = |value: f64| units::exact(gate.metric.unit, value);
+    let text = format!("{subject} {} {}", limit.sign(), in_unit(bound));
     let Some(interval) = own_interval(valid, &gate.arm, workload, gate.metric) else {
         let found = "too few valid trials".into();
         let result = GateResult { gate: text, outcome: GateOutcome::NotJudged, found };
         return Decided { result, on_inconclusive: gate.on_inconclusive };
     };
     let wide = || own_as_one_of(valid, &gate.arm, workload, gate.metric, count);
-    let (outcome, wide) = together(outcome(interval.low, interval.high, bound), bound, count, wide);
-    let shown = wide.map(|wide| format!("; {:.digits$}–{:.digits$} as one of {count} decisions", wide.low, wide.high));
-    let found = format!("{:.digits$}–{:.digits$}{}", interval.low, interval.high, shown.unwrap_or_default());
+    let (outcome, wide) = together(outcome(interval.low, interval.high, limit), limit, count, wide);
+    let shown =
+        wide.map(|wide| format!("; {} to {} as one of {count} decisions", in_unit(wide.low), in_unit(wide.high)));
+    let found = format!("{} to {}{}", in_unit(interval.low), in_unit(interval.high), shown.unwrap_or_default());
     // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
     let limited = (gate.metric.direction != Direction::Cost && outcome != GateOutcome::Met)
-        .then(|| limit::of_arm(valid, &gate.arm, workload));
+        .then(|| loader_limit::of_arm(valid, &gate.arm, workload));
     let (outcome, found, on_inconclusive) = match limited.flatten() {
         Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
         None => (outcome, found, gate.on_inconclusive),
@@ -133,7 +145,7 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
 /// What an outcome is as one of so many: a miss must stand at the confidence of all of them together. Also the interval that was looked at.
 fn together(
     alone: GateOutcome,
-    bound: Bound,
+    limit: Limit,
     count: usize,
     wide: impl FnOnce() -> Option<Interval>,
 ) -> (GateOutcome, Option<Interval>) {
@@ -141,17 +153,17 @@ fn together(
         return (alone, None);
     }
     match wide() {
-        Some(wide) if outcome(wide.low, wide.high, bound) == GateOutcome::Missed => (alone, Some(wide)),
+        Some(wide) if outcome(wide.low, wide.high, limit) == GateOutcome::Missed => (alone, Some(wide)),
         wide => (GateOutcome::Undecided, wide),
     }
 }
 
-fn outcome(low: f64, high: f64, bound: Bound) -> GateOutcome {
-    match bound {
-        Bound::AtLeast(bound) if low >= bound => GateOutcome::Met,
-        Bound::AtLeast(bound) if high < bound => GateOutcome::Missed,
-        Bound::AtMost(bound) if high <= bound => GateOutcome::Met,
-        Bound::AtMost(bound) if low > bound => GateOutcome::Missed,
+fn outcome(low: f64, high: f64, limit: Limit) -> GateOutcome {
+    match limit {
+        Limit::AtLeast(bound) if low >= bound => GateOutcome::Met,
+        Limit::AtLeast(bound) if high < bound => GateOutcome::Missed,
+        Limit::AtMost(bound) if high <= bound => GateOutcome::Met,
+        Limit::AtMost(bound) if low > bound => GateOutcome::Missed,
         _ => GateOutcome::Undecided,
     }
 }
@@ -162,11 +174,11 @@ mod tests {
 
     #[test]
     fn only_a_whole_interval_decides() {
-        assert_eq!(outcome(0.95, 1.05, Bound::AtLeast(0.9)), GateOutcome::Met);
-        assert_eq!(outcome(0.85, 0.95, Bound::AtLeast(0.9)), GateOutcome::Undecided);
-        assert_eq!(outcome(0.75, 0.85, Bound::AtLeast(0.9)), GateOutcome::Missed);
-        assert_eq!(outcome(0.95, 1.05, Bound::AtMost(1.1)), GateOutcome::Met);
-        assert_eq!(outcome(1.05, 1.15, Bound::AtMost(1.1)), GateOutcome::Undecided);
-        assert_eq!(outcome(1.15, 1.25, Bound::AtMost(1.1)), GateOutcome::Missed);
+        assert_eq!(outcome(0.95, 1.05, Limit::AtLeast(0.9)), GateOutcome::Met);
+        assert_eq!(outcome(0.85, 0.95, Limit::AtLeast(0.9)), GateOutcome::Undecided);
+        assert_eq!(outcome(0.75, 0.85, Limit::AtLeast(0.9)), GateOutcome::Missed);
+        assert_eq!(outcome(0.95, 1.05, Limit::AtMost(1.1)), GateOutcome::Met);
+        assert_eq!(outcome(1.05, 1.15, Limit::AtMost(1.1)), GateOutcome::Undecided);
+        assert_eq!(outcome(1.15, 1.25, Limit::AtMost(1.1)), GateOutcome::Missed);
     }
 }

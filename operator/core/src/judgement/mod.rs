@@ -20,10 +20,11 @@ use serde::{Deserialize, Serialize};
 use storebench_crds::status::{ArmResources, Comparison, GateResult, Verdict, WorkloadResult};
 
 use crate::ledger::complete_indexes;
-use crate::record::{RunRecord, TrialRecord};
+use crate::record::{ArmRecord, RunRecord, TrialRecord};
 
 pub use compare::stop_half_widths;
 pub use requests::RequestResult;
+pub(crate) use summary::other_version;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,6 +106,38 @@ impl<'a> Valid<'a> {
 /// Names of the arms that could be started, in the spec's order.
 pub fn available(record: &RunRecord) -> Vec<&str> {
     record.arms.iter().filter(|arm| arm.unavailable.is_none()).map(|arm| arm.name.as_str()).collect()
+}
+
+/// The missing arm for the lack of which nothing can be compared: the baseline, or the only other one. `None`: something can, or nothing
+/// was to be.
+pub(crate) fn lacking(record: &RunRecord) -> Option<&ArmRecord> {
+    let mut missing = record.arms.iter().filter(|arm| arm.unavailable.is_some());
+    if record.arms.len() < 2 {
+        return None;
+    }
+    let is_alone = available(record).len() < 2;
+    missing.clone().find(|arm| arm.baseline).or_else(|| missing.next().filter(|_| is_alone))
+}
+
+/// Names of the arms that are worth measuring, in the spec's order: those that could be started, or none where nothing could be compared.
+pub fn worth_measuring(record: &RunRecord) -> Vec<&str> {
+    if lacking(record).is_some() { Vec::new() } else { available(record) }
+}
+
+/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it.
+pub(crate) fn paired_values(
+    record: &RunRecord,
+    arm: &str,
+    workload: &str,
+    metric: storebench_crds::Metric,
+) -> Option<Vec<f64>> {
+    let valid = Valid::of(record);
+    valid.trials(arm).into_iter().map(|trial| metric::value(trial, workload, metric)).collect()
+}
+
+/// How many trials of an arm count.
+pub(crate) fn counted_trials(record: &RunRecord, arm: &str) -> usize {
+    Valid::of(record).trials(arm).len()
 }
 
 /// Judges a record.

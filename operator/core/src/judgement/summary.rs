@@ -9,7 +9,9 @@ use super::compare::{baseline, candidates, serial_correlation_of, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::placement;
-use crate::record::{ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement};
+use crate::record::{
+    ArmRecord, ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
+};
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
@@ -159,7 +161,8 @@ fn millicores(usage: &Usage) -> u64 {
 /// What a reader must know before believing a number.
 pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> {
     let record = valid.record;
-    let mut caveats = record.caveats.clone();
+    let mut caveats: Vec<String> = record.arms.iter().filter_map(other_version).collect();
+    caveats.extend(record.caveats.iter().cloned());
     if record.spec.isolation == Isolation::Shared {
         caveats.push(SHARED.to_owned());
     }
@@ -260,6 +263,15 @@ fn resemblances(valid: &Valid) -> Vec<String> {
         }
     }
     caveats
+}
+
+/// What a reader must know of an executable that is not what its folder says.
+pub(crate) fn other_version(arm: &ArmRecord) -> Option<String> {
+    let (folder, version) = (arm.folder_version.as_ref()?, arm.version.as_ref()?);
+    Some(format!(
+        "{} ran {version}, as its executable says, not {folder}, as the folder of the executable does: numbers are of {version}",
+        arm.name
+    ))
 }
 
 /// In a closed loop by time the faster arm answers more requests, and then has a longer history to keep in memory and on disk.

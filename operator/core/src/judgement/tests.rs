@@ -8,7 +8,7 @@ use storebench_crds::status::{GateOutcome, LatencySummary, TrialState, Verdict};
 use storebench_crds::storage_service::{Durability, EngineKind};
 use storebench_crds::workload::etcd::PUT_LATENCY;
 
-use super::judge;
+use super::{judge, worth_measuring};
 use crate::record::*;
 use crate::report::{Report, from_json, html, json, markdown, text};
 
@@ -22,6 +22,7 @@ fn arm(name: &str, baseline: bool) -> ArmRecord {
         service: name.into(),
         engine: Some(EngineKind::Etcd),
         version: Some("3.7.3".into()),
+        folder_version: None,
         durability: Some(Durability::Fsync),
         durability_setting: "WAL synced before acknowledgement".into(),
         replicas: 1,
@@ -268,6 +269,36 @@ fn never_compared_is_not_no_regression() {
     let judgement = judge(&record);
     assert_eq!(judgement.verdict, Verdict::NoBaseline);
     assert!(judgement.comparisons.is_empty());
+}
+
+#[test]
+fn what_cannot_be_compared_is_not_measured() {
+    let missing =
+        || Some(Unavailable { reason: "etcd 9.9.9 is not installed here".into(), install: "peers/fetch etcd".into() });
+    for lacking in [0, 1] {
+        let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+        record.trials.clear();
+        assert_eq!(worth_measuring(&record).len(), 2);
+        record.arms[lacking].unavailable = missing();
+        assert!(worth_measuring(&record).is_empty(), "{lacking}");
+        let judgement = judge(&record);
+        assert_eq!(judgement.verdict, Verdict::NoBaseline);
+        assert!(judgement.message.contains("nothing was measured") && judgement.message.contains("peers/fetch etcd"));
+        // Of three, two are left to be compared, if the baseline is one of them.
+        let mut third = record.arms[1].clone();
+        (third.name, third.baseline, third.unavailable) = ("third".into(), false, None);
+        record.arms.push(third);
+        assert_eq!(worth_measuring(&record).len(), if lacking == 0 { 0 } else { 2 }, "{lacking}");
+    }
+}
+
+#[test]
+fn an_executable_of_another_version_than_its_folder_says_is_the_first_caveat() {
+    let mut record = record(1.0, serde_json::json!([]));
+    record.arms[1].version = Some("3.5.0".into());
+    record.arms[1].folder_version = Some("3.6.1".into());
+    let caveat = judge(&record).caveats.remove(0);
+    assert!(caveat.contains("ran 3.5.0, as its executable says, not 3.6.1"), "{caveat}");
 }
 
 #[test]

@@ -7,13 +7,16 @@ use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 
 use super::compare::baseline;
 use super::gate::Decided;
-use super::{Valid, available};
+use super::{Valid, available, lacking};
 use crate::ledger::retries_used;
-use crate::record::{FailureCause, TrialRecord};
+use crate::record::{FailureCause, RunRecord, TrialRecord};
 
 /// The verdict and its reason in one line.
 pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided]) -> (Verdict, String) {
     let record = valid.record;
+    if let Some(message) = nothing_to_compare(record) {
+        return (Verdict::NoBaseline, message);
+    }
     if let Some(message) = invalid(valid) {
         return (Verdict::Invalid, message);
     }
@@ -38,6 +41,21 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
         return (Verdict::Inconclusive, message);
     }
     (Verdict::Passed, passed(comparisons, gates))
+}
+
+/// Why nothing was measured although some arms could have been; `None`: it was, or none could.
+fn nothing_to_compare(record: &RunRecord) -> Option<String> {
+    if !record.trials.is_empty() || record.aborted.is_some() || available(record).is_empty() {
+        return None;
+    }
+    let arm = lacking(record)?;
+    let missing = arm.unavailable.as_ref()?;
+    let what = if arm.baseline { "the baseline" } else { "what there was to compare with" };
+    let name = &arm.name;
+    Some(format!(
+        "nothing was measured, for {name} is {what}: {}; install it with: {}",
+        missing.reason, missing.install
+    ))
 }
 
 /// Why no number of this record can be trusted; `None` where they can.

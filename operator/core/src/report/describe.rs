@@ -6,6 +6,7 @@ use storebench_crds::workload::{Load, LoadMode};
 use super::Report;
 use super::units;
 use super::wording;
+use crate::judgement::other_version;
 
 /// How hard and how long, as `closed loop, 64 clients on 8 connections, 10s after 1s of warm-up`.
 pub(super) fn load(load: &Load) -> String {
@@ -39,6 +40,11 @@ pub(super) fn message(report: &Report) -> (String, Option<&'static str>) {
     }
 }
 
+/// What must be read before anything else.
+pub(super) fn warnings(report: &Report) -> Vec<String> {
+    report.record.arms.iter().filter_map(other_version).collect()
+}
+
 /// Where, when, how long and by what, in parts.
 pub(super) fn circumstances(report: &Report) -> Vec<String> {
     let record = &report.record;
@@ -62,7 +68,7 @@ pub(super) fn reading_guide(report: &Report) -> Vec<&'static str> {
     let mut guide = vec![
         "Throughput is the median over trials; ± is its 95 % interval. Latency percentiles are over all requests of all valid trials, merged, never averaged.",
         "A ratio is the arm divided by the baseline, paired trial by trial, with its 95 % interval. If the interval contains 1, neither is called better.",
-        "Where a table says what it detects: the smallest change that so many pairs of trials would find four times in five. A smaller one may have gone unseen.",
+        "Where a table says what it would see: the smallest change that so many pairs of trials would find four times in five. A smaller one may have gone unseen.",
         "—: not measured, or too few requests for that percentile.",
     ];
     if report.record.spec.workloads.iter().any(super::lookup::is_open_loop) {

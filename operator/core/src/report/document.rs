@@ -4,7 +4,7 @@ use super::table::Table;
 
 /// What is said, from top to bottom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Document {
+pub struct Document {
     /// Its title.
     pub(super) title: String,
     /// What it is about, in a sentence.

@@ -43,7 +43,12 @@ pub fn markdown(report: &Report) -> String {
 
 /// Renders what two levels of a comparison say together.
 pub fn levels_markdown(levels: &TwoLevels<'_>) -> String {
-    let Document { title, summary, sections } = levels.document();
+    document_markdown(levels.document())
+}
+
+/// Renders what is not one run's report.
+pub fn document_markdown(document: Document) -> String {
+    let Document { title, summary, sections } = document;
     let mut page = Page::default();
     page.heading(2, &title);
     page.paragraph(&escape(&summary));
@@ -116,6 +121,9 @@ impl Page {
         self.paragraph(&escape(&describe::circumstances(report).join(" · ")));
         if let Some(reason) = &report.record.aborted {
             self.paragraph(&format!("The run ended before its schedule did: {}", escape(reason)));
+        }
+        for warning in describe::warnings(report) {
+            self.paragraph(&escape(&warning));
         }
         for arm in &report.record.arms {
             if let Some(unavailable) = &arm.unavailable {

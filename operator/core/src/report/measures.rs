@@ -119,7 +119,7 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
         if metric.direction == Direction::Cost { column.dispensable(2) } else { column }
     }));
     columns.push(Column::numbers("pairs").dispensable(1));
-    columns.push(Column::numbers("detects").dispensable(3));
+    columns.push(Column::numbers("would see").dispensable(3));
     let rows = arms
         .iter()
         .map(|(position, arm)| {
@@ -135,7 +135,7 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
             let pairs = found.iter().flatten().map(|compared| compared.trials).max();
             row.push(Cell::or_absent(pairs.map(|pairs| pairs.to_string())));
             let detects = found.first().copied().flatten();
-            row.push(Cell::or_absent(detects.map(|compared| units::percent_bound(compared.detectable_basis_points))));
+            row.push(Cell::or_absent(detects.map(|compared| units::detectable(compared.detectable_basis_points))));
             row
         })
         .collect();
@@ -150,7 +150,7 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
         Column::words("ratio (95 % interval)"),
         Column::words("in words"),
         Column::numbers("pairs"),
-        Column::numbers("detects"),
+        Column::numbers("would see"),
     ];
     let mut rows = Vec::new();
     for (position, arm) in lookup::compared_arms(report, &workload.name) {
@@ -163,7 +163,7 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
                 Cell::plain(finding.ratio),
                 Cell::toned(finding.conclusion, finding.tone),
                 Cell::plain(compared.trials.to_string()),
-                Cell::plain(units::percent_bound(compared.detectable_basis_points)),
+                Cell::plain(units::detectable(compared.detectable_basis_points)),
             ]);
         }
     }

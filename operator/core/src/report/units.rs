@@ -6,7 +6,7 @@
 use storebench_crds::metric::Unit;
 
 /// The value of a metric, in its unit, with that unit.
-pub(super) fn of_metric(unit: Unit, value: f64) -> String {
+pub(crate) fn of_metric(unit: Unit, value: f64) -> String {
     match unit {
         Unit::PerSecond => rate_milli((value * 1e3) as u64),
         Unit::BytesPerSecond => format!("{}/s", bytes(value as u64)),
@@ -19,23 +19,39 @@ pub(super) fn of_metric(unit: Unit, value: f64) -> String {
     }
 }
 
+/// A value as exact as it was given, in its metric's own unit and with it, as `5,000 µs`: for bounds, which must not be rounded away.
+pub(crate) fn exact(unit: Unit, value: f64) -> String {
+    let number =
+        if value < 100.0 && value.fract() != 0.0 { format!("{value:.1}") } else { count(value.round() as u64) };
+    match unit {
+        Unit::PerSecond => format!("{number}/s"),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value as u64)),
+        Unit::Millis => format!("{number} ms"),
+        Unit::Micros => format!("{number} µs"),
+        Unit::Nanos => format!("{number} ns"),
+        Unit::Bytes => bytes(value as u64),
+        Unit::Count => number,
+        Unit::PerThousandOperations => format!("{number} per 1,000 requests"),
+    }
+}
+
 /// Nanoseconds as `842 ns`, `512 µs`, `1.84 ms`, `12.3 s`.
-pub(super) fn duration_nanos(nanos: u64) -> String {
+pub(crate) fn duration_nanos(nanos: u64) -> String {
     scaled(nanos as f64, &[(1.0, " ns"), (1e3, " µs"), (1e6, " ms"), (1e9, " s")])
 }
 
 /// Microseconds as `842 µs`, `1.84 ms`, `12.3 s`.
-pub(super) fn duration_micros(micros: u64) -> String {
+pub(crate) fn duration_micros(micros: u64) -> String {
     duration_nanos(micros.saturating_mul(1000))
 }
 
 /// Thousandths of a request per second as `842/s`, `12.3k/s`, `1.20M/s`.
-pub(super) fn rate_milli(milli: u64) -> String {
+pub(crate) fn rate_milli(milli: u64) -> String {
     scaled(milli as f64 / 1000.0, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")])
 }
 
 /// A number of things as `842`, `12.3k`, `1.20M`; exact below a thousand.
-pub(super) fn count_short(count: u64) -> String {
+pub(crate) fn count_short(count: u64) -> String {
     if count < 1000 {
         return count.to_string();
     }
@@ -43,12 +59,12 @@ pub(super) fn count_short(count: u64) -> String {
 }
 
 /// Thousandths of a thing for each operation as `1.02`, `12.3`, `0`.
-pub(super) fn per_operation_milli(milli: u64) -> String {
+pub(crate) fn per_operation_milli(milli: u64) -> String {
     three_digits(milli as f64 / 1000.0)
 }
 
 /// A number of things, exact, as `1,234,567`.
-pub(super) fn count(count: u64) -> String {
+pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (position, digit) in digits.chars().enumerate() {
@@ -61,12 +77,12 @@ pub(super) fn count(count: u64) -> String {
 }
 
 /// A number of things by their name, as `1 key`, `10,000 keys`.
-pub(super) fn things(number: u32, thing: &str) -> String {
+pub(crate) fn things(number: u32, thing: &str) -> String {
     format!("{} {thing}{}", count(number.into()), if number == 1 { "" } else { "s" })
 }
 
 /// Bytes as `842 B`, `1.84 KiB`, `12.3 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     if bytes < 1000 {
         return format!("{bytes} B");
     }
@@ -76,13 +92,13 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Thousandths of a core as `0.012 cores`, `0.42 cores`, `1.84 cores`.
-pub(super) fn cores(millicores: u64) -> String {
+pub(crate) fn cores(millicores: u64) -> String {
     let cores = millicores as f64 / 1000.0;
     if millicores == 0 || millicores >= 100 { format!("{cores:.2} cores") } else { format!("{cores:.3} cores") }
 }
 
 /// Milliseconds of a whole run as `12.3 s`, `4 min 12 s`, `1 h 03 min`.
-pub(super) fn run_duration(millis: u64) -> String {
+pub(crate) fn run_duration(millis: u64) -> String {
     let seconds = (millis + 500) / 1000;
     match seconds {
         0..60 if millis < 59_950 => format!("{:.1} s", millis as f64 / 1000.0),
@@ -91,8 +107,21 @@ pub(super) fn run_duration(millis: u64) -> String {
     }
 }
 
+/// A ratio in basis points as `1.12×`.
+pub(crate) fn times(basis_points: u64) -> String {
+    format!("{:.2}×", basis_points as f64 / 10_000.0)
+}
+
+/// The smallest change that could be told, in basis points, as `3 %`, or as `only 3.2× or more` where it is more than all.
+pub(crate) fn detectable(basis_points: u64) -> String {
+    match basis_points {
+        0..=10_000 => percent_bound(basis_points),
+        more => format!("only {:.1}× or more", 1.0 + more as f64 / 10_000.0),
+    }
+}
+
 /// Basis points of a change as `0.4 %`, `3 %`, rounded up: a bound that is stated must hold.
-pub(super) fn percent_bound(basis_points: u64) -> String {
+pub(crate) fn percent_bound(basis_points: u64) -> String {
     if basis_points < 100 {
         let tenths = basis_points.div_ceil(10).max(1);
         return if tenths == 10 { "1 %".into() } else { format!("0.{tenths} %") };
@@ -103,7 +132,7 @@ pub(super) fn percent_bound(basis_points: u64) -> String {
 /// The distance of an interval's farther end from its middle, relative to the middle, as `±1.2 %`.
 ///
 /// The farther end, so that the printed range contains the interval even where the interval is lopsided.
-pub(super) fn plus_minus(middle: u64, low: u64, high: u64) -> Option<String> {
+pub(crate) fn plus_minus(middle: u64, low: u64, high: u64) -> Option<String> {
     if middle == 0 {
         return None;
     }
@@ -133,7 +162,7 @@ fn ratio_decimals(low: u64, high: u64) -> usize {
 }
 
 /// A ratio with the ends of its interval, as `1.42× (1.35–1.49)`.
-pub(super) fn ratio(middle: u64, low: u64, high: u64) -> String {
+pub(crate) fn ratio(middle: u64, low: u64, high: u64) -> String {
     let decimals = ratio_decimals(low.min(middle), high.max(middle));
     let show = |basis_points: u64| format!("{:.decimals$}", basis_points as f64 / 10_000.0);
     format!("{}× ({}–{})", show(middle), show(low), show(high))

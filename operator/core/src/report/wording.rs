@@ -3,6 +3,7 @@
 //! Promises: an arm is called better or worse only if the whole interval of its ratio lies on one side of 1 and the two
 //! may be ranked; "no difference larger than" names a bound that holds for the whole interval.
 
+use storebench_crds::Metric;
 use storebench_crds::status::{Comparison, GateOutcome, Verdict};
 
 use super::Report;
@@ -84,13 +85,19 @@ pub(super) struct Finding {
 /// Puts a comparison into words.
 pub(super) fn finding(report: &Report, comparison: &Comparison) -> Finding {
     let Comparison { ratio_basis_points, low_basis_points, high_basis_points, .. } = *comparison;
+    let is_ranked = lookup::not_ranked(report, comparison).is_none();
+    of_ratio(comparison.metric, [ratio_basis_points, low_basis_points, high_basis_points], is_ranked)
+}
+
+/// Puts a ratio into words: itself, and the ends of its interval, basis points.
+pub(super) fn of_ratio(metric: Metric, [middle, one_end, other_end]: [u64; 3], is_ranked: bool) -> Finding {
     // A damaged record may have its ends the wrong way round; nothing is concluded from an interval of the wrong kind.
-    let low = low_basis_points.min(ratio_basis_points).min(high_basis_points);
-    let high = high_basis_points.max(ratio_basis_points).max(low_basis_points);
-    let ratio = units::ratio(ratio_basis_points, low, high);
-    let (larger, smaller) = comparison.metric.direction.words();
-    let larger_is_better = comparison.metric.direction.more_is_better();
-    let (conclusion, tone) = if lookup::not_ranked(report, comparison).is_some() {
+    let low = one_end.min(middle).min(other_end);
+    let high = other_end.max(middle).max(one_end);
+    let ratio = units::ratio(middle, low, high);
+    let (larger, smaller) = metric.direction.words();
+    let larger_is_better = metric.direction.more_is_better();
+    let (conclusion, tone) = if !is_ranked {
         ("not ranked".to_owned(), Tone::Warning)
     } else if low > PARITY {
         (larger.to_owned(), if larger_is_better { Tone::Good } else { Tone::Bad })
@@ -112,7 +119,6 @@ mod tests {
     use super::super::fixture;
     use super::*;
     use proptest::prelude::*;
-    use storebench_crds::Metric;
 
     fn said(metric: Metric, ratio: u64, low: u64, high: u64) -> Finding {
         let report = fixture::two_arms();

@@ -6,12 +6,15 @@
 //! ([`effect_interval`]), what would have gone unseen ([`minimum_detectable_effect`]), and whether more trials are
 //! worth their time ([`StopRule`], [`trials_needed`]). [`PairedComparison`] holds all of it for one metric.
 //!
+//! Of several runs: how far two are apart ([`UnpairedDifference`]), and where many moved ([`change_points`]).
+//!
 //! Promises: pure functions of their arguments, seeds included; every loop is bounded by [`TRIALS_LIMIT`] or
 //! [`RESAMPLES_LIMIT`]; bad numbers come back as a [`StatisticsError`], never as NaN and never as a panic. Results are
 //! repeatable bit for bit on one platform; across platforms `ln` and `exp` may differ in the last digit.
 //!
 //! Not here: trials that must not count. The caller leaves an invalid trial out of both slices.
 
+mod change;
 mod comparison;
 mod estimate;
 mod interval;
@@ -19,12 +22,14 @@ mod power;
 pub(crate) mod random;
 mod serial;
 mod stop;
+mod unpaired;
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod simulation;
 
+pub use change::{RUNS_MAX, SEGMENT_MIN, change_points};
 pub use comparison::PairedComparison;
 pub use estimate::{hodges_lehmann, log_ratios};
 pub use interval::{
@@ -33,6 +38,7 @@ pub use interval::{
 pub use power::{TRIALS_NEEDED_LIMIT, minimum_detectable_effect, trials_needed};
 pub use serial::serial_correlation;
 pub use stop::{Decision, StopRule, confidence};
+pub use unpaired::UnpairedDifference;
 
 /// Fewest trials from which an interval is computed. Two points have no shape to resample.
 pub const TRIALS_MIN: usize = 3;

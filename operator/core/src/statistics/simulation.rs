@@ -28,7 +28,7 @@ fn simulate(noise: Noise, trials: usize, random: &mut SplitMix64) -> Vec<f64> {
 }
 
 /// A standard normal number (Box and Muller, 1958; one of the two).
-fn normal(random: &mut SplitMix64) -> f64 {
+pub(super) fn normal(random: &mut SplitMix64) -> f64 {
     // 53 bits, shifted by half a step: never 0, so that the logarithm exists.
     let mut uniform = || ((random.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()

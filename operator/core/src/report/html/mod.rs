@@ -118,7 +118,12 @@ fn body(report: &Report) -> Result<String, RenderError> {
 
 /// Renders what two levels of a comparison say together as a single HTML file.
 pub fn levels_html(levels: &TwoLevels<'_>) -> String {
-    let Document { title, summary, sections } = levels.document();
+    document_html(levels.document())
+}
+
+/// Renders what is not one run's report as a single HTML file.
+pub fn document_html(document: Document) -> String {
+    let Document { title, summary, sections } = document;
     let mut links = String::new();
     let mut body = String::new();
     for (number, Section { title, statements, table, notes }) in sections.into_iter().enumerate() {
@@ -146,7 +151,8 @@ fn page(title: &str, head_markup: &str, body_markup: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"storebench\">\n\
          <title>{title} · storebench</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
-         <body>\n{marks}\n{head_markup}<main>\n{body_markup}</main>\n</body>\n</html>\n"
+         <body>\n{marks}\n{head_markup}<p class=\"phone\">Tables scroll sideways where a shadow shows that there is more.</p>\n\
+         <main>\n{body_markup}</main>\n</body>\n</html>\n"
     )
 }
 
@@ -169,6 +175,9 @@ fn head(report: &Report) -> String {
     if let Some(reason) = &report.record.aborted {
         let reason = escape(reason);
         text.push_str(&parts::callout(&format!("<p>The run ended before its schedule did: {reason}</p>")));
+    }
+    for warning in describe::warnings(report) {
+        text.push_str(&parts::callout(&format!("<p>{}</p>", escape(&warning))));
     }
     for arm in &report.record.arms {
         if let Some(unavailable) = &arm.unavailable {

@@ -49,7 +49,12 @@ pub fn text(report: &Report, width_columns: usize, colour: bool) -> String {
 
 /// Renders what two levels of a comparison say together, as [`text()`] does one report.
 pub fn levels_text(levels: &TwoLevels<'_>, width_columns: usize, colour: bool) -> String {
-    let Document { title, summary, sections } = levels.document();
+    document_text(levels.document(), width_columns, colour)
+}
+
+/// Renders what is not one run's report, as [`text()`] does one.
+pub fn document_text(document: Document, width_columns: usize, colour: bool) -> String {
+    let Document { title, summary, sections } = document;
     let mut page = Page { lines: Vec::new(), width: width_columns.max(WIDTH_COLUMNS_MIN) };
     page.prose(0, &title, Tone::Strong);
     page.prose(INDENT, &summary, Tone::Dim);
@@ -106,6 +111,9 @@ impl Page {
         self.prose(INDENT, &circumstances, Tone::Dim);
         if let Some(reason) = &report.record.aborted {
             self.prose(INDENT, &format!("The run ended before its schedule did: {reason}"), Tone::Warning);
+        }
+        for warning in describe::warnings(report) {
+            self.prose(INDENT, &warning, Tone::Warning);
         }
     }
 

@@ -1,0 +1,309 @@
+//! What makes no sense in a run although it fits the schema, said of the very field, with its value and what would be right.
+//!
+//! Looks at the value as it was written, so that what is wrong elsewhere in the object hides nothing here; whatever has not the type that
+//! the schema asks for is passed over. Some of this an API server refuses, too, in the words of a rule about the whole run.
+
+use serde_json::Value;
+
+use super::Problem;
+use super::structure::nearest;
+use super::text::shorten;
+use crate::benchmark_run::{BenchmarkRunSpec, Trials};
+use crate::ratio::{RatioText, percent};
+use crate::{Metric, line};
+
+/// Bounds of a ratio below this are met by whatever runs, or missed; most likely somebody wrote percent. Basis points: 2 %.
+const RATIO_MIN: u32 = 200;
+/// The same of those above this: fifty times the baseline.
+const RATIO_MAX: u32 = 500_000;
+/// Without a `%`, a number of this size is most likely meant as one.
+const FACTOR_MAX: u32 = 200_000;
+
+/// What makes no sense in a run, as field and text.
+pub fn of_run(spec: &BenchmarkRunSpec) -> Vec<(String, String)> {
+    let written = serde_json::to_value(spec).unwrap_or_default();
+    check("spec", &written).into_iter().map(|Problem { field, text }| (field, text)).collect()
+}
+
+/// What makes no sense in the spec of a run that stands at this path.
+pub(super) fn check(path: &str, spec: &Value) -> Vec<Problem> {
+    let run = Run::read(spec);
+    let mut found = Vec::new();
+    for list in ["arms", "workloads"] {
+        found.extend(given_twice(path, list, &spec[list]));
+    }
+    if let [first, others @ ..] = run.baselines.as_slice() {
+        found.extend(others.iter().map(|(index, _)| Problem {
+            field: format!("{path}.arms[{index}].baseline"),
+            text: format!(
+                "is true, and that of arms[{}] is, too: at most one arm may have baseline: true, so keep one",
+                first.0
+            ),
+        }));
+    }
+    found.extend(trials(path, &spec["trials"]));
+    for (index, gate) in items(&spec["gates"]).enumerate() {
+        let path = format!("{path}.gates[{index}]");
+        let mut problem = |field: &str, text: String| found.push(Problem { field: format!("{path}.{field}"), text });
+        if let Some((field, text)) = run.names_nothing(gate) {
+            problem(field, text);
+            continue;
+        }
+        for (field, text) in [run.compares_nothing(gate), run.looks_the_wrong_way(gate), implausible(gate)] {
+            if !text.is_empty() {
+                problem(field, text);
+            }
+        }
+    }
+    found
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// The fields that hold a bound, and whether it is of a ratio, and whether it is the least allowed.
+const BOUNDS: [(&str, bool, bool); 6] = [
+    ("atLeast", false, true),
+    ("atMost", false, false),
+    ("ratioAtLeast", true, true),
+    ("ratioAtMost", true, false),
+    ("ratioAtLeastBasisPoints", true, true),
+    ("ratioAtMostBasisPoints", true, false),
+];
+
+/// The bound that a gate has.
+fn bound(gate: &Value) -> Option<(&'static str, bool, bool)> {
+    BOUNDS.into_iter().find(|(field, ..)| !gate[field].is_null())
+}
+
+/// Items that have the name of an earlier one.
+fn given_twice(path: &str, list: &str, all: &Value) -> Vec<Problem> {
+    let names: Vec<Option<&str>> = items(all).map(|item| item["name"].as_str()).collect();
+    let twice = names.iter().enumerate().filter_map(|(index, name)| {
+        let first = names[..index].iter().position(|earlier| name.is_some() && earlier == name)?;
+        let text = format!(
+            "`{}` is the name of {list}[{first}], too: {list} must have distinct names",
+            shorten(name.unwrap_or_default())
+        );
+        Some(Problem { field: format!("{path}.{list}[{index}].name"), text })
+    });
+    twice.collect()
+}
+
+/// What gates refer to.
+struct Run<'a> {
+    arms: Vec<&'a str>,
+    workloads: Vec<&'a str>,
+    /// The arms that are to be the baseline: index and name.
+    baselines: Vec<(usize, &'a str)>,
+    gates: &'a Value,
+}
+
+/// Nothing to say.
+const NOTHING: (&str, String) = ("", String::new());
+
+impl<'a> Run<'a> {
+    fn read(spec: &'a Value) -> Self {
+        let names = |list: &'a Value| items(list).filter_map(|item| item["name"].as_str()).collect::<Vec<_>>();
+        let baselines = items(&spec["arms"]).enumerate().filter(|(_, arm)| arm["baseline"] == Value::Bool(true));
+        Self {
+            arms: names(&spec["arms"]),
+            workloads: names(&spec["workloads"]),
+            baselines: baselines.map(|(index, arm)| (index, arm["name"].as_str().unwrap_or_default())).collect(),
+            gates: &spec["gates"],
+        }
+    }
+
+    /// An arm or workload that there is not.
+    fn names_nothing(&self, gate: &Value) -> Option<(&'static str, String)> {
+        [("arm", &self.arms), ("workload", &self.workloads)].into_iter().find_map(|(kind, known)| {
+            let name = gate[kind].as_str().filter(|name| !name.is_empty() && !known.contains(name))?;
+            if known.is_empty() {
+                return None;
+            }
+            let meant = nearest(name, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean {}? ", shorten(meant)));
+            let known = line::short_line(&known.join(", "), 150);
+            Some((kind, format!("`{}` is no {kind} of this run: {meant}There are {known}", shorten(name))))
+        })
+    }
+
+    /// A ratio to nothing, or to itself.
+    fn compares_nothing(&self, gate: &Value) -> (&'static str, String) {
+        let Some((field, true, _)) = bound(gate) else { return NOTHING };
+        let arm = gate["arm"].as_str().unwrap_or_default();
+        if self.baselines.is_empty() {
+            let text = "compares with a baseline, and no arm has baseline: true; mark one, or give atLeast or atMost";
+            return (field, text.into());
+        }
+        if self.baselines.iter().any(|(_, baseline)| *baseline != arm) {
+            return NOTHING;
+        }
+        let others: Vec<&str> = self.arms.iter().copied().filter(|other| *other != arm).collect();
+        let instead = match others.is_empty() {
+            true => String::new(),
+            false => format!("name another arm ({}), ", line::short_line(&others.join(", "), 150)),
+        };
+        (
+            "arm",
+            format!("`{arm}` is the baseline, the ratio of which to itself is 1: {instead}or give atLeast or atMost"),
+        )
+    }
+
+    /// A bound that the better arm misses, unless another gate makes a range of it.
+    fn looks_the_wrong_way(&self, gate: &Value) -> (&'static str, String) {
+        let Some((field, is_ratio, is_least)) = bound(gate) else { return NOTHING };
+        let Some(metric) = gate["metric"].as_str().and_then(Metric::named) else { return NOTHING };
+        if metric.direction.more_is_better() == is_least {
+            return NOTHING;
+        }
+        let same = |other: &&Value| ["arm", "workload", "metric"].iter().all(|field| other[field] == gate[field]);
+        let is_range = items(self.gates).filter(same).filter_map(bound).any(|(_, _, other)| other != is_least);
+        if is_range {
+            return NOTHING;
+        }
+        let (better, instead) = match (is_least, is_ratio) {
+            (false, false) => ("higher", "atLeast"),
+            (false, true) => ("higher", "ratioAtLeast"),
+            (true, false) => ("lower", "atMost"),
+            (true, true) => ("lower", "ratioAtMost"),
+        };
+        let text = format!(
+            "fails an arm for being too good, since {metric:?} is better when {better}: give {instead}, or both for a range"
+        );
+        (field, text)
+    }
+}
+
+/// A bound of a ratio that no run could miss, or none meet.
+fn implausible(gate: &Value) -> (&'static str, String) {
+    let Some((field, true, is_least)) = bound(gate) else { return NOTHING };
+    let text = gate[field].as_str().and_then(|text| RatioText::new(text).ok());
+    let number = gate[field].as_u64().and_then(|number| u32::try_from(number).ok());
+    let Some(ratio) = text.as_ref().map(RatioText::basis_points).or(number) else { return NOTHING };
+    let is_factor = text.as_ref().is_some_and(|text| !text.as_str().ends_with('%'));
+    let shown = percent(ratio.into());
+    if is_factor && ratio >= FACTOR_MAX {
+        let written = text.as_ref().map_or("", RatioText::as_str);
+        return (field, format!("`{written}` is {written} times the baseline: for percent write {written}%"));
+    }
+    let effect =
+        if is_least == (ratio < RATIO_MIN) { "hardly a run could miss it" } else { "hardly a run could meet it" };
+    let remedy = match ratio {
+        0 => "write a ratio such as 95%".into(),
+        // Percent where basis points are asked for.
+        ratio if ratio < RATIO_MIN && text.is_none() => format!("if percent were meant, write {}", ratio * 100),
+        ratio if ratio < RATIO_MIN => "write it like 95% or \"0.95\"".into(),
+        ratio if ratio > RATIO_MAX => "10000 basis points, or 100%, are equal".into(),
+        _ => return NOTHING,
+    };
+    (field, format!("is {shown} of the baseline, so that {effect}: {remedy}"))
+}
+
+/// Fewer trials at most than at least, where one of both is the default.
+fn trials(path: &str, trials: &Value) -> Option<Problem> {
+    let default = Trials::default();
+    let number = |field: &str, default: u32| match &trials[field] {
+        Value::Null => Some((u64::from(default), " (where it is not given)")),
+        given => Some((given.as_u64().filter(|number| (1..=30).contains(number))?, "")),
+    };
+    let ((min, min_is), (max, max_is)) = (number("min", default.min)?, number("max", default.max)?);
+    (min > max).then(|| Problem {
+        field: format!("{path}.trials.min"),
+        text: format!(
+            "is {min}{min_is}, but trials.max is {max}{max_is}: trials.min must not exceed trials.max, so give both"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn said(gates: Value) -> Vec<String> {
+        let spec = json!({
+            "arms": [{ "name": "etcd", "baseline": true }, { "name": "again" }],
+            "workloads": [{ "name": "put" }],
+            "gates": gates,
+        });
+        check("spec", &spec).into_iter().map(|Problem { field, text }| format!("{field}: {text}")).collect()
+    }
+
+    fn one(gate: Value) -> String {
+        let mut gate = gate;
+        for (field, value) in [("arm", "again"), ("metric", "ThroughputPerSecond")] {
+            if gate[field].is_null() {
+                gate[field] = value.into();
+            }
+        }
+        said(json!([gate])).join("; ")
+    }
+
+    #[test]
+    fn what_a_gate_refers_to_is_named_with_what_there_is() {
+        let unknown = one(json!({ "arm": "agian", "ratioAtLeast": "95%" }));
+        assert_eq!(
+            unknown,
+            "spec.gates[0].arm: `agian` is no arm of this run: did you mean again? There are etcd, again"
+        );
+        assert!(
+            one(json!({ "workload": "get", "atLeast": 5 })).contains("`get` is no workload of this run: There are put")
+        );
+        assert!(one(json!({ "arm": "etcd", "ratioAtLeast": "95%" })).contains("name another arm (again)"));
+        assert_eq!(one(json!({ "arm": "etcd", "atLeast": 5 })), "");
+    }
+
+    #[test]
+    fn a_bound_that_nothing_could_miss_is_pointed_out() {
+        assert!(one(json!({ "ratioAtLeastBasisPoints": 95 })).ends_with(
+            "is 0.95 % of the baseline, so that hardly a run could miss it: if percent were meant, write 9500"
+        ));
+        let latency = |bound: Value| {
+            let mut gate = bound;
+            gate["metric"] = "LatencyP99Micros".into();
+            one(gate)
+        };
+        assert!(
+            latency(json!({ "ratioAtMostBasisPoints": 105 }))
+                .contains("could meet it: if percent were meant, write 10500")
+        );
+        assert!(
+            latency(json!({ "ratioAtMost": "600" }))
+                .contains("`600` is 600 times the baseline: for percent write 600%")
+        );
+        assert!(latency(json!({ "ratioAtMost": "6000%" })).contains("could miss it"));
+        for bound in
+            [json!({ "ratioAtLeast": "95%" }), json!({ "ratioAtLeast": "0.95" }), json!({ "ratioAtLeast": "1.5" })]
+        {
+            assert_eq!(one(bound), "");
+        }
+    }
+
+    #[test]
+    fn who_is_better_does_not_fail() {
+        assert!(one(json!({ "atMost": 5 })).contains("better when higher: give atLeast, or both for a range"));
+        let gates = json!([
+            { "arm": "again", "metric": "ThroughputPerSecond", "ratioAtMost": "105%" },
+            { "arm": "again", "metric": "ThroughputPerSecond", "ratioAtLeast": "95%" },
+        ]);
+        assert_eq!(said(gates), [""; 0], "a range");
+        assert!(one(json!({ "metric": "LatencyP99Micros", "ratioAtLeast": "90%" })).contains("better when lower"));
+    }
+
+    #[test]
+    fn trials_are_held_against_the_defaults_too() {
+        let said = |trials: Value| self::trials("spec", &trials).map(|problem| problem.text).unwrap_or_default();
+        assert!(said(json!({ "min": 12 })).starts_with("is 12, but trials.max is 10 (where it is not given)"));
+        assert!(said(json!({ "max": 4 })).starts_with("is 6 (where it is not given), but trials.max is 4:"));
+        assert_eq!(said(json!({ "min": 12, "max": 12 })) + &said(Value::Null) + &said(json!({ "min": "x" })), "");
+    }
+
+    #[test]
+    fn what_is_no_run_at_all_says_nothing() {
+        for spec in [Value::Null, json!([]), json!({ "gates": 5, "arms": "x" }), json!({ "gates": [5, null] })] {
+            assert!(check("spec", &spec).is_empty());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `storebench compare BEFORE AFTER` and `storebench history DIRECTORY`: what saved runs say together. Nothing is measured.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use storebench_core::across::{Trend, TwoRuns, check_machines};
+use storebench_core::record::RunRecord;
+use storebench_core::report::{self, Document, Report};
+use storebench_crds::{RatioText, Verdict};
+
+use super::report::{colours, judged_anew, read, width};
+use crate::Output;
+use crate::exit::Exit;
+use crate::saved::REPORT;
+
+/// What to hold runs of different days to.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Terms {
+    /// How much worse throughput or waiting may be, such as 5% or 0.05. A run is Regressed if it is worse by more than this beyond noise
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub(crate) tolerance: String,
+    /// Compare runs of unlike machines, too; reports say so
+    #[arg(long)]
+    pub(crate) allow_different_machine: bool,
+}
+
+impl Terms {
+    /// The tolerance in basis points.
+    pub(crate) fn tolerance_basis_points(&self) -> anyhow::Result<u32> {
+        let share = RatioText::new(self.tolerance.as_str()).context("--tolerance")?.basis_points();
+        match share < 10_000 {
+            true => Ok(share),
+            false => bail!("--tolerance: {} would tolerate anything: give a share of 1, such as 5%", self.tolerance),
+        }
+    }
+}
+
+/// Forms of what several runs say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    /// For a terminal
+    Text,
+    /// For a pull request
+    Markdown,
+    /// One self-contained page
+    Html,
+    /// Every figure
+    Json,
+}
+
+pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) -> anyhow::Result<Exit> {
+    let tolerance = terms.tolerance_basis_points()?;
+    let (first, second) = (read(before)?.0, read(after)?.0);
+    let pairs = pairs(&first, &second);
+    if pairs.is_empty() {
+        let names =
+            |reports: &[Report]| reports.iter().map(|report| report.record.name.clone()).collect::<Vec<_>>().join(", ");
+        bail!(
+            "{} has {}, and {} has {}: compare runs of one name, or one report with another",
+            before.display(),
+            names(&first),
+            after.display(),
+            names(&second)
+        );
+    }
+    let compared =
+        pairs.into_iter().map(|(one, other)| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
+    let compared: Vec<TwoRuns> = compared.collect::<Result<_, _>>()?;
+    show(form, &compared, report::two_runs)?;
+    Ok(compared.iter().map(|pair| Exit::of(pair.verdict)).max().unwrap_or(Exit::Usage))
+}
+
+/// Saved runs that a run is held against when it has ended.
+pub(crate) struct Baseline {
+    reports: Vec<Report>,
+    tolerance_basis_points: u32,
+    allow_different_machine: bool,
+}
+
+impl Baseline {
+    /// Reads them; whoever cannot be compared with them is not measured.
+    pub(crate) fn read(path: &Path, terms: &Terms) -> anyhow::Result<Self> {
+        Ok(Self {
+            reports: read(path)?.0,
+            tolerance_basis_points: terms.tolerance_basis_points()?,
+            allow_different_machine: terms.allow_different_machine,
+        })
+    }
+
+    fn of(&self, run: &str) -> anyhow::Result<&Report> {
+        let names = || self.reports.iter().map(|report| report.record.name.as_str()).collect::<Vec<_>>().join(", ");
+        let mut of_name = self.reports.iter().filter(|report| report.record.name == run);
+        of_name
+            .next()
+            .with_context(|| format!("--baseline: has no run {run}, but {}: name a directory that has it", names()))
+    }
+
+    /// Refuses, before anything is measured, a run that was not measured on the same machine.
+    pub(crate) fn check(&self, record: &RunRecord) -> anyhow::Result<()> {
+        Ok(check_machines(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
+    }
+
+    /// Compares a run that has ended, and shows it where reports for people go.
+    pub(crate) fn compare(&self, report: &Report, output: Output) -> anyhow::Result<Exit> {
+        let before = self.of(&report.record.name)?;
+        if report.judgement.verdict == Verdict::Invalid {
+            // Said already.
+            return Ok(Exit::Invalid);
+        }
+        let pair = TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)?;
+        let exit = Exit::of(pair.verdict);
+        let document = report::two_runs(&[pair]);
+        match output {
+            Output::Text => super::print(&format!("\n{}", report::document_text(document, width(), colours())))?,
+            Output::Markdown => super::print(&format!("\n{}", report::document_markdown(document)))?,
+            // One document for machines stays one.
+            Output::Html | Output::Json | Output::Yaml => eprint!("{}", report::document_text(document, 100, false)),
+        }
+        Ok(exit)
+    }
+}
+
+/// Runs of one name; two that are alone, whatever their names.
+fn pairs<'a>(before: &'a [Report], after: &'a [Report]) -> Vec<(&'a Report, &'a Report)> {
+    if let ([one], [other]) = (before, after) {
+        return vec![(one, other)];
+    }
+    let of_name = |report: &Report| before.iter().find(|earlier| earlier.record.name == report.record.name);
+    after.iter().filter_map(|report| Some((of_name(report)?, report))).collect()
+}
+
+pub(crate) fn history(directory: &Path, allow_different_machine: bool, form: Form) -> anyhow::Result<Exit> {
+    let mut by_name: BTreeMap<String, Vec<Report>> = BTreeMap::new();
+    for file in saved_runs(directory)? {
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+        for report in judged_anew(&file, &text)? {
+            by_name.entry(report.record.name.clone()).or_default().push(report);
+        }
+    }
+    let trends: Vec<Trend> =
+        by_name.values().filter_map(|reports| Trend::of(reports, allow_different_machine)).collect();
+    if trends.is_empty() {
+        bail!(
+            "{}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`",
+            directory.display()
+        );
+    }
+    show(form, &trends, report::trends)?;
+    Ok(trends.iter().map(|trend| Exit::of(trend.verdict)).max().unwrap_or(Exit::Usage))
+}
+
+/// The reports of a directory of `--save`: of each run of it, or of one run, all that have come to their end.
+fn saved_runs(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folders = |of: &Path| -> anyhow::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(of).with_context(|| format!("{}: cannot be read", of.display()))?;
+        // `latest` leads to a folder that is there by itself.
+        let mut found: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir() && !path.is_symlink()).collect();
+        found.sort();
+        Ok(found)
+    };
+    let is_finished =
+        |folder: &PathBuf| folder.join(REPORT).is_file() && !folder.to_string_lossy().ends_with("-unfinished");
+    let own = folders(directory)?;
+    let mut found: Vec<PathBuf> = own.iter().filter(|folder| is_finished(folder)).cloned().collect();
+    for run in own.iter().filter(|folder| !folder.join(REPORT).is_file()) {
+        found.extend(folders(run)?.into_iter().filter(is_finished));
+    }
+    Ok(found.into_iter().map(|folder| folder.join(REPORT)).collect())
+}
+
+fn show<T: Serialize>(form: Form, found: &[T], document: fn(&[T]) -> Document) -> anyhow::Result<()> {
+    let text = match form {
+        Form::Text => report::document_text(document(found), width(), colours()),
+        Form::Markdown => report::document_markdown(document(found)),
+        Form::Html => report::document_html(document(found)),
+        Form::Json => serde_json::to_string_pretty(found)? + "\n",
+    };
+    super::print(&text)
+}

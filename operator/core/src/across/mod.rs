@@ -1,0 +1,84 @@
+//! What several saved runs say together: [`TwoRuns`] of one and a later one, [`Trend`] of many.
+//!
+//! Promises: what differs between the circumstances of runs is named; runs of unlike machines are not compared unless that is asked for,
+//! and then it is said; only arms and workloads of which the same was asked are compared. Nothing here measures; each report is judged by
+//! itself before.
+//!
+//! Runs of different days were not interleaved: what moved on the machine between them is in the difference, and no interval of either
+//! contains it. Where both measured an arm that did not change, the baseline, ratios to it are compared instead, in which that cancels.
+
+mod conditions;
+mod trend;
+mod two_runs;
+
+#[cfg(test)]
+mod tests;
+
+use storebench_crds::Metric;
+use storebench_crds::metric::Direction;
+
+pub use conditions::{Difference, Differences, Part};
+pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
+pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_machines};
+
+use crate::judgement::paired_values;
+use crate::record::{ArmRecord, RunRecord};
+
+/// Why runs cannot be compared, with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcrossError {
+    /// They were not measured on the same machine.
+    #[error(
+        "{run}: {before} and {after} were measured on unlike machines ({facts}): compare runs of one machine, or say --allow-different-machine"
+    )]
+    OtherMachine {
+        /// The run's name.
+        run: String,
+        /// When the first began.
+        before: String,
+        /// When the second began.
+        after: String,
+        /// In what.
+        facts: String,
+    },
+    /// There is nothing that both measured alike.
+    #[error("{run}: {before} and {after} have nothing in common that could be compared: {why}")]
+    NothingInCommon {
+        /// The run's name.
+        run: String,
+        /// When the first began.
+        before: String,
+        /// When the second began.
+        after: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// How many basis points a metric may be worse by, unless somebody says otherwise: 5 %.
+pub const TOLERANCE_DEFAULT_BASIS_POINTS: u32 = 500;
+
+/// The metrics that decide: how fast, and how long one waits; what it costs is shown.
+fn decides(metric: Metric) -> bool {
+    metric.is_headline && matches!(metric.direction, Direction::Speed | Direction::Delay)
+}
+
+/// The arm that did not change between two runs, to which others may be held: the baseline of both.
+fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord> {
+    let baseline = |record: &'a RunRecord| record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none());
+    let (arm, other) = (baseline(before)?, after.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())?);
+    let is_same = arm.name == other.name
+        && conditions::of_arms(arm, other).is_empty()
+        && conditions::executable(before, arm) == conditions::executable(after, other);
+    is_same.then_some(arm)
+}
+
+/// Logarithms of a metric of an arm, trial by trial, or of its ratio to another arm in the same trial; `None` where any trial lacks it.
+fn logarithms(record: &RunRecord, arm: &str, to: Option<&str>, workload: &str, metric: Metric) -> Option<Vec<f64>> {
+    let of = |arm: &str| paired_values(record, arm, workload, metric);
+    let own = of(arm)?;
+    Some(match to {
+        None => own.into_iter().map(f64::ln).collect(),
+        Some(control) => own.into_iter().zip(of(control)?).map(|(own, control)| own.ln() - control.ln()).collect(),
+    })
+}

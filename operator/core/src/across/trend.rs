@@ -1,0 +1,189 @@
+//! Many runs of one name: where a metric of an arm moved to another level, and what else changed then.
+
+use serde::Serialize;
+use storebench_crds::Metric;
+use storebench_crds::status::Verdict;
+
+use super::conditions::{Difference, Differences, Part};
+use super::{control, decides, logarithms};
+use crate::record::RunRecord;
+use crate::report::Report;
+use crate::statistics::{change_points, hodges_lehmann};
+
+/// A change for the worse is an alarm for so many runs; then it is the new level.
+pub const RECENT_RUNS: usize = 10;
+
+/// One run's value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Point {
+    /// When the run began.
+    pub started_at: String,
+    /// The value in the metric's unit; or, against a control, the ratio to it.
+    pub value: f64,
+}
+
+/// A new level.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// The position of its first run among the points.
+    pub position: usize,
+    /// When that began.
+    pub started_at: String,
+    /// The new level divided by the one before, basis points.
+    pub ratio_basis_points: u64,
+    /// Whether it is worse.
+    pub is_worse: bool,
+    /// Whether it began in one of the last [`RECENT_RUNS`], and has not been left since.
+    pub is_recent: bool,
+    /// What else changed between its first run and the one before.
+    pub differences: Differences,
+}
+
+/// One metric of one arm in one workload over all runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Series {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The metric.
+    pub metric: Metric,
+    /// The arm to which ratios are taken, since it never changed. Absent: values are as measured.
+    pub control: Option<String>,
+    /// The values, the oldest first.
+    pub points: Vec<Point>,
+    /// The new levels, the oldest first.
+    pub changes: Vec<Change>,
+}
+
+/// What many runs of one name say together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trend {
+    /// The run's name.
+    pub run: String,
+    /// When the runs that count began, the oldest first.
+    pub runs: Vec<String>,
+    /// Runs that do not count: when they began, and why not.
+    pub set_aside: Vec<(String, String)>,
+    /// What was followed.
+    pub series: Vec<Series>,
+    /// Regressed where a recent level is worse; else Passed.
+    pub verdict: Verdict,
+    /// Why, in one line.
+    pub message: String,
+}
+
+impl Trend {
+    /// Follows runs of one name. They are put in order here; machines other than that of the newest are set aside unless they are allowed.
+    /// `None`: there are none.
+    pub fn of(reports: &[Report], allow_different_machine: bool) -> Option<Self> {
+        let mut ordered: Vec<&Report> = reports.iter().collect();
+        // RFC 3339 in UTC, to the second: the order of the texts.
+        ordered.sort_by(|one, other| one.record.started_at.cmp(&other.record.started_at));
+        let newest = *ordered.last()?;
+        let mut set_aside = Vec::new();
+        ordered.retain(|report| {
+            let why = why_not(report, newest, allow_different_machine);
+            let is_kept = why.is_none();
+            set_aside.extend(why.map(|why| (report.record.started_at.clone(), why)));
+            is_kept
+        });
+        let mut series = Vec::new();
+        for workload in &newest.record.spec.workloads {
+            for arm in &newest.record.arms {
+                let metrics = Metric::all().filter(|metric| decides(*metric));
+                series.extend(metrics.filter_map(|metric| follow(&ordered, &workload.name, &arm.name, metric)));
+            }
+        }
+        let (verdict, message) = decide(&series, ordered.len());
+        Some(Self {
+            run: newest.record.name.clone(),
+            runs: ordered.iter().map(|report| report.record.started_at.clone()).collect(),
+            set_aside,
+            series,
+            verdict,
+            message,
+        })
+    }
+}
+
+/// Why a run does not count; `None`: it does.
+fn why_not(report: &Report, newest: &Report, allow_different_machine: bool) -> Option<String> {
+    if report.judgement.verdict == Verdict::Invalid {
+        return Some("it is Invalid".into());
+    }
+    let differences = Differences::of(&report.record, &newest.record);
+    let mut machine = differences.of_part(Part::Machine);
+    if let Some(Difference { what, before, after, .. }) = machine.next().filter(|_| !allow_different_machine) {
+        return Some(format!("another machine than that of the newest run: {what} was {before}, and is {after}"));
+    }
+    let mut spec = differences.of_part(Part::Spec);
+    spec.next().map(|difference| format!("another spec than that of the newest run: {}", difference.what))
+}
+
+fn follow(reports: &[&Report], workload: &str, arm: &str, metric: Metric) -> Option<Series> {
+    let newest = reports.last()?;
+    // A control has never changed; the arm itself is none.
+    let never_changed = |name: &str| {
+        reports.iter().all(|report| control(&report.record, &newest.record).is_some_and(|control| control.name == name))
+    };
+    let baseline = newest.record.arms.iter().find(|one| one.baseline && one.name != arm);
+    let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name));
+    let value = |record: &RunRecord| hodges_lehmann(&logarithms(record, arm, control, workload, metric)?).ok();
+    let measured: Vec<(&Report, f64)> =
+        reports.iter().filter_map(|report| Some((*report, value(&report.record)?))).collect();
+    let logs: Vec<f64> = measured.iter().map(|(_, value)| *value).collect();
+    if logs.is_empty() {
+        return None;
+    }
+    let cuts = change_points(&logs).ok()?;
+    let level = |position: usize| {
+        let to = cuts.iter().find(|cut| **cut > position).copied().unwrap_or(logs.len());
+        let from = cuts.iter().rev().find(|cut| **cut <= position).copied().unwrap_or(0);
+        hodges_lehmann(&logs[from..to]).unwrap_or_default()
+    };
+    let changes = cuts.iter().map(|&position| {
+        let ratio = (level(position) - level(position - 1)).exp();
+        Change {
+            position,
+            started_at: measured[position].0.record.started_at.clone(),
+            ratio_basis_points: (ratio * 10_000.0).round() as u64,
+            is_worse: (ratio < 1.0) == metric.direction.more_is_better(),
+            is_recent: cuts.last() == Some(&position) && logs.len() - position <= RECENT_RUNS,
+            differences: Differences::of(&measured[position - 1].0.record, &measured[position].0.record),
+        }
+    });
+    let changes = changes.collect();
+    let points = measured
+        .iter()
+        .map(|(report, value)| Point { started_at: report.record.started_at.clone(), value: value.exp() });
+    Some(Series {
+        workload: workload.into(),
+        arm: arm.into(),
+        metric,
+        control: control.map(Into::into),
+        points: points.collect(),
+        changes,
+    })
+}
+
+fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
+    let alarms: Vec<String> = series
+        .iter()
+        .flat_map(|one| one.changes.iter().map(move |change| (one, change)))
+        .filter(|(_, change)| change.is_worse && change.is_recent)
+        .map(|(one, change)| {
+            format!("{} of {} in {} since {}", one.metric.words, one.arm, one.workload, change.started_at)
+        })
+        .collect();
+    match alarms.is_empty() {
+        true => {
+            (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
+        }
+        false => (Verdict::Regressed, format!("worse than before: {}", alarms.join("; "))),
+    }
+}

@@ -1,0 +1,307 @@
+//! A run and a later one: of each arm that both measured, how its figures moved, and whether that is more than noise.
+//!
+//! Trials of two runs are unpaired, so the intervals are Welch's ([`UnpairedDifference`]); of those that decide, all hold together in 95 of
+//! 100 comparisons (Bonferroni), so that many metrics make no more false alarms than one.
+
+use serde::Serialize;
+use storebench_crds::Metric;
+use storebench_crds::status::Verdict;
+
+use super::conditions::{Differences, Part};
+use super::{AcrossError, control, decides, logarithms};
+use crate::record::RunRecord;
+use crate::report::Report;
+use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference};
+
+/// One of two runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    /// The version of storebench that ran it.
+    pub storebench_version: String,
+    /// What it was judged by itself.
+    pub verdict: Verdict,
+}
+
+impl Side {
+    fn of(report: &Report) -> Self {
+        Self {
+            started_at: report.record.started_at.clone(),
+            storebench_version: report.record.storebench_version.clone(),
+            verdict: report.judgement.verdict,
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Against {
+    /// The figures as they were measured, with all that moved on the machine in between.
+    Nothing,
+    /// Ratios to this arm, which did not change.
+    Control(String),
+}
+
+/// What may be said of one metric of one arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Outcome {
+    /// Not worse than is tolerated, with its whole interval.
+    Kept,
+    /// Worse than is tolerated, with its whole interval.
+    Worse,
+    /// The trials cannot tell.
+    Undecided,
+    /// Shown, and decides nothing.
+    Shown,
+}
+
+/// One metric of one arm in one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The metric.
+    pub metric: Metric,
+    /// What is compared.
+    pub against: Against,
+    /// The second run divided by the first, basis points (10 000 = equal).
+    pub ratio_basis_points: u64,
+    /// Lower end of its interval.
+    pub low_basis_points: u64,
+    /// Upper end of its interval.
+    pub high_basis_points: u64,
+    /// Trials of the first run, and of the second.
+    pub trials: [u32; 2],
+    /// What may be said.
+    pub outcome: Outcome,
+}
+
+/// Two runs of one name, one beside the other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TwoRuns {
+    /// The run's name; of two names, that of the second.
+    pub run: String,
+    /// The first.
+    pub before: Side,
+    /// The second.
+    pub after: Side,
+    /// In what their circumstances differ.
+    pub differences: Differences,
+    /// How much worse a metric may be, basis points.
+    pub tolerance_basis_points: u32,
+    /// Confidence of the intervals that decide, in hundredths of a percent.
+    pub confidence_basis_points: u32,
+    /// What moved, and by how much.
+    pub rows: Vec<Row>,
+    /// What was not compared, and why.
+    pub left_out: Vec<String>,
+    /// Passed, Regressed, Inconclusive, or Invalid where either run was.
+    pub verdict: Verdict,
+    /// Why, in one line.
+    pub message: String,
+}
+
+impl TwoRuns {
+    /// Compares a run with an earlier one.
+    ///
+    /// # Errors
+    /// [`AcrossError`] where the machines are unlike and that is not allowed, or where nothing can be compared.
+    pub fn of(
+        before: &Report,
+        after: &Report,
+        tolerance_basis_points: u32,
+        allow_different_machine: bool,
+    ) -> Result<Self, AcrossError> {
+        let differences = Differences::of(&before.record, &after.record);
+        let (run, started) =
+            (after.record.name.clone(), [before, after].map(|report| report.record.started_at.clone()));
+        let [first, second] = started;
+        check_machines(&before.record, &after.record, allow_different_machine)?;
+        let (common, left_out) = in_common(&before.record, &after.record);
+        let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
+        let deciding = common.iter().filter(|one| one.decides(control.as_deref(), before, after)).count();
+        let confidence = 1.0 - (1.0 - CONFIDENCE_DEFAULT) / deciding.max(1) as f64;
+        let tolerance = f64::from(tolerance_basis_points) / 10_000.0;
+        let mut rows = Vec::new();
+        for one in &common {
+            let is_deciding = one.decides(control.as_deref(), before, after);
+            let own_confidence = if is_deciding { confidence } else { CONFIDENCE_DEFAULT };
+            let against = control.as_deref().filter(|control| *control != one.arm);
+            let Some(difference) = one.difference(against, before, after, own_confidence) else { continue };
+            rows.push(one.row(against, difference, is_deciding.then_some(tolerance)));
+        }
+        if rows.is_empty() {
+            let why = if left_out.is_empty() { "too few valid trials".into() } else { left_out.join("; ") };
+            return Err(AcrossError::NothingInCommon { run, before: first, after: second, why });
+        }
+        let (verdict, message) = decide(before, after, &rows, tolerance_basis_points);
+        Ok(Self {
+            run,
+            before: Side::of(before),
+            after: Side::of(after),
+            differences,
+            tolerance_basis_points,
+            confidence_basis_points: (confidence * 10_000.0).round() as u32,
+            rows,
+            left_out,
+            verdict,
+            message,
+        })
+    }
+}
+
+/// Refuses runs of unlike machines, unless they are allowed.
+///
+/// # Errors
+/// [`AcrossError::OtherMachine`], which names what differs.
+pub fn check_machines(before: &RunRecord, after: &RunRecord, allow_different: bool) -> Result<(), AcrossError> {
+    let differences = Differences::of(before, after);
+    let machine = differences.of_part(Part::Machine);
+    let facts: Vec<String> = machine.map(|one| format!("{}: {}, then {}", one.what, one.before, one.after)).collect();
+    if facts.is_empty() || allow_different {
+        return Ok(());
+    }
+    let [run, first, second] = [&after.name, &before.started_at, &after.started_at].map(Clone::clone);
+    Err(AcrossError::OtherMachine { run, before: first, after: second, facts: facts.join("; ") })
+}
+
+/// What both runs may have measured.
+struct Common {
+    workload: String,
+    arm: String,
+    metric: Metric,
+    trials: [u32; 2],
+}
+
+impl Common {
+    fn difference(
+        &self,
+        against: Option<&str>,
+        before: &Report,
+        after: &Report,
+        confidence: f64,
+    ) -> Option<UnpairedDifference> {
+        let of = |report: &Report| logarithms(&report.record, &self.arm, against, &self.workload, self.metric);
+        UnpairedDifference::of(&of(before)?, &of(after)?, confidence).ok()
+    }
+
+    /// The control shows what moved besides the arms, and is judged by nothing.
+    fn decides(&self, control: Option<&str>, before: &Report, after: &Report) -> bool {
+        decides(self.metric)
+            && control != Some(&self.arm)
+            && self.difference(control, before, after, CONFIDENCE_DEFAULT).is_some()
+    }
+
+    fn row(&self, against: Option<&str>, difference: UnpairedDifference, tolerance: Option<f64>) -> Row {
+        let (low, high) = (difference.interval.low.exp(), difference.interval.high.exp());
+        let outcome = match tolerance {
+            None => Outcome::Shown,
+            Some(tolerance) if self.metric.direction.more_is_better() => outcome(low, high, 1.0 - tolerance),
+            // The same in the other direction: what takes longer is held against the bound by its inverse.
+            Some(tolerance) => outcome(1.0 / high, 1.0 / low, 1.0 - tolerance),
+        };
+        let basis_points = |ratio: f64| (ratio * 10_000.0).round() as u64;
+        Row {
+            workload: self.workload.clone(),
+            arm: self.arm.clone(),
+            metric: self.metric,
+            against: against.map_or(Against::Nothing, |control| Against::Control(control.into())),
+            ratio_basis_points: basis_points(difference.estimate.exp()),
+            low_basis_points: basis_points(low),
+            high_basis_points: basis_points(high),
+            trials: self.trials,
+            outcome,
+        }
+    }
+}
+
+/// Of a ratio that is better when higher.
+fn outcome(low: f64, high: f64, bound: f64) -> Outcome {
+    match (low >= bound, high < bound) {
+        (true, _) => Outcome::Kept,
+        (_, true) => Outcome::Worse,
+        (false, false) => Outcome::Undecided,
+    }
+}
+
+/// Workloads, arms and metrics of which both runs asked the same; and what is left out, with the reason.
+fn in_common(before: &RunRecord, after: &RunRecord) -> (Vec<Common>, Vec<String>) {
+    let (mut common, mut left_out) = (Vec::new(), Vec::new());
+    let mut arms = Vec::new();
+    for arm in &after.arms {
+        let name = &arm.name;
+        match before.arms.iter().find(|other| other.name == *name) {
+            None => left_out.push(format!("arm {name} is in the second run only")),
+            Some(other) if other.engine != arm.engine => left_out.push(format!("arm {name} is another store")),
+            Some(other) if other.durability != arm.durability => {
+                left_out.push(format!("arm {name} has another durability"));
+            }
+            Some(other) if other.control_plane.is_some() != arm.control_plane.is_some() => {
+                left_out.push(format!("arm {name} is a store in one run and Kubernetes in the other"));
+            }
+            Some(other) if other.unavailable.is_some() || arm.unavailable.is_some() => {
+                left_out.push(format!("arm {name} was not measured in both runs"));
+            }
+            Some(_) => arms.push(name),
+        }
+    }
+    let only_before = before.arms.iter().filter(|arm| after.arms.iter().all(|other| other.name != arm.name));
+    left_out.extend(only_before.map(|arm| format!("arm {} is in the first run only", arm.name)));
+    for workload in &after.spec.workloads {
+        let name = &workload.name;
+        match before.spec.workloads.iter().find(|other| other.name == *name) {
+            None => left_out.push(format!("workload {name} is in the second run only")),
+            Some(other) if other != workload => left_out.push(format!("workload {name} asks for something else")),
+            Some(_) => {
+                for arm in &arms {
+                    let trials = |record: &RunRecord| crate::judgement::counted_trials(record, arm) as u32;
+                    let trials = [trials(before), trials(after)];
+                    common.extend(Metric::all().map(|metric| Common {
+                        workload: name.clone(),
+                        arm: (*arm).clone(),
+                        metric,
+                        trials,
+                    }));
+                }
+            }
+        }
+    }
+    (common, left_out)
+}
+
+fn decide(before: &Report, after: &Report, rows: &[Row], tolerance_basis_points: u32) -> (Verdict, String) {
+    for (which, report) in [("first", before), ("second", after)] {
+        if report.judgement.verdict == Verdict::Invalid {
+            return (Verdict::Invalid, format!("the {which} run is Invalid: {}", report.judgement.message));
+        }
+    }
+    let of = |outcome: Outcome| rows.iter().filter(move |row| row.outcome == outcome);
+    let names = |rows: Vec<&Row>| {
+        let names: Vec<String> =
+            rows.iter().take(3).map(|row| format!("{} of {} in {}", row.metric.words, row.arm, row.workload)).collect();
+        let more = rows.len().saturating_sub(names.len());
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        names.join(", ") + &more
+    };
+    let tolerated = storebench_crds::ratio::percent(tolerance_basis_points.into());
+    let worse: Vec<&Row> = of(Outcome::Worse).collect();
+    if !worse.is_empty() {
+        return (Verdict::Regressed, format!("worse by more than {tolerated}, beyond noise: {}", names(worse)));
+    }
+    let undecided: Vec<&Row> = of(Outcome::Undecided).collect();
+    if !undecided.is_empty() {
+        let text = format!("the trials cannot tell whether it is worse by more than {tolerated}: {}", names(undecided));
+        return (Verdict::Inconclusive, text);
+    }
+    if of(Outcome::Kept).next().is_none() {
+        return (Verdict::NoBaseline, "no arm but the unchanged baseline was measured in both runs".into());
+    }
+    (Verdict::Passed, format!("nothing is worse by more than {tolerated}"))
+}

@@ -1,0 +1,130 @@
+//! Many runs of one name, in words and tables.
+
+use super::document::{Document, Section};
+use super::table::{Cell, Column, Table, Tone};
+use super::{units, wording};
+use crate::across::{Change, RECENT_RUNS, Series, Trend};
+
+/// As many of the last runs are drawn.
+const DRAWN_MAX: usize = 40;
+/// From low to high.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// As many differences are told of a change; a report has them all.
+const DIFFERENCES_MAX: usize = 6;
+
+/// Everything that is said of histories, for every medium.
+pub fn trends(trends: &[Trend]) -> Document {
+    let mut sections = Vec::new();
+    for trend in trends {
+        let of = |title: &str| if trends.len() > 1 { format!("{}: {title}", trend.run) } else { title.to_owned() };
+        let mut statements: Vec<String> = trend.series.iter().flat_map(changes).collect();
+        if statements.is_empty() {
+            statements.push(format!("no level changed in {}", units::things(trend.runs.len() as u32, "run")));
+        }
+        sections.push(Section { statements, ..Section::new(&of("Where a level changed")) });
+        let table = (!trend.series.is_empty()).then(|| table(trend));
+        sections.push(Section { table, notes: notes(trend), ..Section::new(&of("Course")) });
+    }
+    match trends {
+        [trend] => {
+            let (sign, word, _) = wording::verdict(trend.verdict);
+            let runs = units::things(trend.runs.len() as u32, "run");
+            Document {
+                title: format!("{sign} {word}: {} over {runs}", trend.run),
+                summary: trend.message.clone(),
+                sections,
+            }
+        }
+        _ => {
+            let lines = trends.iter().map(|trend| {
+                let (sign, word, _) = wording::verdict(trend.verdict);
+                format!("{sign} {word}: {}: {}", trend.run, trend.message)
+            });
+            let summary = lines.collect::<Vec<_>>().join(" · ");
+            Document { title: format!("History of {} comparisons", trends.len()), summary, sections }
+        }
+    }
+}
+
+/// One statement for each change, the oldest first, and what else changed then.
+fn changes(series: &Series) -> Vec<String> {
+    let Series { metric, arm, workload, .. } = series;
+    let of_change = |change: &Change| {
+        let (larger, smaller) = metric.direction.words();
+        let word = if change.ratio_basis_points > 10_000 { larger } else { smaller };
+        let told = change.differences.0.iter().take(DIFFERENCES_MAX);
+        let told: Vec<String> = told.map(|one| format!("{}: {}, then {}", one.what, one.before, one.after)).collect();
+        let with = match (told.is_empty(), change.differences.0.len().saturating_sub(told.len())) {
+            (true, _) => "with nothing else that is known to have changed".to_owned(),
+            (false, 0) => format!("with {}", told.join("; ")),
+            (false, more) => format!("with {}; and {more} more", told.join("; ")),
+        };
+        format!(
+            "{} of {arm} in {workload}: {} {word} since {}, {with}",
+            metric.words,
+            units::times(change.ratio_basis_points),
+            change.started_at
+        )
+    };
+    series.changes.iter().map(of_change).collect()
+}
+
+fn table(trend: &Trend) -> Table {
+    let columns = vec![
+        Column::words("arm"),
+        Column::words("workload"),
+        Column::words("metric"),
+        Column::numbers("now"),
+        Column::words("changes"),
+        Column::words("course").dispensable(1),
+    ];
+    let rows = trend.series.iter().map(|series| {
+        let last = series.points.last().map(|point| point.value);
+        let now = last.map(|value| match &series.control {
+            Some(control) => format!("{value:.2} of {control}"),
+            None => units::of_metric(series.metric.unit, value),
+        });
+        let is_alarm = series.changes.iter().any(|change| change.is_worse && change.is_recent);
+        let changes = match series.changes.len() {
+            0 => Cell::toned("none", Tone::Dim),
+            count => {
+                Cell::toned(units::things(count as u32, "level change"), if is_alarm { Tone::Bad } else { Tone::Plain })
+            }
+        };
+        vec![
+            Cell::toned(&series.arm, Tone::Strong),
+            Cell::plain(&series.workload),
+            Cell::plain(series.metric.words),
+            Cell::or_absent(now),
+            changes,
+            Cell::plain(course(series)),
+        ]
+    });
+    Table { rows: rows.collect(), columns }
+}
+
+/// The last values, between their lowest and their highest.
+fn course(series: &Series) -> String {
+    let skipped = series.points.len().saturating_sub(DRAWN_MAX);
+    let values: Vec<f64> = series.points[skipped..].iter().map(|point| point.value).collect();
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let bar = |value: &f64| {
+        let share = if high > low { (value - low) / (high - low) } else { 0.5 };
+        BARS[((share * BARS.len() as f64) as usize).min(BARS.len() - 1)]
+    };
+    values.iter().map(bar).collect()
+}
+
+fn notes(trend: &Trend) -> Vec<String> {
+    let mut notes: Vec<String> =
+        trend.set_aside.iter().map(|(run, why)| format!("{run} does not count: {why}")).collect();
+    if trend.series.iter().any(|series| series.control.is_some()) {
+        notes.push("ratios to an arm that never changed are followed: drift of the machine cancels in them".into());
+    }
+    notes.push(format!(
+        "levels by E-divisive and Student's t-test, at one false alarm in ten thousand looks; a level has three runs at least. A change for the \
+         worse is an alarm for {RECENT_RUNS} runs, then the new level"
+    ));
+    notes
+}
