@@ -14,6 +14,8 @@ pub enum Fault {
     None,
     /// It fails and writes nothing.
     Refuse,
+    /// It refuses for good, as where credentials are out of date.
+    Forbid,
     /// It writes, and the answer is lost.
     LoseAnswer,
 }
@@ -37,6 +39,13 @@ impl MemoryStore {
     pub fn set_fault(&self, fault: Fault) {
         *lock(&self.fault) = fault;
     }
+
+    fn may(&self) -> Result<(), StoreError> {
+        match *lock(&self.fault) {
+            Fault::Forbid => Err(StoreError::Permanent("403 ExpiredToken".into())),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Store for MemoryStore {
@@ -45,6 +54,7 @@ impl Store for MemoryStore {
         if fault == Fault::Refuse {
             return Err(StoreError::Transient("503 Slow Down".into()));
         }
+        self.may()?;
         body.seek(SeekFrom::Start(0))?;
         let mut content = Vec::new();
         body.take(length).read_to_end(&mut content)?;
@@ -58,6 +68,7 @@ impl Store for MemoryStore {
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        self.may()?;
         let (content, _) = lock(&self.objects).get(key).cloned().ok_or_else(|| StoreError::NotFound(key.to_owned()))?;
         let range = range.unwrap_or(0..u64::MAX);
         let end = range.end.min(content.len() as u64) as usize;
@@ -66,6 +77,7 @@ impl Store for MemoryStore {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
+        self.may()?;
         let objects = lock(&self.objects);
         let objects = objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
         let object = |(key, (content, modified_millis)): (&String, &Content)| Object {
@@ -77,6 +89,7 @@ impl Store for MemoryStore {
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.may()?;
         lock(&self.objects).remove(key);
         Ok(())
     }

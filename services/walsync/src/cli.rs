@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
 use walsync::replica::Replica;
+use walsync::replicator::Settings;
 use walsync::restore::{Target, restore};
 use walsync::retention::Policy;
 
@@ -189,15 +190,36 @@ struct CompactArgs {
     /// One in each of so many months
     #[arg(long, default_value_t = 12)]
     monthly: u32,
-    /// Remove it
+    /// The configuration of the process that watches this database: what it keeps, not the flags, stays
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hourly", "daily", "weekly", "monthly"])]
+    watched_by: Option<PathBuf>,
+    /// No process watches this database any more
+    #[arg(long, conflicts_with = "watched_by")]
+    unwatched: bool,
+    /// Remove it; needs --watched-by, --config or --unwatched, since what a process keeps must not be taken from under it
     #[arg(long)]
     force: bool,
 }
 
 impl CompactArgs {
-    fn policy(&self) -> Policy {
+    /// What is kept, and in how many levels it lies.
+    fn kept(&self) -> anyhow::Result<(Policy, usize)> {
+        let settings = match (&self.watched_by, &self.place.config) {
+            (Some(file), _) => Some((file, Config::read(file)?.settings()?)),
+            (None, Some(file)) if !self.unwatched => Some((file, Litestream::read(file)?.settings)),
+            _ => None,
+        };
+        if let Some((file, settings)) = settings {
+            let levels = settings.levels.len();
+            let kept = settings.retention.map(|policy| (policy, levels));
+            return kept.ok_or_else(|| anyhow::anyhow!("{} keeps everything: nothing may go", file.display()));
+        }
+        anyhow::ensure!(
+            self.unwatched || !self.force,
+            "--force needs --watched-by FILE, the configuration of the process that watches the database, or --unwatched"
+        );
         let (hourly, daily, weekly, monthly) = (self.hourly, self.daily, self.weekly, self.monthly);
-        Policy { hourly, daily, weekly, monthly, ..Policy::default() }
+        Ok((Policy { hourly, daily, weekly, monthly, ..Policy::default() }, Settings::default().levels.len()))
     }
 }
 
@@ -280,7 +302,8 @@ impl Walsync {
             Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
             Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
             Verb::Compact(arguments) => {
-                inspect::compact(&arguments.place.replica()?, &arguments.policy(), arguments.force)
+                let (policy, levels) = arguments.kept()?;
+                inspect::compact(&arguments.place.replica()?, &policy, levels as u8, arguments.force)
             }
             Verb::Status(arguments) => control::status(&arguments.replicator()?),
             Verb::Sync(arguments) => {

@@ -106,6 +106,32 @@ fn decoder(reader: Box<dyn Read + Send>) -> Result<Input, ltx::Error> {
     Decoder::new(BufReader::with_capacity(READ_BYTES, reader))
 }
 
+/// Why files were not merged.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// One of them is damaged or gone: trying again does not help.
+    #[error("{0}")]
+    Damaged(String),
+    /// The store failed or refused, and nothing is known of the files.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for MergeError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(key) => Self::Damaged(format!("there is no object {key}")),
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for MergeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 /// Merges files of one level that follow each other. Every checksum of what is read is compared before this returns.
 ///
 /// Memory: [`FAN_IN`] pages and buffers, and the index of the pages.
@@ -117,13 +143,14 @@ pub fn merge_files(
     level: u8,
     batch: &[FileName],
     arena: &Arc<Arena>,
-) -> Result<LtxFile, StoreError> {
+) -> Result<LtxFile, MergeError> {
+    let transient = |text: String| MergeError::Store(StoreError::Transient(text));
     let damaged = |key: &str, error: ltx::Error| match error {
         ltx::Error::Read(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-            StoreError::Transient(format!("{key}: {error}"))
+            transient(format!("{key}: {error}"))
         }
-        ltx::Error::Write(error) => StoreError::Transient(format!("cannot stage a merged file: {error}")),
-        error => StoreError::Permanent(format!("{key}: {error}")),
+        ltx::Error::Write(error) => transient(format!("cannot stage a merged file: {error}")),
+        error => MergeError::Damaged(format!("{key}: {error}")),
     };
     let merge = |inputs: Vec<Input>| -> Result<LtxFile, ltx::Error> {
         let (mut content, header, checksum) = ltx::merge(inputs, arena.stage())?;
@@ -158,5 +185,5 @@ pub fn merge_files(
         }
         merged = next;
     }
-    merged.pop().ok_or_else(|| StoreError::Permanent("there is nothing to merge".into()))
+    merged.pop().ok_or_else(|| MergeError::Damaged("there is nothing to merge".into()))
 }

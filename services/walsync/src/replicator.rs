@@ -266,8 +266,14 @@ impl Replicator {
         &self.shared.totals
     }
 
-    /// Makes everything that is committed now durable, for at most `limit`. True if all of it is.
+    /// Makes everything that is committed now durable, for at most `limit`. True if all of it is, but for databases that are refused or
+    /// fenced.
     pub fn sync(&self, limit: Duration) -> bool {
+        self.unsynced_after(limit).is_empty()
+    }
+
+    /// Which are not synced after so long.
+    fn unsynced_after(&self, limit: Duration) -> Vec<Arc<Tracked>> {
         let end = self.shared.clock.monotonic() + limit;
         let databases = self.shared.databases();
         let mut waiting = Vec::new();
@@ -277,19 +283,21 @@ impl Replicator {
         }
         loop {
             waiting.retain(|(tracked, request)| !tracked.is_synced(*request));
-            if waiting.is_empty() {
-                return true;
-            }
-            if self.shared.clock.monotonic() >= end {
-                return false;
+            if waiting.is_empty() || self.shared.clock.monotonic() >= end {
+                return waiting.into_iter().map(|(tracked, _)| Arc::clone(tracked)).collect();
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// A last [`Replicator::sync`] within `limit`, then the end. True if everything is durable.
-    pub fn stop(self, limit: Duration) -> bool {
-        self.sync(limit)
+    /// A last [`Replicator::sync`] within `limit`, then the end. Returns the databases of which not everything is durable, or of which
+    /// that is not known, for they are refused or fenced.
+    pub fn stop(self, limit: Duration) -> Vec<Status> {
+        let unsynced = self.unsynced_after(limit);
+        let databases = self.shared.databases();
+        let is_behind = |one: &&Arc<Tracked>| !one.is_durable() || unsynced.iter().any(|other| Arc::ptr_eq(one, other));
+        let now = self.shared.clock.monotonic();
+        databases.iter().filter(is_behind).map(|one| one.status(now)).collect()
     }
 }
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{Application, content, restored_by_litestream};
 use walsync::clock::SystemClock;
-use walsync::compaction::{Levels, merge_files};
+use walsync::compaction::{Levels, MergeError, merge_files};
 use walsync::replica::Replica;
 use walsync::replicator::{Replicator, Settings};
 use walsync::restore::{Target, restore};
 use walsync::store::files::FileStore;
-use walsync::store::memory::MemoryStore;
+use walsync::store::memory::{Fault, MemoryStore};
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";
 
@@ -148,7 +148,16 @@ fn what_may_go_is_said_first_and_goes_by_force_alone() {
     let said = compact(&[]);
     assert!(said.contains("would remove") && said.ends_with("--force does it\n"), "{said}");
     assert_eq!(replica.files().unwrap(), before);
-    let done = compact(&["--force"]);
+    let refused = support::walsync().arg("compact").arg(&store).arg("--force").output().unwrap();
+    assert!(!refused.status.success(), "a process may watch it, and keep more than the flags do");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--watched-by"), "{refused:?}");
+    let keeps = place.path().join("walsync.yml");
+    std::fs::write(&keeps, "store: file:///nowhere\nretention: {keep-everything: true}\ndatabases: []\n").unwrap();
+    let refused =
+        support::walsync().arg("compact").arg(&store).arg("--force").arg("--watched-by").arg(&keeps).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("keeps everything"), "{refused:?}");
+    assert_eq!(replica.files().unwrap(), before);
+    let done = compact(&["--force", "--unwatched"]);
     let after = replica.files().unwrap();
     assert!(after.len() < before.len() / 2, "{} of {} files are left: {done}", after.len(), before.len());
     assert!(restored(&replica, Target::Latest) == content(&database));
@@ -179,14 +188,14 @@ fn a_snapshot_taken_later_does_not_move_the_time_of_its_point() {
     application.run("INSERT INTO t(v) VALUES (randomblob(1000))");
     assert!(replicator.sync(harness::LONG));
     let point = replicator.status()[0].durable_txid;
-    assert!(replicator.stop(harness::LONG));
+    assert_eq!(replicator.stop(harness::LONG), []);
     let expected = content(&database);
     // The next process finds that one is due.
     clock.set(at(2));
     let replicator = run(Duration::ZERO);
     let of_point = || replica.files().unwrap().into_iter().filter(|file| file.name.max_txid == point);
     until("a snapshot", || of_point().any(|file| file.level == SNAPSHOT_LEVEL));
-    assert!(replicator.stop(harness::LONG));
+    assert_eq!(replicator.stop(harness::LONG), []);
     application.close();
     // As retention does.
     replica.remove(&of_point().find(|file| file.level == 0).unwrap()).unwrap();
@@ -223,7 +232,8 @@ fn more_files_than_are_read_at_once_are_merged_as_well() {
     use walsync::arena::Arena;
     use walsync::replica::LtxFile;
     let arena = Arena::new(0, std::env::temp_dir());
-    let replica = Replica::new(Arc::new(MemoryStore::default()), Layout::Objects, "");
+    let store = Arc::new(MemoryStore::default());
+    let replica = Replica::new(store.clone(), Layout::Objects, "");
     let names: Vec<FileName> = (2..302).map(|txid| name(txid, txid)).collect();
     for name in &names {
         let header = ltx::Header {
@@ -240,6 +250,13 @@ fn more_files_than_are_read_at_once_are_merged_as_well() {
         let (content, checksum) = encoder.finish().unwrap();
         replica.put(0, &mut LtxFile { content, header, checksum }).unwrap();
     }
+    // Whoever has lost a permission has lost no file, and takes no batch for damaged.
+    store.set_fault(Fault::Forbid);
+    let refused = merge_files(&replica, 0, &names, &arena).map(drop);
+    assert!(matches!(refused, Err(MergeError::Store(_))), "{refused:?}");
+    store.set_fault(Fault::None);
+    let gone = merge_files(&replica, 0, &[name(1, 1)], &arena).map(drop);
+    assert!(matches!(gone, Err(MergeError::Damaged(_))), "{gone:?}");
     let mut merged = merge_files(&replica, 0, &names, &arena).unwrap();
     assert_eq!((merged.header.min_txid, merged.header.max_txid, merged.header.timestamp_millis), (2, 301, 301));
     replica.put(1, &mut merged).unwrap();

@@ -206,7 +206,9 @@ fn a_database_in_another_journal_mode_is_refused_and_left_alone() {
     let before = files(&place.database());
     let walsync = place.watch();
     until("the refusal", || walsync.log().contains("PRAGMA journal_mode=WAL"));
-    walsync.stop();
+    assert_eq!(walsync.terminate().code(), Some(1), "nothing of it is durable");
+    let log = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("stopped before everything was durable: 1 databases"), "{log}");
     assert_eq!(files(&place.database()), before);
 }
 

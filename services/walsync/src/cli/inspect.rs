@@ -64,8 +64,7 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
 }
 
 /// What may go, and what stays; removes it if asked.
-pub fn compact(replica: &Replica, policy: &Policy, force: bool) -> anyhow::Result<()> {
-    let levels = Settings::default().levels.len() as u8;
+pub fn compact(replica: &Replica, policy: &Policy, levels: u8, force: bool) -> anyhow::Result<()> {
     let plan = plan(&replica.files()?, policy, levels)?;
     anyhow::ensure!(!plan.points.is_empty(), "there is no replica here");
     for file in &plan.remove {

@@ -66,12 +66,14 @@ fn run(
         }
     }
     tracing::info!("stopping: sending what is committed");
-    let status = replicator.status();
-    if replicator.stop(STOP) {
-        return Ok(());
-    }
-    let behind = status.iter().filter(|database| database.phase != Phase::Running).count();
-    anyhow::bail!("stopped before everything was durable ({behind} databases failing); the WALs still have it")
+    let behind = replicator.stop(STOP);
+    let Some(first) = behind.first() else { return Ok(()) };
+    anyhow::bail!(
+        "stopped before everything was durable: {} databases, {} among them ({:?}); their WALs still have it",
+        behind.len(),
+        first.path.display(),
+        first.phase
+    )
 }
 
 /// Our own configuration.

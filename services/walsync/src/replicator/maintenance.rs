@@ -5,7 +5,7 @@
 
 use super::tracked::{Phase, Tracked};
 use super::{Shared, lock};
-use crate::compaction::merge_files;
+use crate::compaction::{MergeError, merge_files};
 use crate::replica::PutError;
 use crate::retention::{RetentionError, enforce};
 use crate::store::{StoreError, backoff};
@@ -50,8 +50,9 @@ impl Shared {
             let path = tracked.path.display();
             let merged = merge_files(&tracked.replica, level, &batch, &self.arena);
             let mut file = match merged {
-                Err(error @ StoreError::Transient(_)) => return Err(error),
-                Err(error) => {
+                // A store that refuses, for its credentials are out of date, say, has not lost anything.
+                Err(MergeError::Store(error)) => return Err(error),
+                Err(MergeError::Damaged(error)) => {
                     tracing::error!(%path, %error, "a file of the replica is damaged or gone: a snapshot will follow");
                     let mut state = lock(&tracked.state);
                     state.levels.given_up(level, &batch);

@@ -174,6 +174,12 @@ impl Tracked {
         let gone = matches!(state.phase, Phase::Waiting | Phase::Refused(_) | Phase::Fenced(_));
         state.staged_request >= request && (gone || state.queue.is_empty() && !self.uploading.load(Ordering::Acquire))
     }
+
+    /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
+    pub fn is_durable(&self) -> bool {
+        let state = lock(&self.state);
+        matches!(state.phase, Phase::Running | Phase::Waiting) && state.queue.is_empty()
+    }
 }
 
 impl State {
@@ -217,6 +223,17 @@ impl State {
         let due = || self.levels.due(&settings.levels, now).is_some();
         let retention = settings.retention.is_some() && self.last_txid.is_some() && now >= self.next_retention;
         now >= self.next_maintenance && (retention || due())
+    }
+
+    /// A database that is fenced stays so: what was under way when somebody else was met must not bring it back.
+    pub(super) fn set_phase(&mut self, phase: Phase) {
+        if !self.is_fenced() {
+            self.phase = phase;
+        }
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        matches!(self.phase, Phase::Fenced(_))
     }
 
     /// Somebody else replicates into this place.

@@ -76,8 +76,8 @@ impl Shared {
                 // While files wait for a store that fails, it goes on failing. A database whose first files wait is running all the
                 // same: one that seems to wait is taken for one that has nothing to make durable.
                 let goes_on_failing = matches!(state.phase, Phase::Failing(_)) && !state.queue.is_empty();
-                if !goes_on_failing && !matches!(state.phase, Phase::Fenced(_)) {
-                    state.phase = Phase::Running;
+                if !goes_on_failing {
+                    state.set_phase(Phase::Running);
                 }
             }
             Err(Failure::Source(SourceError::Busy(why))) => {
@@ -86,7 +86,7 @@ impl Shared {
             }
             Err(Failure::Source(SourceError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
                 state.forget_files();
-                state.phase = Phase::Waiting;
+                state.set_phase(Phase::Waiting);
                 state.next_stage = now + self.settings.interval;
                 state.staged_request = state.staged_request.max(request);
             }
@@ -96,7 +96,7 @@ impl Shared {
                 if state.phase != phase {
                     tracing::error!(%path, %error, "not replicated");
                 }
-                state.phase = phase;
+                state.set_phase(phase);
                 state.next_stage = now + REFUSED;
                 state.staged_request = state.staged_request.max(request);
             }
@@ -123,7 +123,7 @@ impl Shared {
         if !matches!(state.phase, Phase::Failing(_)) {
             tracing::warn!(%path, %error, "the store fails; frames stay in the WAL until it is back");
         }
-        state.phase = Phase::Failing(error.to_string());
+        state.set_phase(Phase::Failing(error.to_string()));
         state.failed = self.clock.monotonic();
         state.next_stage = state.failed + backoff(state.failures, rand::random());
     }
@@ -335,7 +335,7 @@ impl Shared {
                     state.durable_txid = state.durable_txid.max(header.max_txid);
                     state.durable_millis = state.durable_millis.max(header.timestamp_millis);
                     state.failures = 0;
-                    state.phase = Phase::Running;
+                    state.set_phase(Phase::Running);
                     tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");
                 }
                 Err(PutError::Fenced(key)) => {
@@ -343,7 +343,9 @@ impl Shared {
                     state.fence(key);
                 }
                 Err(PutError::Store(error)) => {
-                    state.queue.push_front(outgoing);
+                    if !state.is_fenced() {
+                        state.queue.push_front(outgoing);
+                    }
                     self.store_failed(tracked, &mut state, &error);
                     tracked.uploading.store(false, Ordering::Release);
                     return;

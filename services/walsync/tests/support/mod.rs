@@ -205,12 +205,18 @@ impl Walsync {
     }
 
     /// SIGTERM; what is committed must be durable when it ends.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        let log = self.log.clone();
+        let status = self.terminate();
+        assert!(status.success(), "{status}: {}", std::fs::read_to_string(log).unwrap());
+    }
+
+    /// Asks it to end; how it did.
+    pub fn terminate(mut self) -> std::process::ExitStatus {
         // Before that it has no handler for signals yet.
         until("its start", || self.log()[self.before..].contains("watching"));
         self.signal(rustix::process::Signal::TERM);
-        let status = self.process.wait();
-        assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
+        self.process.wait()
     }
 }
 
