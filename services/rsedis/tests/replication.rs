@@ -469,7 +469,21 @@ fn a_replica_refuses_writes_and_keeps_what_has_expired_to_itself() {
     assert_eq!(replica.call("DBSIZE"), ":2\r\n", "only the master removes it");
     assert_eq!(master.call("GET goes"), "$-1\r\n");
     until("the master's word", || replica.call("DBSIZE") == ":1\r\n");
+    for line in ["SADD set a", "ZADD zset 1 a", "SET counter 41", "SADD other b", "ZADD another 1 b"] {
+        client.call(line);
+    }
+    for name in ["set", "zset", "counter"] {
+        client.call(&format!("PEXPIRE {name} 1"));
+    }
+    client.call("WAIT 1 0");
+    until("the end of the keys' time", || replica.call("EXISTS set zset counter") == ":0\r\n");
+    assert_eq!(replica.call("SUNION set other"), "*1\r\n$1\r\nb\r\n");
+    assert_eq!(replica.call("ZUNION 2 zset another"), "*1\r\n$1\r\nb\r\n");
     replica.call("CONFIG SET replica-read-only no");
+    assert_eq!(replica.call("INCR counter"), ":1\r\n", "a client's write takes the place of what has expired");
+    assert_eq!((replica.call("DBSIZE").as_str(), replica.call("TTL counter").as_str()), (":6\r\n", ":-1\r\n"));
+    assert_eq!(replica.call("DEL counter"), ":1\r\n");
+    assert_eq!(replica.call("DBSIZE"), ":5\r\n");
     assert_eq!(replica.call("SET local value"), "+OK\r\n");
     // Without its master it answers, or not, as it is set.
     replica.call("CONFIG SET replica-serve-stale-data no");
