@@ -550,6 +550,27 @@ fn history_goes_on_from_a_file() {
     );
 }
 
+#[test]
+fn what_expired_while_the_master_was_down_goes_on_its_replicas_too() {
+    // No PING may come between the file and the end.
+    let options = ["--repl-ping-replica-period", "10000"];
+    let (master, replica) = (Node::ours(&options), Node::theirs(&[]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    master.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    master.call("SET stays value");
+    master.call("SET goes value PX 1000");
+    wait_until_same(&master, &replica);
+    assert_eq!(master.call("SAVE"), "+OK\r\n");
+    until("the end of the key's time", || replica.call("GET goes") == "$-1\r\n");
+    let master = master.restart(&options);
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    assert_eq!((master.info("sync_partial_ok").as_str(), master.info("sync_full").as_str()), ("1", "0"));
+    until("the master's word", || replica.call("DBSIZE") == ":1\r\n");
+    wait_until_same(&master, &replica);
+}
+
 /// Debian's Sentinel watches a master and two replicas of ours, and lets one of them lead when the master is killed.
 #[test]
 fn sentinel_fails_over() {

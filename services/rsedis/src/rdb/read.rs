@@ -498,7 +498,9 @@ impl Loader {
                 let key_of = Key::new(&key);
                 let keys = &mut server.databases[self.database];
                 keys.remove(&key_of);
-                if self.keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
+                // Where replicas go on from these keys, they must be told that one goes: it goes by itself before long.
+                let keeps_expired = self.keeps_expired || self.history.0.is_some();
+                if keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
                     let place = keys.insert(&key_of, entry(&key, value, expiry));
                     crate::eviction::restore(server, self.database, place, idle_seconds, frequency);
                 }
