@@ -469,7 +469,21 @@ fn a_replica_refuses_writes_and_keeps_what_has_expired_to_itself() {
     assert_eq!(replica.call("DBSIZE"), ":2\r\n", "only the master removes it");
     assert_eq!(master.call("GET goes"), "$-1\r\n");
     until("the master's word", || replica.call("DBSIZE") == ":1\r\n");
+    for line in ["SADD set a", "ZADD zset 1 a", "SET counter 41", "SADD other b", "ZADD another 1 b"] {
+        client.call(line);
+    }
+    for name in ["set", "zset", "counter"] {
+        client.call(&format!("PEXPIRE {name} 1"));
+    }
+    client.call("WAIT 1 0");
+    until("the end of the keys' time", || replica.call("EXISTS set zset counter") == ":0\r\n");
+    assert_eq!(replica.call("SUNION set other"), "*1\r\n$1\r\nb\r\n");
+    assert_eq!(replica.call("ZUNION 2 zset another"), "*1\r\n$1\r\nb\r\n");
     replica.call("CONFIG SET replica-read-only no");
+    assert_eq!(replica.call("INCR counter"), ":1\r\n", "a client's write takes the place of what has expired");
+    assert_eq!((replica.call("DBSIZE").as_str(), replica.call("TTL counter").as_str()), (":6\r\n", ":-1\r\n"));
+    assert_eq!(replica.call("DEL counter"), ":1\r\n");
+    assert_eq!(replica.call("DBSIZE"), ":5\r\n");
     assert_eq!(replica.call("SET local value"), "+OK\r\n");
     // Without its master it answers, or not, as it is set.
     replica.call("CONFIG SET replica-serve-stale-data no");
@@ -534,6 +548,27 @@ fn history_goes_on_from_a_file() {
         ("1", "1"),
         "the file tells where it was"
     );
+}
+
+#[test]
+fn what_expired_while_the_master_was_down_goes_on_its_replicas_too() {
+    // No PING may come between the file and the end.
+    let options = ["--repl-ping-replica-period", "10000"];
+    let (master, replica) = (Node::ours(&options), Node::theirs(&[]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    master.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    master.call("SET stays value");
+    master.call("SET goes value PX 1000");
+    wait_until_same(&master, &replica);
+    assert_eq!(master.call("SAVE"), "+OK\r\n");
+    until("the end of the key's time", || replica.call("GET goes") == "$-1\r\n");
+    let master = master.restart(&options);
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    assert_eq!((master.info("sync_partial_ok").as_str(), master.info("sync_full").as_str()), ("1", "0"));
+    until("the master's word", || replica.call("DBSIZE") == ":1\r\n");
+    wait_until_same(&master, &replica);
 }
 
 /// Debian's Sentinel watches a master and two replicas of ours, and lets one of them lead when the master is killed.

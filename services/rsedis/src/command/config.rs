@@ -12,7 +12,10 @@ pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     let mut found: Vec<(&str, usize)> = Vec::new();
     for (index, parameter) in PARAMETERS.iter().enumerate() {
         for name in [parameter.name, parameter.alias] {
-            let is_asked = |pattern: &[u8]| glob::matches_with(pattern, name.as_bytes(), true);
+            let is_asked = |pattern: &[u8]| match parameter.is_hidden() {
+                true => pattern.eq_ignore_ascii_case(name.as_bytes()),
+                false => glob::matches_with(pattern, name.as_bytes(), true),
+            };
             if !name.is_empty() && args.from(2).iter().any(is_asked) {
                 found.push((name, index));
             }

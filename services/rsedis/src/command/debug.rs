@@ -56,7 +56,8 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             return Ok(());
         }
         ("object", 3 | 4) => {
-            let place = server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            // Also of a key that has expired, and is still there.
+            let place = server.databases[client.database].find(&Key::new(args.at(2))).ok_or(NO_KEY)?;
             let idle_seconds = match server.eviction.clock() {
                 Some(eviction::ClockKind::LastUse) => {
                     eviction::idle_seconds(server, client.database, place).unwrap_or(0)

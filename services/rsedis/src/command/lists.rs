@@ -243,7 +243,10 @@ fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from:
     server.notify(events::LIST, if to == End::Front { "lpush" } else { "rpush" }, database, target.bytes);
     server.drop_empty(database, &source);
     let word = |end| if end == End::Front { b"LEFT".as_slice() } else { b"RIGHT" };
-    server.effects.say(database, &[b"LMOVE", source.bytes, target.bytes, word(from), word(to)]);
+    match server.running.is_some_and(|command| command.name.ends_with("rpoplpush")) {
+        true => server.effects.say(database, &[b"RPOPLPUSH", source.bytes, target.bytes]),
+        false => server.effects.say(database, &[b"LMOVE", source.bytes, target.bytes, word(from), word(to)]),
+    }
     client.reply.bulk(&taken);
     Ok(true)
 }

@@ -3,7 +3,7 @@
 use super::options::{count, integer, is};
 use super::zranges::store;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
-use crate::keyspace::Key;
+use crate::keyspace::{Entry, Key};
 use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::Server;
@@ -138,8 +138,7 @@ fn combine(server: &mut Server, database: usize, query: &Query<'_>, operation: O
     for name in query.keys.iter() {
         server.find_to_read(database, &Key::new(name));
     }
-    let keys = &server.databases[database];
-    let source = |name| match keys.find(&Key::new(name)).map(|place| keys.entry(place).value()) {
+    let source = |name| match server.entry_if_there(database, &Key::new(name)).map(Entry::value) {
         None => Ok(Source::None),
         Some(Some(Value::Zset(zset))) => Ok(Source::Zset(zset)),
         Some(Some(Value::Set(set))) => Ok(Source::Set(set)),

@@ -53,6 +53,8 @@ pub struct Walk {
     piece: Vec<u8>,
     database: Option<usize>,
     is_walked: bool,
+    /// Before this nothing is taken (`rdb-key-save-delay`).
+    next: Option<Instant>,
 }
 
 fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
@@ -83,7 +85,7 @@ impl Walk {
                 piece
             }
         };
-        Self { format, piece, database: None, is_walked: false }
+        Self { format, piece, database: None, is_walked: false, next: None }
     }
 
     /// A piece that is ready, if one is; [`Walk::advance`] makes the next.
@@ -97,8 +99,16 @@ impl Walk {
         self.is_walked && self.piece.is_empty()
     }
 
+    /// Whether it is to take nothing yet.
+    pub fn is_waiting(&self) -> bool {
+        self.next.is_some_and(|next| Instant::now() < next)
+    }
+
     /// Takes some keys.
     pub fn advance(&mut self, server: &mut Server) {
+        let delay = server.settings.save_delay;
+        self.next = (!delay.is_zero()).then(|| Instant::now() + delay);
+        let most = if delay.is_zero() { PIECE_BYTES } else { 1 };
         let Server { databases, flushed, .. } = server;
         let Some(database) = flushed.iter_mut().chain(databases).find(|database| database.walked_number().is_some())
         else {
@@ -111,7 +121,7 @@ impl Walk {
         };
         let number = database.walked_number();
         let mut taken = Vec::new();
-        database.walk(&mut taken, PIECE_BYTES);
+        database.walk(&mut taken, most);
         if taken.is_empty() {
             return;
         }
@@ -191,6 +201,9 @@ impl Snapshot {
             if self.walk.is_over() {
                 self.pieces = None;
                 break;
+            }
+            if self.walk.is_waiting() {
+                return Progress::Waits;
             }
             self.walk.advance(server);
             if began.elapsed() >= budget {

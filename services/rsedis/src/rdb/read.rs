@@ -393,6 +393,8 @@ pub struct Loader {
     idle_seconds: Option<i64>,
     frequency: Option<u8>,
     digest: Option<Digest>,
+    /// Before this nothing is read (`key-load-delay`).
+    next: Option<Instant>,
     keeps_expired: bool,
     /// The database that the replication stream behind the file has selected (`repl-stream-db`).
     pub stream_database: Option<usize>,
@@ -412,6 +414,11 @@ impl Loader {
         Self { keeps_expired, ..Self::default() }
     }
 
+    /// Whether it is to read nothing yet.
+    pub fn is_waiting(&self) -> bool {
+        self.next.is_some_and(|next| Instant::now() < next)
+    }
+
     /// How many bytes were read.
     pub fn at(&self) -> usize {
         self.at
@@ -424,9 +431,10 @@ impl Loader {
         if self.at == 0 {
             self.version = version(&mut reader)?;
         }
-        let mut is_whole = false;
-        while !is_whole {
+        let (mut is_whole, delay) = (false, server.settings.load_delay);
+        while !is_whole && !self.is_waiting() {
             is_whole = self.piece(server, &mut reader)?;
+            self.next = (!delay.is_zero()).then(|| Instant::now() + delay);
             if began.elapsed() >= most {
                 break;
             }
@@ -495,7 +503,9 @@ impl Loader {
                 let key_of = Key::new(&key);
                 let keys = &mut server.databases[self.database];
                 keys.remove(&key_of);
-                if self.keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
+                // Where replicas go on from these keys, they must be told that one goes: it goes by itself before long.
+                let keeps_expired = self.keeps_expired || self.history.0.is_some();
+                if keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
                     let place = keys.insert(&key_of, entry(&key, value, expiry));
                     crate::eviction::restore(server, self.database, place, idle_seconds, frequency);
                 }

@@ -134,6 +134,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             } else if broadcast.walk.is_over() {
                 self.end_broadcast(broadcast);
                 return true;
+            } else if broadcast.walk.is_waiting() {
+                break false;
             } else {
                 broadcast.walk.advance(&mut self.server);
             }

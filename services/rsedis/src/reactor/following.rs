@@ -114,7 +114,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         match &master.link {
             Link::Down => self.connect_to_master(),
             Link::Loading(_) => self.tell_master(b"\n"),
-            _ if is_silent => self.lose_master("not heard any more: repl-timeout"),
+            Link::Up if is_silent => self.lose_master("MASTER timeout: no data nor PING received, see repl-timeout"),
+            Link::Receiving(_) if is_silent => {
+                self.lose_master("Timeout receiving bulk data from MASTER, see repl-timeout")
+            }
+            _ if is_silent => self.lose_master("Timeout connecting to the MASTER, see repl-timeout"),
             Link::Up => self.acknowledge(),
             Link::Receiving(_) => self.tell_master(b"\n"),
             Link::Connecting | Link::Handshake(_) => {}
@@ -292,6 +296,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server.replication.begin_backlog(server.settings.backlog_bytes);
         }
         self.put_up(slot);
+        self.note("Successful partial resynchronization with master");
     }
 
     fn put_up(&mut self, slot: usize) {
@@ -322,6 +327,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             master.link = Link::Loading(Box::new(Loading { bytes, reader, history }));
         }
         self.touched.extend(self.socket.slot);
+        self.note("MASTER <-> REPLICA sync: Loading DB in memory");
+    }
+
+    /// Says that all is well, in the words that tools look for.
+    fn note(&self, text: &str) {
+        if self.server.settings.text("loglevel") != "warning" {
+            log::notice(text);
+        }
     }
 
     /// Reads keys; whether there is more to do at once.
@@ -332,10 +345,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let outcome = reader.step(&mut self.server, &bytes, BUDGET);
         match outcome {
             Ok(None) => {
+                let has_more = !reader.is_waiting();
                 if let Some(Link::Loading(loading)) = self.master().map(|master| &mut master.link) {
                     (loading.bytes, loading.reader) = (bytes, reader);
                 }
-                true
+                has_more
             }
             Ok(Some(_)) => {
                 self.end_loading(reader.stream_database.unwrap_or(0));
@@ -364,6 +378,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         let Some(slot) = self.socket.slot else { return };
         self.put_up(slot);
+        self.note("MASTER <-> REPLICA sync: Finished with success");
         self.acknowledge();
         if let Some(Some(connection)) = self.connections.get_mut(slot) {
             connection.is_paused = false;

@@ -244,7 +244,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// How long to wait for events: until something is due.
     fn patience(&self) -> Duration {
         // A thread that writes a snapshot has room again before long.
-        let most = match (self.job.is_some() || self.broadcast.is_some(), self.is_connecting()) {
+        let most = match (self.is_walking() || self.server.is_loading, self.is_connecting()) {
             (true, _) => Duration::from_millis(1),
             (false, true) => Duration::from_millis(10),
             (false, false) => TICK,

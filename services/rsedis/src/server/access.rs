@@ -1,7 +1,7 @@
 //! How commands come to keys: by name, and as values of the type that they need. A key that has expired is not there.
 
 use super::Server;
-use crate::command::NO_TOUCH;
+use crate::command::{NO_TOUCH, WRITE};
 use crate::eviction;
 use crate::failure::{Outcome, WRONG_TYPE};
 use crate::keyspace::{Entry, Key, Place};
@@ -43,15 +43,26 @@ impl Server {
         self.settings.packing
     }
 
+    /// Whether a key's time has come, for who runs commands now: while keys are read, and for a master, none's has.
+    pub fn is_over(&self, expiry: i64) -> bool {
+        expiry <= self.now && !self.is_loading && !self.applies_stream
+    }
+
+    /// Whether what has expired may be removed. While writes are postponed nothing changes; on a replica only what its master says,
+    /// and what a client writes in its place where that is allowed.
+    fn may_remove_expired(&self) -> bool {
+        let is_replaced = || !self.settings.is_read_only && self.running.is_some_and(|command| command.is(WRITE));
+        !self.is_paused() && (!self.replication.is_replica() || is_replaced())
+    }
+
     /// Where a key is. A key that has expired is removed, and is not there.
     #[inline]
     pub fn find(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
         let keys = &self.databases[database];
         let place = keys.find(key)?;
         match keys.entry(place).expiry() {
-            Some(expiry) if expiry <= self.now && !self.is_loading && !self.applies_stream => {
-                // While writes are postponed nothing changes, and on a replica only what its master says.
-                if !self.is_paused() && !self.replication.is_replica() {
+            Some(expiry) if self.is_over(expiry) => {
+                if self.may_remove_expired() {
                     self.expire(database, key);
                 }
                 None
@@ -121,16 +132,22 @@ impl Server {
         entry.value_mut().and_then(T::of_mut).ok_or(WRONG_TYPE)
     }
 
+    /// A key's entry, if its time has not come; nothing is removed.
+    pub fn entry_if_there(&self, database: usize, key: &Key<'_>) -> Option<&Entry> {
+        let keys = &self.databases[database];
+        let entry = keys.entry(keys.find(key)?);
+        (!entry.expiry().is_some_and(|expiry| self.is_over(expiry))).then_some(entry)
+    }
+
     /// The values of a type of several keys, to be read.
     pub fn typed_all<T: Typed>(&mut self, database: usize, names: Args<'_>) -> Outcome<Vec<Option<&T>>> {
         // Those that have expired go first, so that nothing moves any more.
         for name in names.iter() {
             self.find_to_read(database, &Key::new(name));
         }
-        let keys = &self.databases[database];
-        let value = |name| match keys.find(&Key::new(name)) {
+        let value = |name| match self.entry_if_there(database, &Key::new(name)) {
             None => Ok(None),
-            Some(place) => keys.entry(place).value().and_then(T::of).map(Some).ok_or(WRONG_TYPE),
+            Some(entry) => entry.value().and_then(T::of).map(Some).ok_or(WRONG_TYPE),
         };
         names.iter().map(value).collect()
     }

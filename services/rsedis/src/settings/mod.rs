@@ -8,6 +8,8 @@ pub use parse::{Start, read_command_line};
 pub use rewrite::rewrite;
 pub use table::{Kind, PARAMETERS, Parameter, find};
 
+use std::time::Duration;
+
 use crate::events::{self, Classes};
 use crate::eviction::{FrequencySettings, Policy};
 use crate::value::{NodeLimits, Packing};
@@ -76,6 +78,10 @@ pub struct Settings {
     pub replica_lag_max: i64,
     /// Bytes of the replication stream that are kept.
     pub backlog_bytes: usize,
+    /// For tests of what happens while keys are taken, or read: so long a key.
+    pub save_delay: Duration,
+    /// See [`Settings::save_delay`].
+    pub load_delay: Duration,
     /// A replica takes no writes of clients.
     pub is_read_only: bool,
     /// A replica without its master answers.
@@ -106,6 +112,8 @@ impl Default for Settings {
             replicas_min: 0,
             replica_lag_max: 0,
             backlog_bytes: 0,
+            save_delay: Duration::ZERO,
+            load_delay: Duration::ZERO,
             is_read_only: true,
             serves_stale: true,
             events: 0,
@@ -175,6 +183,9 @@ impl Settings {
         let replicas_min = if replica_lag_max == 0 { 0 } else { size("min-replicas-to-write") };
         self.backlog_bytes = backlog_bytes;
         self.replica_lag_max = replica_lag_max;
+        let micros = |text: &str| Duration::from_micros(text.parse().unwrap_or(0));
+        self.save_delay = micros(self.text("rdb-key-save-delay"));
+        self.load_delay = micros(self.text("key-load-delay"));
         self.is_read_only = self.is_yes("replica-read-only");
         self.serves_stale = self.is_yes("replica-serve-stale-data");
         self.packing = packing;

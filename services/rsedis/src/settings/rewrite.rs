@@ -60,7 +60,9 @@ pub fn rewrite(settings: &Settings, users: &[String], text: &str) -> String {
             _ => lines.push(old.to_owned()),
         }
     }
-    let is_new = |index: &usize| !written[*index] && settings.value(*index) != PARAMETERS[*index].default;
+    let is_new = |index: &usize| {
+        !written[*index] && !PARAMETERS[*index].is_hidden() && settings.value(*index) != PARAMETERS[*index].default
+    };
     let mut new: Vec<String> = (0..PARAMETERS.len()).filter(is_new).map(|index| line(settings, index)).collect();
     if !are_users_written {
         new.extend_from_slice(users);

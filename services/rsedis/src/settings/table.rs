@@ -46,7 +46,15 @@ pub struct Parameter {
     pub has_effect: bool,
 }
 
+/// For Redis's own tests: shown to those alone who ask by name.
+const HIDDEN: &[&str] = &["rdb-key-save-delay", "key-load-delay"];
+
 impl Parameter {
+    /// Whether it is shown only to those who ask for it by name.
+    pub fn is_hidden(&self) -> bool {
+        HIDDEN.contains(&self.name)
+    }
+
     const fn without_effect(self) -> Self {
         Self { has_effect: false, ..self }
     }
@@ -163,6 +171,8 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("stop-writes-on-bgsave-error", Kind::Boolean, "yes"),
     changeable("rdbcompression", Kind::Boolean, "yes"),
     at_start("rdbchecksum", Kind::Boolean, "yes").without_effect(),
+    changeable("rdb-key-save-delay", Kind::Integer(i64::MIN, i64::MAX), "0"),
+    changeable("key-load-delay", Kind::Integer(i64::MIN, i64::MAX), "0"),
     changeable("rdb-del-sync-files", Kind::Boolean, "no").without_effect(),
     changeable("cluster-announce-bus-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("tls-client-key-file", Kind::Fixed(&[""]), ""),
