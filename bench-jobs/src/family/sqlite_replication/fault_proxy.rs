@@ -76,7 +76,8 @@ async fn pass_on(client: TcpStream, object_store: &str, mut fault: watch::Receiv
         return refuse(client).await;
     }
     let server = TcpStream::connect(object_store).await?;
-    (client.set_nodelay(true)?, server.set_nodelay(true)?);
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let both = async {
         tokio::try_join!(copy(from_client, to_server, fault.clone()), copy(from_server, to_client, fault.clone()))
