@@ -12,7 +12,7 @@ use prost::Message;
 use service_kit::grpc::{self, Requests, Responses, Status};
 use tokio::sync::Notify;
 
-use super::{decode, gone, only};
+use super::{access, decode, gone, only};
 use crate::engine::{Address, Durability, MemberChange, Node};
 use crate::settings::is_address;
 
@@ -34,6 +34,10 @@ pub enum Method {
     Snapshot,
     /// Changes the members.
     ChangeMembers,
+    /// Changes users.
+    ChangeUsers,
+    /// Who the users are.
+    ListUsers,
 }
 
 impl Method {
@@ -44,6 +48,8 @@ impl Method {
             "Status" => Some(Self::Status),
             "Snapshot" => Some(Self::Snapshot),
             "ChangeMembers" => Some(Self::ChangeMembers),
+            "ChangeUsers" => Some(Self::ChangeUsers),
+            "ListUsers" => Some(Self::ListUsers),
             _ => None,
         }
     }
@@ -96,6 +102,7 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
     let done = Arc::new(Done::default());
     let (mut outstanding, mut is_over) = (0, false);
     let mut ending = pin!(node.ending());
+    let mut users = node.shown().users();
     loop {
         let ready = done.take();
         if !ready.is_empty() {
@@ -105,9 +112,14 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
         if is_over && outstanding == 0 {
             return Ok(());
         }
+        if !node.users().knows(node.principal()) {
+            return Err(access::nobody());
+        }
         tokio::select! {
             biased;
             () = done.wake.notified() => {}
+            // An error: the member has ended, which is heard elsewhere, too.
+            Ok(()) = users.changed() => {}
             // A member that ends answers what it was asked, and lets the client go to another.
             () = &mut ending, if !is_over => is_over = true,
             frame = requests.next(), if !is_over && outstanding < OUTSTANDING_MAX => match frame? {

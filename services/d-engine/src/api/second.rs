@@ -12,7 +12,7 @@ use d_engine_client::{
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
 use super::{Api, cluster, decode, errors, gone, later, now, only};
-use crate::engine::Node;
+use crate::engine::{Node, denied};
 
 /// How often somebody who watches is told how far the state is. The original's too.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -130,6 +130,10 @@ async fn scan(node: &Node, prefix: Bytes) -> Result<wire::ScanResponse, Status> 
     let read = node.handle().read_async(replog::ReadLevel::Linearizable, 0).await;
     read.map_err(|_| errors::status(Error::NoQuorum))?;
     let view = node.shown().view();
+    let end = end_of_prefix(&prefix);
+    if !prefix.is_empty() && !view.users.may_read_range(node.principal(), &prefix, end.as_deref()) {
+        return Err(errors::status(denied()));
+    }
     let mut found = wire::ScanResponse { entries: Vec::new(), revision: view.applied };
     let mut page = Scan { limit: u32::MAX, ..Scan::prefix(prefix.clone()) };
     let mut bytes = 0;
@@ -184,6 +188,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     loop {
         let step = match watching.step() {
             Ok(step) => step,
+            Err(error @ Error::Denied(_)) => return Err(errors::status(error)),
             Err(_) => {
                 let canceled = wire::WatchEventType::Canceled.into();
                 let last = wire::WatchResponse { event_type: canceled, ..wire::WatchResponse::default() };

@@ -8,7 +8,7 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::mpsc;
 
 use super::{errors, gone, only};
-use crate::engine::Node;
+use crate::engine::{Node, denied};
 use crate::state::save_backup;
 
 /// Bytes of a piece.
@@ -38,6 +38,9 @@ impl Write for Pieces {
 /// Sends it.
 pub(super) async fn send(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
+    if !node.users().is_admin(node.principal()) {
+        return Err(errors::status(denied()));
+    }
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
     let view = node.shown().view();
