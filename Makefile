@@ -34,6 +34,7 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 	testing/api-rules/test
 	testing/gitops/test
 	testing/linearizability/test
+	testing/d-engine/test 20
 	testing/etcd-durability/test 20 target/release/rusd
 	testing/etcd-durability/test 10 target/release/rusd 3
 	testing/etcd-suite/test target/release/rusd

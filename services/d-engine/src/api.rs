@@ -8,11 +8,14 @@
 //! | `cluster` | who the members are, and changes of them, in both |
 //! | `operate` | `storebench.dengine.v1`: many operations a frame, replies out of order |
 //! | `snapshot` | all of the state, piece by piece |
+//! | `access` | who calls |
+//! | `users` | changes of users |
 //!
 //! Reads of any level are answered by any member: strong ones with a round to the leader. The original refuses them where nobody
 //! leads; clients that ask the leader notice no difference. Writes that come by our own door are handed to the leader; those of the
 //! original's clients, which look for the leader when they are refused, only where the settings say so.
 
+mod access;
 mod cluster;
 mod errors;
 mod fields;
@@ -22,6 +25,7 @@ mod second;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +35,9 @@ use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
 use tokio::sync::Semaphore;
 
-use crate::engine::{Node, NotLeading};
+use crate::engine::{Node, NotLeading, denied};
+use crate::state::Principal;
+use access::{SignedIn, Who};
 
 /// Scans without pages of a thread at a time, each with up to 64 MiB: others wait in line.
 const SCANS_MAX: usize = 1;
@@ -69,7 +75,13 @@ impl Method {
         match self {
             Self::First(_) => false,
             Self::Second(method) => matches!(method, second::Method::Watch | second::Method::WatchMembership),
-            Self::Own(method) => !matches!(method, operate::Method::Status | operate::Method::ChangeMembers),
+            Self::Own(method) => !matches!(
+                method,
+                operate::Method::Status
+                    | operate::Method::ChangeMembers
+                    | operate::Method::ChangeUsers
+                    | operate::Method::ListUsers
+            ),
         }
     }
 }
@@ -89,6 +101,7 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
         Method::Own(operate::Method::ChangeMembers) => {
             decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
         }
+        Method::Own(operate::Method::ChangeUsers) => users::understood(decode(message)?).map(drop),
         Method::Own(_) => operate::understand(&message),
     }
 }
@@ -103,12 +116,87 @@ pub struct Api {
     not_leading: NotLeading,
     /// Whoever scans without pages.
     scans: Arc<Semaphore>,
+    signed_in: Arc<SignedIn>,
 }
 
 impl Api {
-    /// Of a member.
+    /// Of a member. Who calls is nobody until it says who it is.
     pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
-        Self { node, patience, not_leading, scans: Arc::new(Semaphore::new(SCANS_MAX)) }
+        let scans = Arc::new(Semaphore::new(SCANS_MAX));
+        Self { node: node.acting_for(Principal::Nobody), patience, not_leading, scans, signed_in: Arc::default() }
+    }
+
+    /// The same for a caller.
+    fn acting_for(&self, who: Principal) -> Self {
+        Self { node: self.node.acting_for(who), ..self.clone() }
+    }
+
+    /// Answers a caller that is known.
+    fn answer(&self, method: Method, message: Bytes) -> Unary {
+        let changes_members = matches!(
+            method,
+            Method::Own(operate::Method::ChangeMembers)
+                | Method::First(first::Method::Cluster(
+                    cluster::Method::JoinCluster | cluster::Method::UpdateClusterConf
+                ))
+                | Method::Second(second::Method::Cluster(
+                    cluster::Method::JoinCluster | cluster::Method::UpdateClusterConf
+                ))
+        );
+        if changes_members && !self.node.users().is_admin(self.node.principal()) {
+            return Unary::Now(Err(errors::status(denied())));
+        }
+        let answer = match method {
+            Method::First(method) => first::unary(self, method, message),
+            Method::Second(method) => second::unary(self, method, message),
+            Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
+                let node = self.node.clone();
+                later(self.patience, async move { Ok(operate::change_members(node, request).await) })
+            }),
+            Method::Own(operate::Method::ChangeUsers) => decode(message).map(|request| {
+                let node = self.node.clone();
+                later(self.patience, async move { Ok(users::change(node, request).await) })
+            }),
+            Method::Own(operate::Method::ListUsers) => Ok(now(users::list(&self.node))),
+            Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
+        };
+        answer.unwrap_or_else(|status| Unary::Now(Err(status)))
+    }
+
+    /// Streams to a caller that is known.
+    fn answers(&self, method: Method, requests: Requests, responses: Responses) -> Stream {
+        let node = self.node.clone();
+        let ending = node.ending();
+        let stream: Stream = match method {
+            // It ends by itself, with what it was asked answered.
+            Method::Own(operate::Method::Operate) => return Box::pin(operate::operate(node, requests, responses)),
+            Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
+            Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
+            Method::Own(operate::Method::Snapshot) => {
+                let patience = snapshot::PIECE_PATIENCES * self.patience;
+                Box::pin(snapshot::send(node, requests, responses, patience))
+            }
+            Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
+            Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
+        };
+        let forgotten = forgotten(self.node.clone());
+        Box::pin(async move {
+            tokio::select! {
+                outcome = stream => outcome,
+                () = ending => Err(Status::new(Code::Unavailable, "the member is ending")),
+                () = forgotten => Err(access::nobody()),
+            }
+        })
+    }
+}
+
+/// Returns when the caller is nobody any more.
+async fn forgotten(node: Node) {
+    let who = node.principal().clone();
+    let mut users = node.shown().users();
+    if users.wait_for(|users| !users.knows(&who)).await.is_err() {
+        // The member has ended, which is heard elsewhere.
+        std::future::pending::<()>().await;
     }
 }
 
@@ -153,39 +241,34 @@ impl Service for Api {
         Some((method, method.is_stream()))
     }
 
-    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
-        let answer = match method {
-            Method::First(method) => first::unary(self, method, message),
-            Method::Second(method) => second::unary(self, method, message),
-            Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
-                let node = self.node.clone();
-                later(self.patience, async move { Ok(operate::change_members(node, request).await) })
-            }),
-            Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
-        };
-        answer.unwrap_or_else(|status| Unary::Now(Err(status)))
+    fn unary(&self, method: Method, caller: Caller, message: Bytes) -> Unary {
+        match self.who(&caller) {
+            Who::Known(who) => self.acting_for(who).answer(method, message),
+            Who::Unknown(status) => Unary::Now(Err(status)),
+            Who::Claims(claim) => {
+                let api = self.clone();
+                Unary::Later(Box::pin(async move {
+                    let who = api.signed_in.check(&api.node, claim).await?;
+                    match api.acting_for(who).answer(method, message) {
+                        Unary::Now(answer) => answer,
+                        Unary::Later(answer) => answer.await,
+                    }
+                }))
+            }
+        }
     }
 
-    fn stream(&self, method: Method, _: Caller, requests: Requests, responses: Responses) -> Stream {
-        let node = self.node.clone();
-        let ending = node.ending();
-        let stream: Stream = match method {
-            // It ends by itself, with what it was asked answered.
-            Method::Own(operate::Method::Operate) => return Box::pin(operate::operate(node, requests, responses)),
-            Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
-            Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
-            Method::Own(operate::Method::Snapshot) => {
-                let patience = snapshot::PIECE_PATIENCES * self.patience;
-                Box::pin(snapshot::send(node, requests, responses, patience))
+    fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {
+        match self.who(&caller) {
+            Who::Known(who) => self.acting_for(who).answers(method, requests, responses),
+            Who::Unknown(status) => Box::pin(async { Err(status) }),
+            Who::Claims(claim) => {
+                let api = self.clone();
+                Box::pin(async move {
+                    let who = api.signed_in.check(&api.node, claim).await?;
+                    api.acting_for(who).answers(method, requests, responses).await
+                })
             }
-            Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
-            Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
-        };
-        Box::pin(async move {
-            tokio::select! {
-                outcome = stream => outcome,
-                () = ending => Err(Status::new(Code::Unavailable, "the member is ending")),
-            }
-        })
+        }
     }
 }

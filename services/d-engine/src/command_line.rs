@@ -6,6 +6,7 @@ mod ctl;
 mod keys;
 mod load;
 mod snapshot;
+mod users;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

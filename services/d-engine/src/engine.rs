@@ -36,12 +36,13 @@ use tokio::sync::watch;
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Memory, Storage, StorageError};
+use crate::state::{self, BackupError, Disk, Memory, Principal, Storage, StorageError, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
+pub(crate) use door::denied;
 pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
@@ -100,9 +101,9 @@ pub enum EngineError {
     NotReady(Error),
 }
 
-/// A member of a group, as everything around it sees it. Clones are the same one.
+/// A member of a group, as everything around it sees it, and on whose behalf it is asked. Clones are the same one.
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub struct Node(Arc<Inner>, Principal);
 
 struct Inner {
     handle: Handle<Reply>,
@@ -122,6 +123,21 @@ struct Inner {
 }
 
 impl Node {
+    /// The same member, asked by somebody else: what it does from here on is what that one may do.
+    pub fn acting_for(&self, who: Principal) -> Self {
+        Self(Arc::clone(&self.0), who)
+    }
+
+    /// On whose behalf it is asked.
+    pub fn principal(&self) -> &Principal {
+        &self.1
+    }
+
+    /// The users of now.
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.shown().view().users)
+    }
+
     /// What it has done.
     pub fn counters(&self) -> &Counters {
         &self.0.counters
@@ -253,7 +269,7 @@ impl Engine {
         checked.has_log()?;
         let handle = member.handle();
         let forwarder = Forwarder::new(options.id, handle.clone(), peers.clone(), Leading);
-        let node = Node(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             handle,
             shown,
             leadership: forwarder.leadership(),
@@ -265,7 +281,8 @@ impl Engine {
             options,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
-        }));
+        });
+        let node = Node(inner, Principal::Process);
         neighbour.hears(&node);
         let housekeeping = Housekeeping::start(node.clone()).map_err(EngineError::Thread)?;
         Ok(Self { node, housekeeping: Some(housekeeping), member: Some(member) })

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 
 use crate::history::History;
-use crate::state::{Applied, EachRow, Rows, State, StateError, Storage, StorageError, Table};
+use tokio::sync::watch;
+
+use crate::state::{Applied, EachRow, Rows, State, StateError, Storage, StorageError, Table, Users};
 
 /// A state as of a moment. Everything read from one view is of one moment.
 pub struct View {
@@ -16,6 +18,8 @@ pub struct View {
     pub rows: Arc<dyn Rows + Send + Sync>,
     /// It has every entry up to this one.
     pub applied: u64,
+    /// Its users.
+    pub users: Arc<Users>,
 }
 
 /// What a member's state shows to everybody else. Clones show the same.
@@ -24,6 +28,7 @@ pub struct Shown {
     view: Arc<ArcSwap<View>>,
     /// What has happened.
     pub history: Arc<History>,
+    users: watch::Sender<Arc<Users>>,
     broken: Arc<OnceLock<StateError>>,
 }
 
@@ -31,6 +36,11 @@ impl Shown {
     /// What is visible now: all in it is on the disks of a quorum.
     pub fn view(&self) -> Arc<View> {
         self.view.load_full()
+    }
+
+    /// The users, and each change of them, once it is visible.
+    pub fn users(&self) -> watch::Receiver<Arc<Users>> {
+        self.users.subscribe()
     }
 
     /// Why the state cannot go on, if it cannot.
@@ -69,10 +79,11 @@ impl<S: Storage> Machine<S> {
     /// Of what the storage has.
     pub fn new(storage: S) -> Result<Self, StorageError> {
         let state = State::new(storage)?;
-        let view = View { rows: state.view(), applied: state.committed() };
+        let users = watch::Sender::new(Arc::clone(state.users()));
+        let view = View { rows: state.view(), applied: state.committed(), users: Arc::clone(state.users()) };
         let history = Arc::new(History::new(state.committed() + 1));
         let view = Arc::new(ArcSwap::from_pointee(view));
-        Ok(Self { state, shown: Shown { view, history, broken: Arc::default() } })
+        Ok(Self { state, shown: Shown { view, history, users, broken: Arc::default() } })
     }
 
     /// What it shows.
@@ -89,8 +100,9 @@ impl<S: Storage> Machine<S> {
 
 impl<S> Drop for Machine<S> {
     fn drop(&mut self) {
-        let applied = self.shown.view().applied;
-        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied }));
+        let last = self.shown.view();
+        let (applied, users) = (last.applied, Arc::clone(&last.users));
+        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied, users }));
     }
 }
 
@@ -121,7 +133,14 @@ impl<S: Storage> StateMachine for Machine<S> {
         if let Err(error) = self.state.commit(index) {
             return self.end(error.into());
         }
-        self.shown.view.store(Arc::new(View { rows: self.state.view(), applied: index }));
+        let users = Arc::clone(self.state.users());
+        self.shown.view.store(Arc::new(View { rows: self.state.view(), applied: index, users: Arc::clone(&users) }));
+        // After they are visible: who hears of it looks at them.
+        self.shown.users.send_if_modified(|told| {
+            let is_new = !Arc::ptr_eq(told, &users);
+            *told = users;
+            is_new
+        });
         self.shown.history.publish(self.state.take_changes(), index);
     }
 

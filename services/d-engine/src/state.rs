@@ -18,6 +18,7 @@
 //! | `effort` | how much work commands are, about |
 //! | `leases` | keys that end together |
 //! | `sessions` | exactly once |
+//! | `users` | who may do what |
 //! | `query` | what readers ask |
 //! | `snapshot` | all of it as bytes |
 //! | `backup` | the same in a file, to begin another group with |
@@ -38,6 +39,7 @@ mod snapshot;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
 pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
@@ -49,3 +51,4 @@ pub use query::{QueryError, answer, known_members, next_expiry};
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{EachRow, Rows, Storage, StorageError, Table};
+pub use users::{Access, NAME_BYTES_MAX, Principal, User, UserChange, Users};

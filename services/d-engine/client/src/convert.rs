@@ -296,6 +296,7 @@ impl wire::Error {
             Error::Invalid(_) => (Code::Invalid, Leader::default(), 0),
             Error::NoSession(_) => (Code::NoSession, Leader::default(), 0),
             Error::UnknownOutcome(_) => (Code::UnknownOutcome, Leader::default(), 0),
+            Error::Denied(_) => (Code::Denied, Leader::default(), 0),
             Error::NoQuorum => (Code::NoQuorum, Leader::default(), 0),
             Error::TooOld(revision) => (Code::TooOld, Leader::default(), revision),
             Error::Unreachable(_) | Error::Stopped => (Code::Stopped, Leader::default(), 0),
@@ -323,6 +324,7 @@ impl wire::Error {
             Code::NoSession => Error::NoSession(self.message),
             Code::TooOld => Error::TooOld(self.oldest_revision),
             Code::Stopped => Error::Stopped,
+            Code::Denied => Error::Denied(self.message),
             // Of a later version: who knows.
             Code::Unspecified | Code::UnknownOutcome => Error::UnknownOutcome(self.message),
         }
@@ -442,6 +444,7 @@ mod tests {
             Error::Invalid("a".into()),
             Error::NoQuorum,
             Error::TooOld(7),
+            Error::Denied("no".into()),
             Error::Stopped,
         ];
         for error in errors {

@@ -24,6 +24,9 @@ pub enum Error {
     /// Nothing has happened: the session has ended, or never was.
     #[error("the session has ended: {0}")]
     NoSession(String),
+    /// Nothing has happened: the user may not do so, or is not known.
+    #[error("{0}")]
+    Denied(String),
     /// It may have happened, or may yet happen.
     #[error("the outcome is not known: {0}")]
     UnknownOutcome(String),
@@ -49,6 +52,6 @@ impl Error {
 
     /// Whether the same request may succeed if it is sent again, perhaps to another member.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, Self::Invalid(_) | Self::NoSession(_) | Self::TooOld(_))
+        !matches!(self, Self::Invalid(_) | Self::NoSession(_) | Self::TooOld(_) | Self::Denied(_))
     }
 }

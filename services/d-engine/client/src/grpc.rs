@@ -10,13 +10,14 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Request, StatusCode, Uri, Version};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::Tls;
+use crate::{Credentials, Error, Tls};
 
 /// Bytes in front of a message: whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
@@ -48,6 +49,19 @@ pub enum GrpcError {
     },
 }
 
+/// UNAUTHENTICATED: nothing was carried out.
+const UNAUTHENTICATED: u8 = 16;
+
+impl GrpcError {
+    /// What a call or a stream that ended so has come to, if that can be said.
+    pub(crate) fn denied(&self) -> Option<Error> {
+        match self {
+            Self::Status { code: UNAUTHENTICATED, message, .. } => Some(Error::Denied(message.clone())),
+            _ => None,
+        }
+    }
+}
+
 impl From<h2::Error> for GrpcError {
     fn from(error: h2::Error) -> Self {
         Self::Broken(error.to_string())
@@ -60,6 +74,7 @@ pub struct Channel {
     requests: SendRequest<Bytes>,
     scheme: Scheme,
     authority: Authority,
+    authorization: Option<HeaderValue>,
 }
 
 async fn handshake<S>(socket: S) -> Result<SendRequest<Bytes>, h2::Error>
@@ -97,7 +112,13 @@ impl Channel {
             Some(tls) => handshake(tls.connect(socket, authority.host()).await?).await,
         };
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        Ok(Self { requests: requests.map_err(|error| said(&error))?, scheme, authority })
+        Ok(Self { requests: requests.map_err(|error| said(&error))?, scheme, authority, authorization: None })
+    }
+
+    /// The same connection, with these credentials in every call.
+    #[must_use]
+    pub fn signed_in(self, credentials: Option<&Credentials>) -> Self {
+        Self { authorization: credentials.map(Credentials::header), ..self }
     }
 
     /// Sends one message and waits for the one that answers it. `path` is `/package.Service/Method`.
@@ -138,12 +159,15 @@ impl Channel {
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(PathAndQuery::from_static(path));
         let uri = Uri::from_parts(parts).map_err(|error| GrpcError::Broken(error.to_string()))?;
-        let request = Request::post(uri)
+        let mut request = Request::post(uri)
             .version(Version::HTTP_2)
             .header("te", "trailers")
             .header("content-type", "application/grpc")
             .body(())
             .map_err(|error| GrpcError::Broken(error.to_string()))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
         let mut requests = self.requests.clone();
         poll_fn(|context| requests.poll_ready(context)).await?;
         let (response, mut body) = requests.send_request(request, false)?;

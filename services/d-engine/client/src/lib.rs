@@ -11,6 +11,7 @@
 
 mod client;
 mod convert;
+mod credentials;
 mod door;
 mod error;
 pub mod grpc;
@@ -33,6 +34,7 @@ pub mod proto {
 }
 
 pub use client::Client;
+pub use credentials::Credentials;
 pub use door::{BoxFuture, Door};
 pub use error::{Error, Leader};
 pub use lease::LeaseGuard;

@@ -15,7 +15,8 @@ use crate::door::{BoxFuture, Door};
 use crate::grpc::{Answers, Channel, GrpcError, Questions};
 use crate::wire::{self, request::Body};
 use crate::{
-    Answer, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch, WatchOptions, Written,
+    Answer, Credentials, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch,
+    WatchOptions, Written,
 };
 
 const OPERATE: &str = "/storebench.dengine.v1.Store/Operate";
@@ -23,6 +24,8 @@ const WATCH: &str = "/storebench.dengine.v1.Store/Watch";
 
 /// Before somebody else is asked, where nobody is named.
 const RETRY: Duration = Duration::from_millis(20);
+/// How long the reason may take why nothing can be sent any more.
+const LAST_WORD: Duration = Duration::from_millis(200);
 /// Requests that wait to be sent on a stream.
 const WAITING_MAX: usize = 4096;
 /// Requests of one frame.
@@ -40,12 +43,21 @@ pub struct Options {
     pub only_given: bool,
     /// TLS, for members that speak nothing else.
     pub tls: Option<Tls>,
+    /// Who it is, for members that ask for users.
+    pub credentials: Option<Credentials>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (connect_timeout, request_timeout) = (Duration::from_secs(1), Duration::from_secs(3));
-        Self { connect_timeout, request_timeout, only_given: false, tls: None }
+        Self { connect_timeout, request_timeout, only_given: false, tls: None, credentials: None }
+    }
+}
+
+impl Options {
+    async fn channel(&self, address: &str) -> Result<Channel, GrpcError> {
+        let channel = Channel::connect_with(address, self.tls.as_ref()).await?;
+        Ok(channel.signed_in(self.credentials.as_ref()))
     }
 }
 
@@ -98,7 +110,7 @@ impl Remote {
             return Ok(Arc::clone(link));
         }
         let deadline = Instant::now() + self.options.connect_timeout;
-        let opened = timeout_at(deadline, Link::open(address, self.options.tls.as_ref())).await;
+        let opened = timeout_at(deadline, Link::open(address, &self.options)).await;
         let link = Arc::new(opened.unwrap_or_else(|_| Err(GrpcError::Connect(format!("{address}: timed out"))))?);
         self.links().insert(address.to_owned(), Arc::clone(&link));
         Ok(link)
@@ -200,7 +212,7 @@ impl Door for Remote {
             for _ in &self.endpoints {
                 let address = self.any();
                 let opened = async {
-                    let channel = Channel::connect_with(&address, self.options.tls.as_ref()).await?;
+                    let channel = self.options.channel(&address).await?;
                     let (questions, mut answers) = channel.stream(WATCH, &request, true).await?;
                     // The first answer says that nothing is missed from here on.
                     let first: Option<wire::Events> = answers.next().await?;
@@ -208,7 +220,10 @@ impl Door for Remote {
                 };
                 match tokio::time::timeout(self.options.connect_timeout, opened).await {
                     Ok(Ok((questions, first, answers))) => return Ok(events(questions, first, answers)),
-                    Ok(Err(error)) => problem = Error::Unreachable(error.to_string()),
+                    Ok(Err(error)) => match error.denied() {
+                        Some(denied) => return Err(denied),
+                        None => problem = Error::Unreachable(error.to_string()),
+                    },
                     Err(_) => problem = Error::Unreachable(format!("{address}: timed out")),
                 }
             }
@@ -267,18 +282,22 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 }
 
 /// Tells everybody that nobody knows.
-fn close(waiting: &Mutex<Waiting>, why: &str) {
+fn close(waiting: &Mutex<Waiting>, why: Error) {
     let mut waiting = lock(waiting);
     waiting.is_closed = true;
     for (_, waiter) in waiting.waiters.drain() {
         // Who waits no longer does not want to know.
-        let _ = waiter.send(Err(Error::UnknownOutcome(why.to_owned())));
+        let _ = waiter.send(Err(why.clone()));
     }
 }
 
+fn lost(error: &GrpcError) -> Error {
+    Error::UnknownOutcome(error.to_string())
+}
+
 impl Link {
-    async fn open(address: &str, tls: Option<&Tls>) -> Result<Self, GrpcError> {
-        let channel = Channel::connect_with(address, tls).await?;
+    async fn open(address: &str, options: &Options) -> Result<Self, GrpcError> {
+        let channel = options.channel(address).await?;
         let (questions, answers) = channel.stream(OPERATE, &wire::Requests::default(), false).await?;
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let (requests, receiver) = mpsc::channel(WAITING_MAX);
@@ -323,7 +342,9 @@ async fn write(
             }
         }
         if let Err(error) = questions.send(&frame).await {
-            return close(&waiting, &error.to_string());
+            // Who reads hears why, most of the time.
+            sleep(LAST_WORD).await;
+            return close(&waiting, lost(&error));
         }
     }
     // The client was dropped: nobody waits.
@@ -340,8 +361,8 @@ async fn read(mut answers: Answers<wire::Replies>, waiting: Arc<Mutex<Waiting>>)
                     }
                 }
             }
-            Ok(None) => return close(&waiting, "the member has ended the stream"),
-            Err(error) => return close(&waiting, &error.to_string()),
+            Ok(None) => return close(&waiting, Error::UnknownOutcome("the member has ended the stream".into())),
+            Err(error) => return close(&waiting, error.denied().unwrap_or_else(|| lost(&error))),
         }
     }
 }

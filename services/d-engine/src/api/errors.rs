@@ -15,6 +15,7 @@ pub(super) fn status(error: Error) -> Status {
                 None => status,
             }
         }
+        Error::Denied(_) => Status::new(Code::PermissionDenied, said),
         Error::Busy => Status::new(Code::ResourceExhausted, said),
         Error::Invalid(_) | Error::NoSession(_) => Status::new(Code::InvalidArgument, said),
         Error::TooOld(_) => Status::new(Code::OutOfRange, said),

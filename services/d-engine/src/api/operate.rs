@@ -16,7 +16,7 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::Notify;
 
 use super::fields::{self, Fields};
-use super::{gone, malformed, only};
+use super::{access, gone, malformed, only};
 use crate::engine::{Address, Durability, MemberChange, Node};
 use crate::settings::is_address;
 
@@ -42,6 +42,10 @@ pub enum Method {
     Snapshot,
     /// Changes the members.
     ChangeMembers,
+    /// Changes users.
+    ChangeUsers,
+    /// Who the users are.
+    ListUsers,
 }
 
 impl Method {
@@ -52,6 +56,8 @@ impl Method {
             "Status" => Some(Self::Status),
             "Snapshot" => Some(Self::Snapshot),
             "ChangeMembers" => Some(Self::ChangeMembers),
+            "ChangeUsers" => Some(Self::ChangeUsers),
+            "ListUsers" => Some(Self::ListUsers),
             _ => None,
         }
     }
@@ -152,6 +158,7 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
     let (mut outstanding, mut is_over) = (Outstanding::default(), false);
     let mut frame = VecDeque::new();
     let mut ending = pin!(node.ending());
+    let mut users = node.shown().users();
     loop {
         let ready = done.take();
         if !ready.is_empty() {
@@ -167,9 +174,14 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
         if is_over && frame.is_empty() && outstanding.requests == 0 {
             return Ok(());
         }
+        if !node.users().knows(node.principal()) {
+            return Err(access::nobody());
+        }
         tokio::select! {
             biased;
             () = done.wake.notified() => {}
+            // An error: the member has ended, which is heard elsewhere, too.
+            Ok(()) = users.changed() => {}
             // A member that ends answers what it was asked, and lets the client go to another.
             () = &mut ending, if !is_over => is_over = true,
             next = requests.next(), if !is_over && frame.is_empty() && outstanding.has_room() => match next? {

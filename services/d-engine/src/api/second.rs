@@ -14,7 +14,7 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 use tokio::sync::Semaphore;
 
 use super::{Api, cluster, decode, errors, gone, later, now, only};
-use crate::engine::Node;
+use crate::engine::{Node, denied};
 use crate::machine::View;
 
 /// How often somebody who watches is told how far the state is. The original's too.
@@ -135,6 +135,10 @@ async fn scan(node: &Node, scans: &Arc<Semaphore>, prefix: Bytes) -> Result<wire
     let read = node.handle().read_async(replog::ReadLevel::Linearizable, 0).await;
     read.map_err(|_| errors::status(Error::NoQuorum))?;
     let view = node.shown().view();
+    let end = end_of_prefix(&prefix);
+    if !prefix.is_empty() && !view.users.may_read_range(node.principal(), &prefix, end.as_deref()) {
+        return Err(errors::status(denied()));
+    }
     // All other clients of this thread would wait for as long as it takes.
     let found = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -198,6 +202,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     loop {
         let step = match watching.step() {
             Ok(step) => step,
+            Err(error @ Error::Denied(_)) => return Err(errors::status(error)),
             Err(_) => {
                 let canceled = wire::WatchEventType::Canceled.into();
                 let last = wire::WatchResponse { event_type: canceled, ..wire::WatchResponse::default() };

@@ -10,7 +10,7 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::mpsc;
 
 use super::{errors, gone, only};
-use crate::engine::Node;
+use crate::engine::{Node, denied};
 use crate::state::save_backup;
 
 /// Bytes of a piece.
@@ -48,6 +48,9 @@ pub(super) async fn send(
     patience: Duration,
 ) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
+    if !node.users().is_admin(node.principal()) {
+        return Err(errors::status(denied()));
+    }
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
     let view = node.shown().view();

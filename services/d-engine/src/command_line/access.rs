@@ -1,12 +1,12 @@
-//! How `ctl` and `bench` reach members: the flags for TLS, and connections by them.
+//! How `ctl` and `bench` reach members: the flags for TLS and users, and connections by them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use d_engine_client::grpc::{Channel, GrpcError};
-use d_engine_client::{Client, Options, Tls};
+use d_engine_client::{Client, Credentials, Options, Tls};
 
-/// Flags for TLS.
+/// Flags for TLS and users.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// Who signs members' certificates, PEM: members are spoken to by TLS.
@@ -18,12 +18,19 @@ pub struct Flags {
     /// Its key, PEM.
     #[arg(long, env = "D_ENGINE_CLIENT_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// The user to sign in as, where members ask for users.
+    #[arg(long, env = "D_ENGINE_USER", value_name = "NAME")]
+    user: Option<String>,
+    /// A file with its password in the first line; without it, the variable D_ENGINE_PASSWORD has it.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
 }
 
 /// How members are reached.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     tls: Option<Tls>,
+    credentials: Option<Credentials>,
 }
 
 impl Flags {
@@ -31,19 +38,36 @@ impl Flags {
     pub fn open(&self) -> anyhow::Result<Access> {
         let certificate = self.tls_certificate.as_deref().zip(self.tls_key.as_deref());
         let tls = self.tls_authority.as_deref().map(|authority| Tls::open(authority, certificate));
-        Ok(Access { tls: tls.transpose()? })
+        let credentials = match (&self.user, &self.password_file) {
+            (None, _) => None,
+            (Some(name), file) => {
+                let password = match file {
+                    Some(file) => first_line(file)?,
+                    None => std::env::var("D_ENGINE_PASSWORD")
+                        .context("--user needs --password-file, or the password in D_ENGINE_PASSWORD")?,
+                };
+                Some(Credentials { name: name.clone(), password })
+            }
+        };
+        Ok(Access { tls: tls.transpose()?, credentials })
     }
 }
 
 impl Access {
     /// A connection to a member.
     pub async fn channel(&self, endpoint: &str) -> Result<Channel, GrpcError> {
-        Channel::connect_with(endpoint, self.tls.as_ref()).await
+        Ok(Channel::connect_with(endpoint, self.tls.as_ref()).await?.signed_in(self.credentials.as_ref()))
     }
 
     /// A client of members.
     pub async fn client(&self, endpoints: &[String]) -> anyhow::Result<Client> {
-        let options = Options { tls: self.tls.clone(), ..Options::default() };
+        let options = Options { tls: self.tls.clone(), credentials: self.credentials.clone(), ..Options::default() };
         Client::connect(endpoints, options).await.context("no connection")
     }
+}
+
+/// The first line of a file.
+pub(super) fn first_line(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -7,7 +7,7 @@ use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
 
 use super::access::{self, Access};
-use super::snapshot;
+use super::{snapshot, users};
 use crate::engine::Address;
 use crate::settings::address_of;
 
@@ -59,6 +59,12 @@ enum Verb {
     /// Keeps all of a group's data in a file, or looks at such a file. A new group begins with one by `serve --restore FILE`.
     #[command(subcommand)]
     Snapshot(snapshot::Verb),
+    /// Says and changes who may do what.
+    #[command(subcommand)]
+    User(users::Verb),
+    /// Has members ask for users, or not.
+    #[command(subcommand)]
+    Auth(users::Auth),
     /// Says what each member is.
     Status,
     /// Gives a key a value; its revision.
@@ -152,6 +158,8 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
             anyhow::ensure!(answered > 0, "no member answers");
         }
         Verb::Snapshot(verb) => snapshot::run(&access, &endpoints, verb).await?,
+        Verb::User(verb) => users::run(&access, &endpoints, verb).await?,
+        Verb::Auth(auth) => users::enable(&access, &endpoints, auth).await?,
         Verb::Member(member) => {
             let change = match member {
                 Member::Add { id, address } => {

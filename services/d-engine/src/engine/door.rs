@@ -1,5 +1,7 @@
 //! What one says to a member: the same within the process and behind every server.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use d_engine_client::{
     Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Seen, Stamp, Transaction, Watch,
@@ -11,7 +13,7 @@ use tokio::sync::watch;
 use super::Node;
 use crate::history::{Place, Step, TooOld};
 use crate::machine::Reply;
-use crate::state::{Command, QueryError, Refusal, answer, check};
+use crate::state::{Command, Principal, QueryError, Refusal, UserChange, Users, answer, check};
 
 /// Keys that are asked for at a time.
 const KEYS_MAX: usize = 10_000;
@@ -37,7 +39,7 @@ impl Node {
         if let Err(error) = check(&transaction, &self.options().limits) {
             return done(Err(Error::Invalid(error.to_string())));
         }
-        self.submit_then(Command::Write(transaction, stamp).encode(), done);
+        self.submit_then(self.on_behalf(Command::Write(transaction, stamp)), done);
     }
 
     /// As [`Node::write_then`]; who shall not forward is told who leads.
@@ -49,8 +51,25 @@ impl Node {
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = check(&transaction, &self.options().limits);
         let checked = checked.map_err(|error| Error::Invalid(error.to_string()));
-        let submitted = checked.map(|()| self.submit_later(Command::Write(transaction, stamp).encode(), not_leading));
+        let submitted =
+            checked.map(|()| self.submit_later(self.on_behalf(Command::Write(transaction, stamp)), not_leading));
         async { submitted?.await }
+    }
+
+    /// A command that says on whose behalf it is, where that matters: earlier releases know nothing of users.
+    fn on_behalf(&self, command: Command) -> Bytes {
+        let who = self.principal();
+        let says = match who {
+            Principal::Nobody => false,
+            Principal::Process => self.users().is_enabled(),
+            Principal::User { .. } => true,
+        };
+        if says { Command::As(who.clone(), Box::new(command)).encode() } else { command.encode() }
+    }
+
+    /// Changes users, wherever the leader is.
+    pub fn change_users(&self, change: UserChange) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
+        self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward)
     }
 
     fn submit_then(&self, command: Bytes, done: impl FnOnce(Result<Written, Error>) + Send + 'static) {
@@ -95,6 +114,7 @@ impl Node {
             // Nothing has happened, and room comes with what clients say that they have.
             Err(Refusal::NoRoomForAnswers) => Err(Error::Busy),
             Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
+            Err(refusal @ Refusal::Denied) => Err(Error::Denied(refusal.to_string())),
             Err(refusal) => Err(Error::Invalid(refusal.to_string())),
         }
     }
@@ -112,7 +132,7 @@ impl Node {
     /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
     pub fn session_then(&self, close: Option<u64>, done: impl FnOnce(Result<u64, Error>) + Send + 'static) {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        self.submit_then(command.encode(), move |written| {
+        self.submit_then(self.on_behalf(command), move |written| {
             done(written.map(|written| close.unwrap_or(written.revision)));
         });
     }
@@ -120,7 +140,7 @@ impl Node {
     /// Opens a session, or ends one; its number.
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        let submitted = self.submit_later(command.encode(), NotLeading::Forward);
+        let submitted = self.submit_later(self.on_behalf(command), NotLeading::Forward);
         async move { Ok(close.unwrap_or(submitted.await?.revision)) }
     }
 
@@ -161,7 +181,11 @@ impl Node {
 
     fn look(&self, query: &Query) -> Result<Answer, Error> {
         check_query(query)?;
-        answer(&*self.shown().view().rows, query).map_err(|error| match error {
+        let view = self.shown().view();
+        if !view.users.may_read(self.principal(), query) {
+            return Err(denied());
+        }
+        answer(&*view.rows, query).map_err(|error| match error {
             QueryError::TooLarge => Error::Invalid(error.to_string()),
             QueryError::Storage(error) => Error::Unreachable(error.to_string()),
         })
@@ -180,12 +204,25 @@ impl Node {
 
     /// Begins to watch.
     pub fn watch_now(&self, options: WatchOptions) -> Result<Watching, Error> {
+        let users = self.shown().users();
+        if !self.may_watch(&self.users(), &options) {
+            return Err(denied());
+        }
         let history = &self.shown().history;
         // Before the place, so that nothing is missed between them.
         let published = history.published();
         let place = history.begin(options.from_revision).map_err(too_old)?;
-        Ok(Watching { node: self.clone(), options, place, published })
+        Ok(Watching { node: self.clone(), options, place, published, users })
     }
+
+    fn may_watch(&self, users: &Users, WatchOptions { start, end, .. }: &WatchOptions) -> bool {
+        users.may_watch(self.principal(), start, end.as_deref())
+    }
+}
+
+/// What who may not is told.
+pub(crate) fn denied() -> Error {
+    Error::Denied(Refusal::Denied.to_string())
 }
 
 /// Before anything is waited for: what is too much is not held meanwhile.
@@ -229,17 +266,25 @@ pub struct Watching {
     options: WatchOptions,
     place: Place,
     published: watch::Receiver<u64>,
+    users: watch::Receiver<Arc<Users>>,
 }
 
 impl Watching {
-    /// What has happened since, at once; nothing if nothing has.
+    /// What has happened since, at once; nothing if nothing has. Who may not be told any more is told that.
     pub fn step(&mut self) -> Result<Step, Error> {
+        if !self.node.may_watch(&self.node.users(), &self.options) {
+            return Err(denied());
+        }
         self.node.shown().history.step(&mut self.place, &self.options).map_err(too_old)
     }
 
     /// Waits until something may have happened.
     pub async fn changed(&mut self) -> Result<(), Error> {
-        self.published.changed().await.map_err(|_| Error::Stopped)
+        let changed = tokio::select! {
+            changed = self.published.changed() => changed,
+            changed = self.users.changed() => changed,
+        };
+        changed.map_err(|_| Error::Stopped)
     }
 
     /// The next events that are wanted: never none.

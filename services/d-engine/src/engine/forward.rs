@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::identity::Introduction;
 use super::{Inner, Node};
 use crate::machine::{Broken, Reply, Shown};
-use crate::state::{Applied, Known, known_members};
+use crate::state::{Applied, Known, Principal, known_members};
 
 /// In front of a reply on its way: the member's state cannot go on, or what the command came to follows.
 const BROKEN: u8 = 0;
@@ -64,7 +64,7 @@ impl Neighbour {
     }
 
     fn node(&self) -> Option<Node> {
-        self.node.get()?.upgrade().map(Node)
+        self.node.get()?.upgrade().map(|inner| Node(inner, Principal::Process))
     }
 }
 

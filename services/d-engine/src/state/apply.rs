@@ -19,6 +19,7 @@ use super::rows::{Known, Value, numbered, of_numbered, single};
 use super::sessions::{self, Before, Room, SESSIONS_MAX};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
+use super::users::{Principal, Users, owner_of};
 
 /// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -59,10 +60,28 @@ pub enum Refusal {
     TooManyLeaseKeys = 11,
     /// Answers of sessions take too much memory.
     #[error("answers that sessions keep take too much memory: say with awaited_from which have arrived, and try again")]
-    NoRoomForAnswers = 12,
+    NoRoomForAnswers = 18,
     /// A transaction ends too much.
     #[error("the transaction revokes leases with more than 10000 keys together: revoke them in several")]
-    TooManyRevokedKeys = 13,
+    TooManyRevokedKeys = 19,
+    /// Nobody has said that it may.
+    #[error("permission denied: ask an administrator for a grant of the prefix (ctl user grant)")]
+    Denied = 12,
+    /// There is no such user.
+    #[error("there is no user of this name")]
+    NoUser = 13,
+    /// There is one already.
+    #[error("there is a user of this name already")]
+    UserExists = 14,
+    /// Nobody could change users any more.
+    #[error("users are asked for, and nobody would administer them: add an administrator first (ctl user add --admin)")]
+    NoAdmin = 15,
+    /// Too much is known of users.
+    #[error("there are too many users, or prefixes of one: 10000 and 1000 at most")]
+    TooManyUsers = 16,
+    /// It was not granted.
+    #[error("the user has no grant of exactly this prefix")]
+    NoGrant = 17,
     /// A member has left for good.
     #[error("a member with this number was removed: give the new one a number that was never used")]
     MemberRemoved = 9,
@@ -70,7 +89,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::NoSession,
         Self::Forgotten,
         Self::TooManyAnswers,
@@ -84,6 +103,12 @@ impl Refusal {
         Self::TooManyLeaseKeys,
         Self::NoRoomForAnswers,
         Self::TooManyRevokedKeys,
+        Self::Denied,
+        Self::NoUser,
+        Self::UserExists,
+        Self::NoAdmin,
+        Self::TooManyUsers,
+        Self::NoGrant,
     ];
 
     /// Its number; never 0.
@@ -171,6 +196,7 @@ pub struct State<S> {
     storage: S,
     sessions: usize,
     room: Room,
+    users: Arc<Users>,
     changes: Vec<Change>,
 }
 
@@ -178,7 +204,8 @@ impl<S: Storage> State<S> {
     /// Of what the storage has.
     pub fn new(storage: S) -> Result<Self, StorageError> {
         let (sessions, room) = (sessions::count(&storage)?, Room::of(&storage)?);
-        Ok(Self { storage, sessions, room, changes: Vec::new() })
+        let users = Arc::new(Users::load(&storage)?);
+        Ok(Self { storage, sessions, room, users, changes: Vec::new() })
     }
 
     /// Whether these commands together may take longer than a few dozen milliseconds, by the state before them.
@@ -194,6 +221,11 @@ impl<S: Storage> State<S> {
     /// What was committed last.
     pub fn view(&self) -> Arc<dyn Rows + Send + Sync> {
         self.storage.view()
+    }
+
+    /// The users of now; the same as before unless they have changed.
+    pub fn users(&self) -> &Arc<Users> {
+        &self.users
     }
 
     /// Makes what was applied visible, all at once.
@@ -215,21 +247,42 @@ impl<S: Storage> State<S> {
             Err(CommandError::Malformed(_)) => return Ok(applied(Err(Refusal::Malformed))),
             Err(error) => return Err(StateError::Version(index, error)),
         };
+        let (who, command) = match command {
+            Command::As(who, command) => (who, *command),
+            command => (Principal::Nobody, command),
+        };
         match command {
-            Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &transaction)?)),
+            // No command is on behalf of somebody twice.
+            Command::As(..) => Ok(applied(Err(Refusal::Malformed))),
+            Command::Users(who, change) => {
+                let mut users = (*self.users).clone();
+                let changed = users.change(&who, change, index, &mut self.storage)?;
+                if changed.is_ok() {
+                    self.users = Arc::new(users);
+                }
+                Ok(applied(changed.map(|()| nothing)))
+            }
+            Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &who, &transaction)?)),
+            Command::Write(_, Some(stamp)) if !self.may_use_session(&who, stamp.session)? => {
+                Ok(applied(Err(Refusal::NoSession)))
+            }
             Command::Write(transaction, Some(stamp)) => {
                 let session = match sessions::begin(&mut self.storage, &mut self.room, &stamp, time_millis)? {
                     Before::New(session) => session,
                     Before::Answered(before) => return Ok(before),
                     Before::Refused(refusal) => return Ok(applied(Err(refusal))),
                 };
-                let applied = applied(self.transact(index, time_millis, &transaction)?);
+                let applied = applied(self.transact(index, time_millis, &who, &transaction)?);
                 sessions::finish(&mut self.storage, &mut self.room, &stamp, session, &applied)?;
                 Ok(applied)
             }
+            Command::OpenSession if !self.users.knows(&who) => Ok(applied(Err(Refusal::Denied))),
+            Command::CloseSession(session) if !self.may_use_session(&who, session)? => {
+                Ok(applied(Err(Refusal::NoSession)))
+            }
             Command::OpenSession if self.sessions >= SESSIONS_MAX => Ok(applied(Err(Refusal::TooManySessions))),
             Command::OpenSession => {
-                sessions::open(&mut self.storage, index, time_millis)?;
+                sessions::open(&mut self.storage, index, time_millis, owner_of(&who))?;
                 self.sessions += 1;
                 Ok(applied(Ok(nothing)))
             }
@@ -274,8 +327,23 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    fn transact(&mut self, index: u64, time_millis: u64, transaction: &Transaction) -> Result<Outcome, StateError> {
-        let mut overlay = Overlay::new(&self.storage, index, time_millis);
+    /// Whether a session may be used; of one that is not there somebody else decides.
+    fn may_use_session(&self, who: &Principal, session: u64) -> Result<bool, StateError> {
+        let owner = sessions::owner(&self.storage, session)?;
+        Ok(owner.is_none_or(|owner| self.users.may_use_session(who, &owner)))
+    }
+
+    fn transact(
+        &mut self,
+        index: u64,
+        time_millis: u64,
+        who: &Principal,
+        transaction: &Transaction,
+    ) -> Result<Outcome, StateError> {
+        if !self.users.may_write(who, transaction, &self.storage)? {
+            return Ok(Err(Refusal::Denied));
+        }
+        let mut overlay = Overlay::new(&self.storage, index, time_millis).of(owner_of(who));
         let mut succeeded = true;
         for compare in &transaction.compares {
             succeeded &= overlay.is_true(&compare.key, &compare.condition)?;
@@ -381,12 +449,14 @@ impl<S: Storage> State<S> {
         self.clear()?;
         snapshot::read(from, &mut self.storage)?;
         (self.sessions, self.room) = (sessions::count(&self.storage)?, Room::of(&self.storage)?);
+        self.users = Arc::new(Users::load(&self.storage)?);
         Ok(())
     }
 
     /// All of it goes.
     pub fn clear(&mut self) -> Result<(), StorageError> {
         (self.sessions, self.room, self.changes) = (0, Room::default(), Vec::new());
+        self.users = Arc::default();
         self.storage.clear()
     }
 

@@ -65,6 +65,11 @@ impl Reader {
         (0..count).map(|_| item(self)).collect()
     }
 
+    /// A string that stands at the end if it is not empty.
+    pub(super) fn last_string(&mut self) -> Result<Bytes, Malformed> {
+        if self.bytes.is_empty() { Ok(Bytes::new()) } else { self.string() }
+    }
+
     pub(super) fn end(&self) -> Result<(), Malformed> {
         if self.bytes.is_empty() { Ok(()) } else { self.fail() }
     }

@@ -4,12 +4,14 @@
 //!
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
-//! | 0 | 1 | version | 1, or 2 where an operation is of leases; a member that meets another one ends, for it cannot know what others made of it |
+//! | 0 | 1 | version | 1, or 2 where an operation is of leases, or 3 where users matter; a member that meets another one ends, for it cannot know what others made of it |
 //! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen,
-//! | | | | 7 a member is at an address, 8 a member was removed |
+//! | | | | 7 a member is at an address, 8 a member was removed, 9 on behalf of somebody, 10 a change of users |
 //! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
 //! | | | transaction | of kinds 1 and 2: compares, then, otherwise: three lists |
 //! | 2 | 8 | session | of kind 4 |
+//! | 2 | | principal | of kinds 9 and 10: 0 nobody (10 only), 1 the process, 2 a user: name (string), since (8) |
+//! | | | command | of kind 9: one of kinds 1 to 4 (string); of kind 10 a change: 1 add: name, hash (strings), whether it administers (1); 2 password: name, hash; 3 remove: name; 4 grant: name, prefix, 1 to read, 2 to write, 3 both (1); 5 revoke: name, prefix; 6 users are asked for from now on, or not (1) |
 //! | 2 | | members | of kind 6: a list of numbers (8 each) |
 //! | 2 | 8 | member | of kinds 7 and 8; of 7 then its addresses for clients and for members (strings) |
 //!
@@ -22,9 +24,11 @@ use bytes::Bytes;
 use d_engine_client::{Compare, Condition, Operation, Stamp, Transaction};
 
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+use super::users::{Access, Principal, UserChange};
 
 const VERSION: u8 = 1;
 const VERSION_LEASES: u8 = 2;
+const VERSION_USERS: u8 = 3;
 const WHAT: &str = "a command";
 
 /// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
@@ -47,6 +51,10 @@ pub enum Command {
     Place(u64, Place),
     /// A member was removed for good: its number is never used again.
     Leave(u64),
+    /// A write, or something with a session, on behalf of somebody.
+    As(Principal, Box<Command>),
+    /// A change of users, on behalf of somebody.
+    Users(Principal, UserChange),
 }
 
 /// Where a member is found, `host:port` each; empty: that is not known.
@@ -104,32 +112,49 @@ impl Command {
                 out.push(8);
                 put_number(&mut out, *member);
             }
+            Self::As(who, command) => {
+                out.push(9);
+                put_principal(&mut out, who);
+                put_string(&mut out, &command.encode());
+            }
+            Self::Users(who, change) => {
+                out.push(10);
+                put_principal(&mut out, who);
+                put_change(&mut out, change);
+            }
         }
         out.into()
     }
 
     /// Members of release 1 must end where they meet what they do not know, and go on where they do not.
     fn version(&self) -> u8 {
-        let Self::Write(Transaction { then, otherwise, .. }, _) = self else { return VERSION };
+        let (then, otherwise) = match self {
+            Self::Write(Transaction { then, otherwise, .. }, _) => (then, otherwise),
+            Self::As(..) | Self::Users(..) => return VERSION_USERS,
+            _ => return VERSION,
+        };
         let has_leases = then.iter().chain(otherwise).any(is_of_leases);
         if has_leases { VERSION_LEASES } else { VERSION }
     }
 
     /// Whether what begins so may change many rows, however short it is: it is of leases, ends a session, or ends what is over.
     pub(super) fn may_be_long(bytes: &[u8]) -> bool {
-        matches!(bytes, [VERSION_LEASES, ..] | [_, 4 | 5, ..])
+        matches!(bytes, [VERSION_LEASES | VERSION_USERS, ..] | [_, 4 | 5, ..])
     }
 
     fn bytes_about(&self) -> usize {
-        let Self::Write(transaction, _) = self else { return 64 };
-        64 + bytes_of(transaction)
+        match self {
+            Self::Write(transaction, _) => 64 + bytes_of(transaction),
+            Self::As(_, command) => 64 + command.bytes_about(),
+            _ => 64,
+        }
     }
 
     /// What an entry says.
     pub fn decode(bytes: Bytes) -> Result<Self, CommandError> {
         let mut reader = Reader::new(bytes, WHAT);
         let version = reader.byte()?;
-        if ![VERSION, VERSION_LEASES].contains(&version) {
+        if ![VERSION, VERSION_LEASES, VERSION_USERS].contains(&version) {
             return Err(CommandError::Version(version));
         }
         let command = decode(&mut reader)?;
@@ -160,7 +185,95 @@ fn decode(reader: &mut Reader) -> Result<Command, Malformed> {
         6 => Ok(Command::Seen(reader.list(Reader::number)?)),
         7 => Ok(Command::Place(reader.number()?, Place { client: reader.string()?, peer: reader.string()? })),
         8 => Ok(Command::Leave(reader.number()?)),
+        9 => {
+            let (who, command) = (principal(reader)?, reader.string()?);
+            // Nothing is on behalf of somebody twice, or ten thousand times.
+            if !matches!(command.get(1), Some(1..=4)) {
+                return reader.fail();
+            }
+            // One that says what is no command is none itself, whatever its version.
+            let command = Command::decode(command).or_else(|_| reader.fail())?;
+            match (&who, &command) {
+                (Principal::Nobody, _) => reader.fail(),
+                (_, Command::Write(..) | Command::OpenSession | Command::CloseSession(_)) => {
+                    Ok(Command::As(who, Box::new(command)))
+                }
+                _ => reader.fail(),
+            }
+        }
+        10 => Ok(Command::Users(principal(reader)?, change(reader)?)),
         _ => reader.fail(),
+    }
+}
+
+fn principal(reader: &mut Reader) -> Result<Principal, Malformed> {
+    match reader.byte()? {
+        0 => Ok(Principal::Nobody),
+        1 => Ok(Principal::Process),
+        2 => Ok(Principal::User { name: reader.string()?, since: reader.number()? }),
+        _ => reader.fail(),
+    }
+}
+
+fn put_principal(out: &mut Vec<u8>, who: &Principal) {
+    match who {
+        Principal::Nobody => out.push(0),
+        Principal::Process => out.push(1),
+        Principal::User { name, since } => {
+            out.push(2);
+            put_string(out, name);
+            put_number(out, *since);
+        }
+    }
+}
+
+fn change(reader: &mut Reader) -> Result<UserChange, Malformed> {
+    Ok(match reader.byte()? {
+        1 => UserChange::Add { name: reader.string()?, hash: reader.string()?, is_admin: reader.flag()? },
+        2 => UserChange::Password { name: reader.string()?, hash: reader.string()? },
+        3 => UserChange::Remove { name: reader.string()? },
+        4 => {
+            let (name, prefix) = (reader.string()?, reader.string()?);
+            match Access::of(reader.byte()?) {
+                Some(access) => UserChange::Grant { name, prefix, access },
+                None => return reader.fail(),
+            }
+        }
+        5 => UserChange::Revoke { name: reader.string()?, prefix: reader.string()? },
+        6 => UserChange::Enable(reader.flag()?),
+        _ => return reader.fail(),
+    })
+}
+
+fn put_change(out: &mut Vec<u8>, change: &UserChange) {
+    match change {
+        UserChange::Add { name, hash, is_admin } => {
+            out.push(1);
+            put_string(out, name);
+            put_string(out, hash);
+            out.push(u8::from(*is_admin));
+        }
+        UserChange::Password { name, hash } => {
+            out.push(2);
+            put_string(out, name);
+            put_string(out, hash);
+        }
+        UserChange::Remove { name } => {
+            out.push(3);
+            put_string(out, name);
+        }
+        UserChange::Grant { name, prefix, access } => {
+            out.push(4);
+            put_string(out, name);
+            put_string(out, prefix);
+            out.push(access.number());
+        }
+        UserChange::Revoke { name, prefix } => {
+            out.push(5);
+            put_string(out, name);
+            put_string(out, prefix);
+        }
+        UserChange::Enable(is_enabled) => out.extend([6, u8::from(*is_enabled)]),
     }
 }
 

@@ -34,15 +34,22 @@ fn rows_of(storage: &impl Storage, command: &Bytes) -> Result<usize, StorageErro
         return Ok(1);
     }
     // What cannot be decoded does nothing.
-    let Ok(command) = Command::decode(command.clone()) else { return Ok(1) };
+    match Command::decode(command.clone()) {
+        Ok(command) => rows_of_command(storage, command),
+        Err(_) => Ok(1),
+    }
+}
+
+fn rows_of_command(storage: &impl Storage, command: Command) -> Result<usize, StorageError> {
     match command {
+        Command::As(_, command) => rows_of_command(storage, *command),
         Command::Write(Transaction { then, otherwise, .. }, _) => {
             Ok(rows_of_operations(storage, &then)?.max(rows_of_operations(storage, &otherwise)?))
         }
         Command::CloseSession(session) => sessions::answers(storage, session),
         // About: those that are over are looked for when it is applied.
         Command::Expire => Ok(EXPIRED_MAX),
-        Command::OpenSession | Command::Seen(_) | Command::Place(..) | Command::Leave(_) => Ok(1),
+        Command::OpenSession | Command::Seen(_) | Command::Place(..) | Command::Leave(_) | Command::Users(..) => Ok(1),
     }
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::apply::StateError;
-use super::codec::{Malformed, Reader, put_number, put_small};
+use super::codec::{Malformed, Reader, put_number, put_small, put_string};
 use super::rows::{pair, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
@@ -14,26 +14,32 @@ pub(super) const KEYS_MAX: u32 = 1000;
 pub(super) const REVOKED_MAX: usize = 10_000;
 
 /// A lease's row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leased {
     pub(super) ttl_millis: u64,
     pub(super) expires_millis: u64,
     /// How many keys are attached to it.
     pub(super) keys: u32,
+    /// The user that it was granted to; empty: nobody.
+    pub(super) owner: Bytes,
 }
 
 impl Leased {
-    fn encode(self) -> Bytes {
+    fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(20);
         put_number(&mut out, self.ttl_millis);
         put_number(&mut out, self.expires_millis);
         put_small(&mut out, self.keys as usize);
+        if !self.owner.is_empty() {
+            put_string(&mut out, &self.owner);
+        }
         out.into()
     }
 
     fn decode(row: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(row, "the row of a lease");
-        let leased = Self { ttl_millis: reader.number()?, expires_millis: reader.number()?, keys: reader.small()? };
+        let (ttl_millis, expires_millis, keys) = (reader.number()?, reader.number()?, reader.small()?);
+        let leased = Self { ttl_millis, expires_millis, keys, owner: reader.last_string()? };
         reader.end().map(|()| leased)
     }
 }
@@ -50,12 +56,12 @@ pub(super) fn set(
     before: Option<Leased>,
     after: Option<Leased>,
 ) -> Result<(), StorageError> {
-    let end = |leased: Leased| pair(leased.expires_millis, number);
-    if before.map(end) != after.map(end) {
-        if let Some(before) = before {
+    let end = |leased: &Leased| pair(leased.expires_millis, number);
+    if before.as_ref().map(end) != after.as_ref().map(end) {
+        if let Some(before) = &before {
             storage.delete(Table::LeaseEnds, &end(before))?;
         }
-        if let Some(after) = after {
+        if let Some(after) = &after {
             storage.put(Table::LeaseEnds, end(after), Bytes::new())?;
         }
     }

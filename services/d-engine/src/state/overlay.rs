@@ -30,6 +30,8 @@ pub(super) struct Overlay<'a, S> {
     storage: &'a S,
     index: u64,
     time_millis: u64,
+    /// Whose a lease is that is granted.
+    owner: Bytes,
     pending: Pending,
     /// Keys that were attached to a lease here, and are in no table yet; perhaps they are attached no more.
     attached: BTreeMap<u64, Vec<Bytes>>,
@@ -42,7 +44,12 @@ type Done = Result<OperationResult, Refusal>;
 impl<'a, S: Storage> Overlay<'a, S> {
     pub(super) fn new(storage: &'a S, index: u64, time_millis: u64) -> Self {
         let (pending, attached) = (Pending::default(), BTreeMap::new());
-        Self { storage, index, time_millis, pending, attached, revoked: 0 }
+        Self { storage, index, time_millis, owner: Bytes::new(), pending, attached, revoked: 0 }
+    }
+
+    /// The same for a user.
+    pub(super) fn of(self, owner: &Bytes) -> Self {
+        Self { owner: Bytes::copy_from_slice(owner), ..self }
     }
 
     pub(super) fn into_pending(self) -> Pending {
@@ -88,7 +95,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
 
     fn lease(&self, number: u64) -> Result<Option<Leased>, StateError> {
         match self.pending.leases.get(&number) {
-            Some(pending) => Ok(pending.after),
+            Some(pending) => Ok(pending.after.clone()),
             // No lease has this number.
             None if number == 0 => Ok(None),
             None => leases::get(self.storage, number),
@@ -159,9 +166,15 @@ impl<'a, S: Storage> Overlay<'a, S> {
     }
 
     /// The lease with this number lasts from now on as long as it was granted for.
-    fn begin_lease(&mut self, number: u64, ttl_millis: u64, keys: u32) -> Result<OperationResult, StateError> {
+    fn begin_lease(
+        &mut self,
+        number: u64,
+        ttl_millis: u64,
+        keys: u32,
+        owner: Bytes,
+    ) -> Result<OperationResult, StateError> {
         let expires_millis = self.end(ttl_millis);
-        self.set_lease(number, Some(Leased { ttl_millis, expires_millis, keys }))?;
+        self.set_lease(number, Some(Leased { ttl_millis, expires_millis, keys, owner }))?;
         Ok(OperationResult::Lease(Some(Lease { number, ttl_millis, expires_millis })))
     }
 
@@ -199,9 +212,9 @@ impl<'a, S: Storage> Overlay<'a, S> {
                     }
                 }
             }
-            Operation::Grant { ttl_millis } => self.begin_lease(revision, *ttl_millis, 0)?,
+            Operation::Grant { ttl_millis } => self.begin_lease(revision, *ttl_millis, 0, self.owner.clone())?,
             Operation::KeepAlive { lease } => match self.lease(*lease)? {
-                Some(Leased { ttl_millis, keys, .. }) => self.begin_lease(*lease, ttl_millis, keys)?,
+                Some(Leased { ttl_millis, keys, owner, .. }) => self.begin_lease(*lease, ttl_millis, keys, owner)?,
                 None => OperationResult::Lease(None),
             },
             Operation::Revoke { lease } => {

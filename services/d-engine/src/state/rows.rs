@@ -4,13 +4,14 @@
 //! | --- | --- | --- |
 //! | keys | as the client named it | revision (8), end in milliseconds since 1970 or 0 (8), value; with a lease the end's highest bit is set, and the lease (8) stands before the value |
 //! | expiries | end (8), key | nothing |
-//! | sessions | number (8) | last used, milliseconds (8), awaited from (8), answers kept (4) |
+//! | sessions | number (8) | last used, milliseconds (8), awaited from (8), answers kept (4), and its owner's name (string) if it has one |
 //! | answers | session (8), sequence (8) | an outcome, see `sessions` |
 //! | idle | last used (8), session (8) | nothing |
-//! | leases | number (8) | time to live, milliseconds (8), end (8), keys (4) |
+//! | leases | number (8) | time to live, milliseconds (8), end (8), keys (4), and its owner's name (string) if it has one |
 //! | lease keys | lease (8), key | nothing |
 //! | lease ends | end (8), lease (8) | nothing |
 //! | members | number (8) | nothing: it has acknowledged entries; or whether it has (1), whether it was removed (1), addresses for clients and for members (strings) |
+//! | users | name | see `users` |
 
 use bytes::Bytes;
 use d_engine_client::KeyValue;

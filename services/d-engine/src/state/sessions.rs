@@ -42,11 +42,13 @@ pub(super) enum Before {
 }
 
 /// A session's row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     used_millis: u64,
     awaited_from: u64,
     kept: u32,
+    /// The user that opened it; empty: nobody.
+    owner: Bytes,
 }
 
 impl Session {
@@ -55,12 +57,16 @@ impl Session {
         put_number(&mut out, self.used_millis);
         put_number(&mut out, self.awaited_from);
         out.extend_from_slice(&self.kept.to_le_bytes());
+        if !self.owner.is_empty() {
+            put_string(&mut out, &self.owner);
+        }
         out.into()
     }
 
     fn decode(row: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(row, WHAT);
-        Ok(Self { used_millis: reader.number()?, awaited_from: reader.number()?, kept: reader.small()? })
+        let (used_millis, awaited_from, kept) = (reader.number()?, reader.number()?, reader.small()?);
+        Ok(Self { used_millis, awaited_from, kept, owner: reader.last_string()? })
     }
 }
 
@@ -109,10 +115,21 @@ fn damaged(error: Malformed) -> StorageError {
 }
 
 /// Opens a session.
-pub(super) fn open(storage: &mut impl Storage, number: u64, time_millis: u64) -> Result<(), StorageError> {
-    let session = Session { used_millis: time_millis, awaited_from: 1, kept: 0 };
+pub(super) fn open(
+    storage: &mut impl Storage,
+    number: u64,
+    time_millis: u64,
+    owner: &Bytes,
+) -> Result<(), StorageError> {
+    let session = Session { used_millis: time_millis, awaited_from: 1, kept: 0, owner: owner.clone() };
     storage.put(Table::Sessions, single(number), session.encode())?;
     storage.put(Table::Idle, pair(time_millis, number), Bytes::new())
+}
+
+/// Whose a session is, if it is there; empty: nobody's.
+pub(super) fn owner(storage: &impl Storage, number: u64) -> Result<Option<Bytes>, StorageError> {
+    let row = storage.get(Table::Sessions, &single(number))?;
+    Ok(row.map(Session::decode).transpose().map_err(damaged)?.map(|session| session.owner))
 }
 
 /// Ends a session; how many answers it had, if it was there.

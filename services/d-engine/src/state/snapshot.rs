@@ -2,7 +2,7 @@
 //!
 //! | bytes | field | |
 //! | --- | --- | --- |
-//! | 22 | what it is | `storebench-d-engine-2` and a line feed; of release 1 there are no tables of leases |
+//! | 22 | what it is | `storebench-d-engine-3` and a line feed; where there are no users, `-2` and no table of them, so that earlier releases read it; of `-1` there are no tables of leases either |
 //! | | tables | in the order of [`Table::ALL`], each its rows and then a byte 0 |
 //! | | a row | a byte 1, key and value: length (4, little-endian) and bytes each |
 
@@ -13,7 +13,10 @@ use bytes::Bytes;
 
 use super::storage::{Rows, Storage, StorageError, Table};
 
-const HEAD: &[u8; 22] = b"storebench-d-engine-2\n";
+const HEAD: &[u8; 22] = b"storebench-d-engine-3\n";
+/// Where there are no users.
+const HEAD_2: &[u8; 22] = b"storebench-d-engine-2\n";
+const TABLES_2: usize = 9;
 /// Before there were leases.
 const HEAD_1: &[u8; 22] = b"storebench-d-engine-1\n";
 const TABLES_1: usize = 6;
@@ -44,8 +47,15 @@ pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes the rows of tables that are wanted; others are empty.
 pub(super) fn write_tables(rows: &dyn Rows, is_wanted: impl Fn(Table) -> bool, out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(HEAD)?;
-    for table in Table::ALL {
+    let mut has_users = false;
+    let any = &mut |_: &Bytes, _: &Bytes| {
+        has_users = true;
+        ControlFlow::Break(())
+    };
+    rows.scan(Table::Users, &[], None, any).map_err(io::Error::other)?;
+    let (head, tables) = if has_users { (HEAD, Table::ALL.len()) } else { (HEAD_2, TABLES_2) };
+    out.write_all(head)?;
+    for table in Table::ALL.into_iter().take(tables) {
         if !is_wanted(table) {
             out.write_all(&[0])?;
             continue;
@@ -85,6 +95,7 @@ pub(super) fn read_each(
     from.read_exact(&mut head)?;
     let tables = match &head {
         HEAD => &Table::ALL[..],
+        HEAD_2 => &Table::ALL[..TABLES_2],
         HEAD_1 => &Table::ALL[..TABLES_1],
         _ => return Err(SnapshotError::Foreign),
     };

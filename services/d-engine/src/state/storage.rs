@@ -26,11 +26,13 @@ pub enum Table {
     LeaseKeys,
     /// Leases by the time at which they end.
     LeaseEnds,
+    /// Users.
+    Users,
 }
 
 impl Table {
     /// All, in the order in which they stand in a snapshot.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Keys,
         Self::Expiries,
         Self::Sessions,
@@ -40,6 +42,7 @@ impl Table {
         Self::Leases,
         Self::LeaseKeys,
         Self::LeaseEnds,
+        Self::Users,
     ];
 
     /// Its number in a snapshot, from 0.

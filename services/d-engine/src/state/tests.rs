@@ -61,7 +61,13 @@ fn command() -> impl Strategy<Value = Command> {
     let stamp = (1_u64..6, 1_u64..6, 0_u64..7);
     let stamp = stamp.prop_map(|(session, sequence, awaited_from)| Stamp { session, sequence, awaited_from });
     prop_oneof![
-        6 => (transaction(), option::weighted(0.3, stamp)).prop_map(|(write, stamp)| Command::Write(write, stamp)),
+        6 => (transaction(), option::weighted(0.3, stamp.clone()))
+            .prop_map(|(write, stamp)| Command::Write(write, stamp)),
+        // Where users are not asked for, it is all the same on whose behalf.
+        2 => (any::<bool>(), transaction(), option::weighted(0.3, stamp)).prop_map(|(is_user, write, stamp)| {
+            let who = if is_user { Principal::User { name: "u".into(), since: 1 } } else { Principal::Process };
+            Command::As(who, Box::new(Command::Write(write, stamp)))
+        }),
         1 => Just(Command::OpenSession),
         1 => (1_u64..6).prop_map(Command::CloseSession),
         2 => Just(Command::Expire),
@@ -126,6 +132,9 @@ impl Model {
                 nothing
             }
             Command::Seen(_) => nothing,
+            // Users are not asked for here; see `users`.
+            Command::As(_, command) => self.apply(index, time, command),
+            Command::Users(..) => panic!("nobody makes one"),
             Command::Place(member, _) if self.removed.contains(member) => applied(Err(Refusal::MemberRemoved)),
             Command::Place(..) => nothing,
             Command::Leave(member) => {
@@ -329,11 +338,11 @@ fn put(key: &'static str, ttl_millis: u64) -> Command {
 #[test]
 fn a_command_of_another_version_ends_the_member() {
     let mut bytes = put("k", 0).encode().to_vec();
-    bytes[0] = 3;
+    bytes[0] = 4;
     let refused = state().apply(7, 1, 0, bytes.into());
     let Err(error) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(3)));
-    assert!(error.to_string().contains("entry 7: a command of version 3"));
+    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(4)));
+    assert!(error.to_string().contains("entry 7: a command of version 4"));
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod locks;
 mod members;
 mod rolling;
 mod tls;
+mod users;

@@ -3,7 +3,6 @@
 use super::time;
 use walsync::config::{Config, Location};
 use walsync::replica::Replica;
-use walsync::replicator::Settings;
 use walsync::restore::Chain;
 use walsync::retention::{Policy, plan};
 use walsync::store::retry;

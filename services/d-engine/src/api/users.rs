@@ -1,0 +1,106 @@
+//! Changes of users, and who they are. Passwords become hashes here: the log has no password.
+
+use bytes::Bytes;
+use d_engine_client::{Error, wire};
+use service_kit::grpc::Status;
+use wire::change_users_request::Change;
+
+use super::errors;
+use crate::engine::{Node, denied};
+use crate::state::{Access, NAME_BYTES_MAX, UserChange};
+
+/// How dear it is to guess a password: a check takes tens of milliseconds.
+const COST: u32 = 10;
+/// bcrypt tells no longer ones apart.
+const PASSWORD_BYTES_MAX: usize = 72;
+
+/// A change as it is understood: what is left to do is to hash the password, which is `None` where there is none.
+pub(super) struct Understood {
+    change: UserChange,
+    password: Option<String>,
+}
+
+/// Understands a request.
+pub(super) fn understood(request: wire::ChangeUsersRequest) -> Result<Understood, Status> {
+    parse(request).map_err(errors::status)
+}
+
+fn parse(request: wire::ChangeUsersRequest) -> Result<Understood, Error> {
+    let invalid = |text: &str| Error::Invalid(text.into());
+    let named = |name: String| match name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(':') {
+        true => Err(invalid("a user's name has 1 to 256 bytes, and no colon")),
+        false => Ok(Bytes::from(name)),
+    };
+    let secret = |password: String| match password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        true => Err(invalid("a password has 1 to 72 bytes")),
+        false => Ok(Some(password)),
+    };
+    let (change, password) = match request.change {
+        Some(Change::Add(wire::AddUser { name, password, is_admin })) => {
+            (UserChange::Add { name: named(name)?, hash: Bytes::new(), is_admin }, secret(password)?)
+        }
+        Some(Change::Password(wire::SetPassword { name, password })) => {
+            (UserChange::Password { name: named(name)?, hash: Bytes::new() }, secret(password)?)
+        }
+        Some(Change::Remove(name)) => (UserChange::Remove { name: named(name)? }, None),
+        Some(Change::Grant(wire::Grant { name, prefix, read, write })) => {
+            if !read && !write {
+                return Err(invalid("a grant is to read, to write, or both"));
+            }
+            (UserChange::Grant { name: named(name)?, prefix: prefix_of(prefix)?, access: Access { read, write } }, None)
+        }
+        Some(Change::Revoke(wire::Revoke { name, prefix })) => {
+            (UserChange::Revoke { name: named(name)?, prefix: prefix_of(prefix)? }, None)
+        }
+        Some(Change::Enable(is_enabled)) => (UserChange::Enable(is_enabled), None),
+        None => return Err(invalid("the request has no change, or one of a later version")),
+    };
+    Ok(Understood { change, password })
+}
+
+fn prefix_of(prefix: Bytes) -> Result<Bytes, Error> {
+    let most = crate::state::Limits::default().key_bytes_max;
+    match prefix.len() > most {
+        true => Err(Error::Invalid(format!("a prefix has at most {most} bytes"))),
+        false => Ok(prefix),
+    }
+}
+
+/// Changes users; what is wrong is in the answer.
+pub(super) async fn change(node: Node, request: wire::ChangeUsersRequest) -> wire::ChangeUsersReply {
+    let changed = async {
+        let Understood { mut change, password } = parse(request)?;
+        if let Some(password) = password {
+            // Before the work, which is what somebody would want who means harm. Who may do so decides the log.
+            if !node.users().knows(node.principal()) {
+                return Err(denied());
+            }
+            let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(password, COST)).await;
+            let new = hashed.ok().and_then(Result::ok).ok_or(Error::Stopped)?;
+            if let UserChange::Add { hash, .. } | UserChange::Password { hash, .. } = &mut change {
+                *hash = new.into();
+            }
+        }
+        node.change_users(change).await
+    };
+    wire::ChangeUsersReply { error: changed.await.err().map(wire::Error::of) }
+}
+
+/// Who the users are; for administrators.
+pub(super) fn list(node: &Node) -> Result<wire::ListUsersReply, Status> {
+    let users = node.users();
+    if !users.is_admin(node.principal()) {
+        return Err(errors::status(denied()));
+    }
+    let granted = |(prefix, access): (&Bytes, &Access)| wire::Granted {
+        prefix: prefix.clone(),
+        read: access.read,
+        write: access.write,
+    };
+    let user = |(name, user): (&Bytes, &crate::state::User)| wire::User {
+        name: String::from_utf8_lossy(name).into_owned(),
+        is_admin: user.is_admin,
+        grants: user.grants.iter().map(granted).collect(),
+    };
+    Ok(wire::ListUsersReply { is_enabled: users.is_enabled(), users: users.all().iter().map(user).collect() })
+}

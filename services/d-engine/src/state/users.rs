@@ -1,0 +1,416 @@
+//! Users, and what each may do: which keys it may read and write, by prefix. They are part of the state, and change by entries of the log, so
+//! that a write is decided where it is applied: a member that has not heard of a revocation lets nothing through.
+//!
+//! A row's key is the user's name, and its value: whether it administers (1 byte), the index at which it was added or last given a password
+//! (8), the hash of its password (string), and a list of grants: prefix (string), and 1 to read, 2 to write, 3 both (1 byte). The row of the
+//! empty name, which no user has, says with a byte 1 that users are asked for.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use d_engine_client::{Operation, Query, Scan, Transaction, end_of_prefix};
+
+use super::apply::{Refusal, StateError};
+use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+use super::leases;
+use super::storage::{Rows, Storage, StorageError, Table};
+
+/// Users at most.
+const USERS_MAX: usize = 10_000;
+/// Prefixes of a user at most.
+const GRANTS_MAX: usize = 1_000;
+/// The longest name, bytes; a hash and a prefix are no longer than this, either, but for prefixes, which are as long as keys.
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// On whose behalf something is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Principal {
+    /// Nobody who is known: may do everything as long as users are not asked for, and then nothing.
+    #[default]
+    Nobody,
+    /// The program that the engine is part of: may do everything.
+    Process,
+    /// A user that has said its password.
+    User {
+        /// Its name.
+        name: Bytes,
+        /// When it was given that password: one with another password, or another user of that name, is somebody else.
+        since: u64,
+    },
+}
+
+/// What may be done with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Read it, and be told of its changes.
+    pub read: bool,
+    /// Write and delete it.
+    pub write: bool,
+}
+
+impl Access {
+    const READ: Self = Self { read: true, write: false };
+    const WRITE: Self = Self { read: false, write: true };
+    const BOTH: Self = Self { read: true, write: true };
+
+    fn covers(self, needed: Self) -> bool {
+        (self.read || !needed.read) && (self.write || !needed.write)
+    }
+
+    pub(super) fn number(self) -> u8 {
+        u8::from(self.read) | u8::from(self.write) << 1
+    }
+
+    pub(super) fn of(number: u8) -> Option<Self> {
+        (1..=3).contains(&number).then_some(Self { read: number & 1 != 0, write: number & 2 != 0 })
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// It may do everything, and change users and members.
+    pub is_admin: bool,
+    /// The index at which it was added, or last given a password.
+    pub since: u64,
+    /// What its password is checked against.
+    pub hash: Bytes,
+    /// What it may do, by prefix; the empty prefix is that of all keys.
+    pub grants: BTreeMap<Bytes, Access>,
+}
+
+impl User {
+    fn encode(&self) -> Bytes {
+        let mut out = vec![u8::from(self.is_admin)];
+        put_number(&mut out, self.since);
+        put_string(&mut out, &self.hash);
+        let grants: Vec<_> = self.grants.iter().collect();
+        put_list(&mut out, &grants, |out, (prefix, access)| {
+            put_string(out, prefix);
+            out.push(access.number());
+        });
+        out.into()
+    }
+
+    fn decode(row: &Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(row.clone(), "the row of a user");
+        let (is_admin, since, hash) = (reader.flag()?, reader.number()?, reader.string()?);
+        let grants = reader.list(|reader| {
+            let prefix = reader.string()?;
+            match Access::of(reader.byte()?) {
+                Some(access) => Ok((prefix, access)),
+                None => reader.fail(),
+            }
+        })?;
+        reader.end()?;
+        Ok(Self { is_admin, since, hash, grants: grants.into_iter().collect() })
+    }
+
+    /// Whether one of its prefixes has all keys from `start` to `end`, exclusive, and allows this. `None` is the end of all keys.
+    fn may(&self, start: &[u8], end: Option<&[u8]>, needed: Access) -> bool {
+        let has_all = |prefix: &Bytes| {
+            let behind = end_of_prefix(prefix);
+            start.starts_with(prefix)
+                && match (end, behind) {
+                    (_, None) => true,
+                    (Some(end), Some(behind)) => end <= &behind[..],
+                    (None, Some(_)) => false,
+                }
+        };
+        self.is_admin || self.grants.iter().any(|(prefix, access)| access.covers(needed) && has_all(prefix))
+    }
+}
+
+/// A change of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserChange {
+    /// Adds one.
+    Add {
+        /// Its name, which nobody has.
+        name: Bytes,
+        /// The hash of its password.
+        hash: Bytes,
+        /// Whether it administers.
+        is_admin: bool,
+    },
+    /// Gives one another password: what is open with the old one ends.
+    Password {
+        /// Its name.
+        name: Bytes,
+        /// The hash of its password.
+        hash: Bytes,
+    },
+    /// Removes one.
+    Remove {
+        /// Its name.
+        name: Bytes,
+    },
+    /// Lets one do something with all keys that begin so, instead of what it could do with that prefix before.
+    Grant {
+        /// Its name.
+        name: Bytes,
+        /// What the keys begin with.
+        prefix: Bytes,
+        /// What it may do.
+        access: Access,
+    },
+    /// Takes a prefix back.
+    Revoke {
+        /// Its name.
+        name: Bytes,
+        /// As it was granted.
+        prefix: Bytes,
+    },
+    /// From now on users are asked for, or no longer.
+    Enable(bool),
+}
+
+/// Who a principal is to the users of a moment.
+enum Subject<'a> {
+    Anything,
+    User(&'a User),
+    Nobody,
+}
+
+/// All users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    is_enabled: bool,
+    users: BTreeMap<Bytes, User>,
+}
+
+impl Users {
+    /// As they stand in a storage.
+    pub fn load(rows: &dyn Rows) -> Result<Self, StorageError> {
+        let (mut users, mut damaged) = (Self::default(), None);
+        rows.scan(Table::Users, &[], None, &mut |name, row| {
+            if name.is_empty() {
+                users.is_enabled = row[..] == [1];
+                return ControlFlow::Continue(());
+            }
+            match User::decode(row) {
+                Ok(user) => {
+                    users.users.insert(Bytes::copy_from_slice(name), user);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => {
+                    damaged = Some(StorageError(error.to_string()));
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        damaged.map_or(Ok(users), Err)
+    }
+
+    /// Whether users are asked for.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> &BTreeMap<Bytes, User> {
+        &self.users
+    }
+
+    fn subject(&self, who: &Principal) -> Subject<'_> {
+        match who {
+            Principal::Process => Subject::Anything,
+            _ if !self.is_enabled => Subject::Anything,
+            Principal::Nobody => Subject::Nobody,
+            Principal::User { name, since } => {
+                self.users.get(name).filter(|user| user.since == *since).map_or(Subject::Nobody, Subject::User)
+            }
+        }
+    }
+
+    /// Whether it is anybody: a user that has been removed, or given another password, is nobody any more.
+    pub fn knows(&self, who: &Principal) -> bool {
+        !matches!(self.subject(who), Subject::Nobody)
+    }
+
+    /// Whether it may change users and members, and see everything.
+    pub fn is_admin(&self, who: &Principal) -> bool {
+        match self.subject(who) {
+            Subject::Anything => true,
+            Subject::User(user) => user.is_admin,
+            Subject::Nobody => false,
+        }
+    }
+
+    fn may(&self, who: &Principal, start: &[u8], end: Option<&[u8]>, needed: Access) -> bool {
+        match self.subject(who) {
+            Subject::Anything => true,
+            Subject::User(user) => user.may(start, end, needed),
+            Subject::Nobody => false,
+        }
+    }
+
+    fn may_touch(&self, who: &Principal, key: &[u8], needed: Access) -> bool {
+        self.may(who, key, Some(&after(key)), needed)
+    }
+
+    /// Whether it may read all keys from `start` to `end`, exclusive; `None` is the end of all keys.
+    pub fn may_read_range(&self, who: &Principal, start: &[u8], end: Option<&[u8]>) -> bool {
+        self.may(who, start, end, Access::READ)
+    }
+
+    /// Whether it may be told of changes of one key, or of those from `start` to `end`.
+    pub fn may_watch(&self, who: &Principal, start: &[u8], end: Option<&[u8]>) -> bool {
+        match end {
+            Some(end) => self.may_read_range(who, start, Some(end)),
+            None => self.may_touch(who, start, Access::READ),
+        }
+    }
+
+    /// Whether it may ask this.
+    pub fn may_read(&self, who: &Principal, query: &Query) -> bool {
+        match query {
+            Query::Get(key) => self.may_touch(who, key, Access::READ),
+            Query::GetMany(keys) => self.knows(who) && keys.iter().all(|key| self.may_touch(who, key, Access::READ)),
+            Query::Scan(Scan { start, end, .. }) => self.may_read_range(who, start, end.as_deref()),
+        }
+    }
+
+    /// Whether it may do all of a transaction, whichever branch is taken.
+    pub(super) fn may_write(
+        &self,
+        who: &Principal,
+        Transaction { compares, then, otherwise }: &Transaction,
+        storage: &impl Storage,
+    ) -> Result<bool, StateError> {
+        let user = match self.subject(who) {
+            Subject::Anything => return Ok(true),
+            Subject::Nobody => return Ok(false),
+            Subject::User(user) if user.is_admin => return Ok(true),
+            Subject::User(user) => user,
+        };
+        let may = |key: &Bytes, needed| user.may(key, Some(&after(key)), needed);
+        // A lease ends with its keys, which its owner alone could attach.
+        let owns = |lease: u64| -> Result<bool, StateError> {
+            Ok(leases::get(storage, lease)?.is_none_or(|leased| leased.owner == *owner_of(who)))
+        };
+        if !compares.iter().all(|compare| may(&compare.key, Access::READ)) {
+            return Ok(false);
+        }
+        for operation in then.iter().chain(otherwise) {
+            let is_allowed = match operation {
+                Operation::Put { key, .. } | Operation::Delete { key } => may(key, Access::WRITE),
+                Operation::Get { key } => may(key, Access::READ),
+                // What it adds up to is read.
+                Operation::Add { key, .. } => may(key, Access::BOTH),
+                Operation::Attach { key, lease } => may(key, Access::WRITE) && owns(*lease)?,
+                Operation::Grant { .. } => true,
+                Operation::KeepAlive { lease } | Operation::Revoke { lease } => owns(*lease)?,
+            };
+            if !is_allowed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether it may use a session that was opened on this behalf.
+    pub(super) fn may_use_session(&self, who: &Principal, owner: &Bytes) -> bool {
+        match self.subject(who) {
+            Subject::Anything => true,
+            Subject::User(_) => owner == owner_of(who),
+            Subject::Nobody => false,
+        }
+    }
+
+    /// Changes users, and what the storage has of them.
+    pub(super) fn change(
+        &mut self,
+        who: &Principal,
+        change: UserChange,
+        index: u64,
+        storage: &mut impl Storage,
+    ) -> Result<Result<(), Refusal>, StateError> {
+        let is_own_password = matches!(
+            (&change, who),
+            (UserChange::Password { name, .. }, Principal::User { name: own, .. }) if name == own && self.knows(who)
+        );
+        if !self.is_admin(who) && !is_own_password {
+            return Ok(Err(Refusal::Denied));
+        }
+        let name = match &change {
+            UserChange::Add { name, .. }
+            | UserChange::Password { name, .. }
+            | UserChange::Remove { name }
+            | UserChange::Grant { name, .. }
+            | UserChange::Revoke { name, .. } => Bytes::copy_from_slice(name),
+            UserChange::Enable(is_enabled) => {
+                if *is_enabled && !self.users.values().any(|user| user.is_admin) {
+                    return Ok(Err(Refusal::NoAdmin));
+                }
+                self.is_enabled = *is_enabled;
+                storage.put(Table::Users, Bytes::new(), vec![u8::from(*is_enabled)].into())?;
+                return Ok(Ok(()));
+            }
+        };
+        let Some(user) = self.users.get(&name) else {
+            let UserChange::Add { hash, is_admin, .. } = change else { return Ok(Err(Refusal::NoUser)) };
+            if self.users.len() >= USERS_MAX {
+                return Ok(Err(Refusal::TooManyUsers));
+            }
+            let user = User { is_admin, since: index, hash, grants: BTreeMap::new() };
+            return self.set(name, Some(user), storage).map(Ok);
+        };
+        let mut user = user.clone();
+        match change {
+            UserChange::Add { .. } | UserChange::Enable(_) => return Ok(Err(Refusal::UserExists)),
+            UserChange::Password { hash, .. } => (user.hash, user.since) = (hash, index),
+            UserChange::Remove { .. } => {
+                let others = self.users.iter().any(|(other, user)| *other != name && user.is_admin);
+                if self.is_enabled && !others {
+                    return Ok(Err(Refusal::NoAdmin));
+                }
+                return self.set(name, None, storage).map(Ok);
+            }
+            UserChange::Grant { prefix, access, .. } => {
+                user.grants.insert(Bytes::copy_from_slice(&prefix), access);
+                if user.grants.len() > GRANTS_MAX {
+                    return Ok(Err(Refusal::TooManyUsers));
+                }
+            }
+            UserChange::Revoke { prefix, .. } => {
+                if user.grants.remove(&prefix).is_none() {
+                    return Ok(Err(Refusal::NoGrant));
+                }
+            }
+        }
+        self.set(name, Some(user), storage).map(Ok)
+    }
+
+    fn set(&mut self, name: Bytes, user: Option<User>, storage: &mut impl Storage) -> Result<(), StateError> {
+        match user {
+            Some(user) => {
+                storage.put(Table::Users, name.clone(), user.encode())?;
+                self.users.insert(name, user);
+            }
+            None => {
+                storage.delete(Table::Users, &name)?;
+                self.users.remove(&name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whose a lease or a session is that is made on this behalf; empty: nobody's.
+pub(super) fn owner_of(who: &Principal) -> &Bytes {
+    static NOBODY: Bytes = Bytes::new();
+    match who {
+        Principal::User { name, .. } => name,
+        Principal::Nobody | Principal::Process => &NOBODY,
+    }
+}
+
+/// The first key behind one.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+#[cfg(test)]
+mod tests;
