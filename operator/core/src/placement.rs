@@ -132,7 +132,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn record(trials: &[(u32, &str, &str, &[(&str, &str)])]) -> RunRecord {
+    /// Index, arm, state, and the nodes of the parts.
+    type Ran<'a> = (u32, &'a str, &'a str, &'a [(&'a str, &'a str)]);
+
+    fn record(trials: &[Ran]) -> RunRecord {
         let trials: Vec<_> = trials
             .iter()
             .enumerate()
