@@ -3,6 +3,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod compressed;
 mod dashboard;
 mod java_files;
 mod raw;
