@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use http::request;
+use http::{HeaderValue, request};
 use service_kit::grpc::{
-    Caller, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode, encode, encode_with,
+    Caller, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode, encode,
+    encode_with,
 };
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
 use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
+use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
 use crate::node::Node;
 use crate::publish_stream::publish;
@@ -201,6 +203,14 @@ impl Service for Api {
                 Box::pin(async { Err(Status::is_no_stream()) })
             }
         }
+    }
+
+    fn decompress(&self, encoding: &str) -> Option<Decompress> {
+        decompress::of(encoding)
+    }
+
+    fn accepted_encodings(&self) -> Option<HeaderValue> {
+        Some(decompress::ACCEPTED)
     }
 
     fn http(&self, mut head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {

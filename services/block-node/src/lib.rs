@@ -10,6 +10,7 @@ pub mod block;
 pub mod connect;
 pub mod contents_proof;
 pub mod craft;
+pub mod decompress;
 pub mod hash;
 pub mod java_files;
 pub mod lending;

@@ -23,7 +23,7 @@ mod tests;
 pub mod timeout;
 
 #[cfg(feature = "server")]
-pub use call::{Caller, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
+pub use call::{Caller, Decompress, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
 #[cfg(feature = "server")]
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};

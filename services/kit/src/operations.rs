@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method as Verb, Response, request};
+use http::{HeaderValue, Method as Verb, Response, request};
 use prometheus_client::registry::Registry;
 
-use crate::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use crate::grpc::{Caller, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary};
 use crate::health::{self, Health};
 use crate::http::{Body, Incoming, answer, only_get};
 use crate::metrics::Format;
@@ -121,6 +121,14 @@ impl<S: Service> Service for Accompanied<S> {
             Some(answer) => Some(answer),
             None => self.service.http(head, body, peer),
         }
+    }
+
+    fn decompress(&self, encoding: &str) -> Option<Decompress> {
+        self.service.decompress(encoding)
+    }
+
+    fn accepted_encodings(&self) -> Option<HeaderValue> {
+        self.service.accepted_encodings()
     }
 
     fn stopped(&self) -> Status {

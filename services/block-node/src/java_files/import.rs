@@ -149,6 +149,8 @@ pub struct Source {
     recent: BTreeMap<u64, (PathBuf, Packing)>,
     /// By their first block.
     archives: Vec<(RangeInclusive<u64>, PathBuf)>,
+    /// So many of them end before the block that is wanted.
+    passed: usize,
     open: Option<(PathBuf, Archive<BufReader<File>>)>,
     passed_over: usize,
     first: u64,
@@ -161,6 +163,7 @@ impl Source {
         let mut source = Self {
             recent: BTreeMap::new(),
             archives: Vec::new(),
+            passed: 0,
             open: None,
             passed_over: 0,
             first: u64::MAX,
@@ -208,7 +211,7 @@ impl Source {
         self.last = self.last.max(*range.end());
     }
 
-    /// Reads a block from each file that has it, until one is right.
+    /// Reads a block from each file that has it, until one is right. Numbers are asked for in ascending order.
     fn verified<T>(
         &mut self,
         number: u64,
@@ -216,8 +219,10 @@ impl Source {
         check: impl Fn(Vec<u8>) -> Result<T, String>,
     ) -> Result<T, ImportError> {
         let mut wrong = Vec::new();
-        let archives: Vec<PathBuf> = self
-            .archives
+        while self.archives.get(self.passed).is_some_and(|(range, _)| *range.end() < number) {
+            self.passed += 1;
+        }
+        let archives: Vec<PathBuf> = self.archives[self.passed..]
             .iter()
             .take_while(|(range, _)| *range.start() <= number)
             .filter(|(range, _)| range.contains(&number))

@@ -19,6 +19,10 @@ use crate::grpc::memory::{Share, Taken};
 use crate::grpc::status::{Code, Status, success};
 use crate::http::{Body, Incoming};
 
+/// Decompresses a message to at most so many bytes. Before its result grows it asks for room, for so many bytes more, and ends with the
+/// error that it is answered.
+pub type Decompress = fn(&[u8], usize, &mut dyn FnMut(usize) -> Result<(), Status>) -> Result<Vec<u8>, Status>;
+
 /// Answers calls. One lives on each worker thread; what threads share, it holds itself.
 pub trait Service: 'static {
     /// Names a method.
@@ -32,6 +36,17 @@ pub trait Service: 'static {
 
     /// Answers a streaming call. The future is dropped when the client has gone, or waits no longer.
     fn stream(&self, method: Self::Method, caller: Caller, requests: Requests, responses: Responses) -> Stream;
+
+    /// How messages of a client that names this `grpc-encoding` are decompressed; `None`: it is not understood. Answers are not compressed.
+    fn decompress(&self, encoding: &str) -> Option<Decompress> {
+        let _ = encoding;
+        None
+    }
+
+    /// What clients are told to be understood, in `grpc-accept-encoding`.
+    fn accepted_encodings(&self) -> Option<HeaderValue> {
+        None
+    }
 
     /// Answers a request that is no gRPC, if anything is served besides.
     fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<HttpAnswer> {
@@ -108,6 +123,7 @@ enum Source {
         deframer: Deframer,
         is_over: bool,
         memory: Share,
+        decompress: Option<Decompress>,
         /// Of the message that is under way, and of the last one that came, until the next is asked for.
         taken: Option<Taken>,
     },
@@ -122,9 +138,15 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(body: RecvStream, message_bytes_max: usize, memory: Share) -> Self {
+    pub(crate) fn new(
+        body: RecvStream,
+        message_bytes_max: usize,
+        memory: Share,
+        decompress: Option<Decompress>,
+    ) -> Self {
         let deframer = Deframer::new(message_bytes_max);
-        Self { source: Source::Framed { body, deframer, is_over: false, memory, taken: None }, counted: None }
+        let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
+        Self { source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None }, counted: None }
     }
 
     /// Messages that came another way.
@@ -152,8 +174,10 @@ impl Requests {
     }
 
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let (body, deframer, is_over, memory, taken) = match &mut self.source {
-            Source::Framed { body, deframer, is_over, memory, taken } => (body, deframer, is_over, memory, taken),
+        let (body, deframer, is_over, memory, decompress, taken) = match &mut self.source {
+            Source::Framed { body, deframer, is_over, memory, decompress, taken } => {
+                (body, deframer, is_over, memory, decompress, taken)
+            }
             Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
         };
         loop {
@@ -161,7 +185,16 @@ impl Requests {
                 *taken = None;
             }
             if let Some(message) = deframer.message()? {
-                return Poll::Ready(Ok(Some(message)));
+                let Some(decompress) = decompress.filter(|_| deframer.is_compressed()) else {
+                    return Poll::Ready(Ok(Some(message)));
+                };
+                // What comes out of it counts until the next message is asked for.
+                let taken = match taken {
+                    Some(taken) => taken,
+                    None => taken.insert(memory.take(0)?),
+                };
+                let plain = decompress(&message, deframer.length_max(), &mut |bytes| taken.grow(bytes))?;
+                return Poll::Ready(Ok(Some(plain.into())));
             }
             if let (Some(length), None) = (deframer.awaited(), &taken) {
                 *taken = Some(memory.take(length)?);
@@ -197,11 +230,12 @@ pub(crate) struct Sender {
     respond: SendResponse<Bytes>,
     stream: Option<SendStream<Bytes>>,
     memory: Share,
+    accepted_encodings: Option<HeaderValue>,
 }
 
 impl Sender {
-    pub(crate) fn new(respond: SendResponse<Bytes>, memory: Share) -> Self {
-        Self { respond, stream: None, memory }
+    pub(crate) fn new(respond: SendResponse<Bytes>, memory: Share, accepted_encodings: Option<HeaderValue>) -> Self {
+        Self { respond, stream: None, memory, accepted_encodings }
     }
 
     /// What the connection of this call may take.
@@ -217,10 +251,19 @@ impl Sender {
         is_open && stream.capacity() >= bytes
     }
 
+    fn head(&self) -> Response<()> {
+        let mut response = Response::new(());
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        if let Some(accepted) = &self.accepted_encodings {
+            response.headers_mut().insert("grpc-accept-encoding", accepted.clone());
+        }
+        response
+    }
+
     /// Begins the answer, once.
     fn open(&mut self) -> Result<&mut SendStream<Bytes>, Gone> {
         if self.stream.is_none() {
-            self.stream = Some(self.respond.send_response(head(), false).map_err(|_| Gone)?);
+            self.stream = Some(self.respond.send_response(self.head(), false).map_err(|_| Gone)?);
         }
         self.stream.as_mut().ok_or(Gone)
     }
@@ -258,7 +301,7 @@ impl Sender {
             let _ = stream.send_trailers(trailers);
             return;
         }
-        let mut head = head();
+        let mut head = self.head();
         head.headers_mut().extend(trailers);
         let _ = self.respond.send_response(head, true);
     }
@@ -295,12 +338,6 @@ impl Sender {
         };
         reset.map(|_| ())
     }
-}
-
-fn head() -> Response<()> {
-    let mut response = Response::new(());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
 }
 
 /// The answers of a call.

@@ -192,7 +192,7 @@ impl<S: Service> Calls<S> {
         if self.limits.logs_headers {
             header_log::write(&request);
         }
-        let mut sender = Sender::new(respond, self.memory.clone());
+        let mut sender = Sender::new(respond, self.memory.clone(), self.service.accepted_encodings());
         if let Err(refusal) = is_grpc(&request) {
             let (head, body) = request.into_parts();
             let Ok(taken) = self.memory.take_call(&head, 0) else {
@@ -218,8 +218,10 @@ impl<S: Service> Calls<S> {
         };
         let deadline = timeout::of(&head.headers).map(|timeout| Instant::now() + timeout);
         let taken = self.memory.take_call(&head, 0);
+        let encoding = head.headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok());
+        let decompress = encoding.and_then(|encoding| self.service.decompress(encoding));
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
-        let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone());
+        let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone(), decompress);
         let taken = match taken {
             Ok(taken) => taken,
             Err(status) => return sender.finish(Err(status)),

@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
-//! | 0 | 1 | compressed: 0; nobody was told that anything else is understood |
+//! | 0 | 1 | compressed: 0, or 1 where the service understands the client's `grpc-encoding` |
 //! | 1 | 4 | length, big endian |
 //! | 5 | | the message |
 //!
@@ -101,6 +101,9 @@ pub fn content(frame: Bytes) -> Bytes {
 #[derive(Debug)]
 pub struct Deframer {
     length_max: usize,
+    takes_compressed: bool,
+    /// The flag of the last message.
+    is_compressed: bool,
     partial: BytesMut,
     chunk: Bytes,
 }
@@ -108,7 +111,26 @@ pub struct Deframer {
 impl Deframer {
     /// For messages up to so many bytes.
     pub fn new(length_max: usize) -> Self {
-        Self { length_max, partial: BytesMut::new(), chunk: Bytes::new() }
+        let (takes_compressed, is_compressed) = (false, false);
+        Self { length_max, takes_compressed, is_compressed, partial: BytesMut::new(), chunk: Bytes::new() }
+    }
+
+    /// Takes messages whose flag says that they are compressed.
+    #[cfg(feature = "server")]
+    pub(crate) fn taking_compressed(self) -> Self {
+        Self { takes_compressed: true, ..self }
+    }
+
+    /// Whether the last message is compressed.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.is_compressed
+    }
+
+    /// The longest message.
+    #[cfg(feature = "server")]
+    pub(crate) fn length_max(&self) -> usize {
+        self.length_max
     }
 
     /// Takes what was received. [`Deframer::message`] must have been asked until it had no more.
@@ -123,6 +145,7 @@ impl Deframer {
             if let Some(length) = self.length_in(&self.chunk)?
                 && self.chunk.len() - HEAD_BYTES >= length
             {
+                self.is_compressed = self.chunk[0] != 0;
                 self.chunk.advance(HEAD_BYTES);
                 return Ok(Some(self.chunk.split_to(length)));
             }
@@ -136,6 +159,7 @@ impl Deframer {
             return Ok(None);
         }
         let mut frame = self.partial.split_to(HEAD_BYTES + length);
+        self.is_compressed = frame[0] != 0;
         frame.advance(HEAD_BYTES);
         Ok(Some(frame.freeze()))
     }
@@ -163,7 +187,7 @@ impl Deframer {
 
     fn length_in(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
         let Some((&flag, rest)) = bytes.split_first() else { return Ok(None) };
-        if flag != 0 {
+        if flag != 0 && !(flag == 1 && self.takes_compressed) {
             return Err(FrameError::Compressed(flag));
         }
         let Some(length) = rest.first_chunk::<4>() else { return Ok(None) };

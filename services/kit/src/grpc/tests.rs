@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -32,6 +32,23 @@ fn framed(message: &[u8]) -> Bytes {
     [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat().into()
 }
 
+/// Each byte says how often it comes.
+fn repeat(
+    message: &[u8],
+    bytes_max: usize,
+    room: &mut dyn FnMut(usize) -> Result<(), Status>,
+) -> Result<Vec<u8>, Status> {
+    let mut plain = Vec::new();
+    for byte in message {
+        room(usize::from(*byte))?;
+        plain.resize(plain.len() + usize::from(*byte), *byte);
+        if plain.len() > bytes_max {
+            return Err(Status::new(Code::ResourceExhausted, "too long"));
+        }
+    }
+    Ok(plain)
+}
+
 #[derive(Clone)]
 struct Shared(Rc<Told>);
 
@@ -53,6 +70,14 @@ impl Service for Shared {
             Method::Say => Unary::Now(Ok(framed(&message))),
             _ => Unary::Later(Box::pin(pending())),
         }
+    }
+
+    fn decompress(&self, encoding: &str) -> Option<Decompress> {
+        (encoding == "repeat").then_some(repeat as Decompress)
+    }
+
+    fn accepted_encodings(&self) -> Option<HeaderValue> {
+        Some(HeaderValue::from_static("repeat"))
     }
 
     fn stream(&self, method: Method, _: Caller, mut requests: Requests, responses: Responses) -> Stream {
@@ -177,6 +202,52 @@ fn errors_are_those_that_grpc_clients_know() {
         let (_, trailers) = client.call(request("Never", Some("20m")), framed(b"")).await;
         assert_eq!(trailers["grpc-status"], "4");
         assert_eq!(trailers["grpc-message"], "context deadline exceeded");
+    });
+}
+
+#[test]
+fn compressed_messages_are_taken_where_the_service_knows_how_and_count_as_what_comes_out() {
+    let compressed = |message: &[u8]| -> Bytes { [&[1], &framed(message)[1..]].concat().into() };
+    with_client(Limits { message_bytes_max: 500, ..Limits::default() }, move |mut client| async move {
+        let request = |method: &str, encoding: &'static str| {
+            let mut request = request(method, None);
+            request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(encoding));
+            request
+        };
+        let (body, _) = client.call(request("Say", "repeat"), compressed(&[2, 1])).await;
+        assert_eq!(&body[HEAD_BYTES..], [2, 2, 1]);
+        // A flag of 0 says that this one is as it is.
+        let (body, _) = client.call(request("Say", "repeat"), framed(b"ab")).await;
+        assert_eq!(&body[HEAD_BYTES..], b"ab");
+        let mixed = [compressed(&[3]), framed(b"x"), compressed(&[1, 1])].concat();
+        let (body, _) = client.call(request("Repeat", "repeat"), mixed.into()).await;
+        let expected = [framed(&[3, 3, 3]), framed(b"x"), framed(&[1, 1])].concat();
+        assert_eq!(body, expected);
+        for (encoding, message, status) in [
+            ("repeat", compressed(&[250, 250, 250]), "8"),
+            ("other", compressed(&[1]), "12"),
+            ("identity", compressed(&[1]), "12"),
+            ("repeat", Bytes::from_static(&[2, 0, 0, 0, 0]), "12"),
+        ] {
+            let (_, trailers) = client.call(request("Say", encoding), message).await;
+            assert_eq!(trailers["grpc-status"], status, "{encoding}");
+            assert_eq!(trailers["grpc-accept-encoding"], "repeat", "{encoding}");
+        }
+        assert_eq!(client.memory.taken(), 0);
+    });
+}
+
+#[test]
+fn what_comes_out_of_a_message_has_no_more_room_than_the_connection_has() {
+    let limits = Limits { message_bytes_max: 1 << 20, connection_messages_bytes_max: 1, ..Limits::default() };
+    with_client(limits, |mut client| async move {
+        let mut request = request("Repeat", None);
+        request.headers_mut().insert("grpc-encoding", HeaderValue::from_static("repeat"));
+        // A mebibyte and more, of four kibibytes.
+        let message = vec![255; 4_200];
+        let frame = [&[1], &framed(&message)[1..]].concat();
+        let (_, trailers) = client.call(request, frame.into()).await;
+        assert_eq!(trailers["grpc-status"], "8", "{trailers:?}");
     });
 }
 

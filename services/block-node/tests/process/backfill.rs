@@ -1,0 +1,154 @@
+//! Blocks that come from peers: what is missing, and what is damaged.
+
+use super::*;
+
+#[test]
+fn a_node_that_is_behind_fetches_from_its_peers_and_goes_on_with_a_publisher() {
+    let (whole, behind) = (harness::folder(), harness::folder());
+    let peer = Server::start(whole.path(), &[]);
+    run(async {
+        publish(&publisher(&peer, 0, 300)).await.unwrap();
+        // The first peer is not there.
+        let peers = format!("127.0.0.1:{},{}", harness::free_port(), peer.address);
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 299).await;
+        let published = publish(&publisher(&server, 300, 10)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged.last()), (None, Some(&309)));
+        // The peer is behind now: nothing to fetch, nothing lost.
+        assert_eq!(status(&peer).await.last_available_block, 299);
+        let metrics = http(&server, "/metrics").await;
+        assert!(metrics.contains("\nblock_node_blocks_backfilled_total 300\n"), "{metrics}");
+    });
+}
+
+#[test]
+fn blocks_of_another_history_are_not_fetched() {
+    let (ours, theirs, behind) = (harness::folder(), harness::folder(), harness::folder());
+    let (good, wrong) = (Server::start(ours.path(), &[]), Server::start(theirs.path(), &[]));
+    run(async {
+        publish(&publisher(&good, 0, 40)).await.unwrap();
+        publish(&PublisherFlags { seed: 2, ..publisher(&wrong, 0, 60) }).await.unwrap();
+        let peers = format!("{},{}", wrong.address, good.address);
+        let server = Server::start(behind.path(), &[]);
+        publish(&publisher(&server, 0, 5)).await.unwrap();
+        server.kill();
+        let server = Server::start(behind.path(), &["--backfill-peers", &peers]);
+        has_up_to(&server, 39).await;
+        let metrics = http(&server, "/metrics").await;
+        assert!(!metrics.contains("\nblock_node_backfill_failures_total 0\n"), "{metrics}");
+    });
+}
+
+#[test]
+fn a_block_that_rots_is_fetched_again_from_a_peer_that_has_the_right_one() {
+    let (ours, theirs, others) = (harness::folder(), harness::folder(), harness::folder());
+    let (peer, wrong) = (Server::start(theirs.path(), &[]), Server::start(others.path(), &[]));
+    let server = Server::start(ours.path(), &[]);
+    run(async {
+        publish(&publisher(&peer, 0, 30)).await.unwrap();
+        publish(&PublisherFlags { seed: 2, ..publisher(&wrong, 0, 30) }).await.unwrap();
+        publish(&publisher(&server, 0, 30)).await.unwrap();
+    });
+    assert!(server.terminate());
+    let segment = ours.path().join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let places = [bytes.len() / 3, bytes.len() / 2];
+    places.iter().for_each(|place| bytes[*place] ^= 0x10);
+    std::fs::write(&segment, bytes).unwrap();
+    run(async {
+        let peers = format!("{},{}", wrong.address, peer.address);
+        let server = Server::start(ours.path(), &["--backfill-peers", &peers]);
+        let wait = async {
+            while !http(&server, "/metrics").await.contains("\nblock_node_blocks_repaired_total 2\n") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(harness::LONG, wait).await.expect("two blocks are repaired");
+        let result = read_all(&server, 29).await;
+        assert_eq!((result.blocks, result.wrong), (30, None));
+        let metrics = http(&server, "/metrics").await;
+        assert!(metrics.contains("\nblock_node_quarantined_blocks 0\n"), "{metrics}");
+        publish(&publisher(&server, 30, 5)).await.unwrap();
+        server.kill();
+        // Without peers.
+        let server = Server::start(ours.path(), &[]);
+        let result = read_all(&server, 34).await;
+        assert_eq!((result.blocks, result.wrong), (35, None));
+    });
+}
+
+#[test]
+fn a_node_fetches_over_tls_and_from_nobody_whom_its_authority_has_not_signed() {
+    let directory = harness::folder();
+    let signed = |name: &str| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        [("certificate", parameters.self_signed(&key).unwrap().pem()), ("key", key.serialize_pem())].map(
+            |(what, pem)| {
+                let path = directory.path().join(format!("{name}-{what}"));
+                std::fs::write(&path, pem).unwrap();
+                path.to_str().unwrap().to_owned()
+            },
+        )
+    };
+    let ([certificate, key], [stranger, _]) = (signed("peer"), signed("stranger"));
+    let folder = |name: &str| directory.path().join(name);
+    let flags = ["--tls-certificate", &certificate, "--tls-key", &key, "--tls-client-authority", &certificate];
+    let peer = Server::start(&folder("peer"), &flags);
+    let address = peer.address.replace("127.0.0.1", "https://localhost");
+    let tls = TlsFlags {
+        tls_authority: Some(certificate.clone().into()),
+        tls_certificate: Some(certificate.clone().into()),
+        tls_key: Some(key.clone().into()),
+    };
+    run(async {
+        let published = publish(&PublisherFlags { address: address.clone(), tls, ..publisher(&peer, 0, 20) }).await;
+        assert_eq!(published.unwrap().acknowledged.len(), 20);
+        let own =
+            ["--backfill-tls-certificate", &certificate, "--backfill-tls-key", &key, "--backfill-peers", &address];
+        let trusting = |authority| [&own[..], &["--backfill-tls-authority", authority]].concat();
+        let wary = Server::start(&folder("wary"), &trusting(&stranger));
+        let server = Server::start(&folder("ours"), &trusting(&certificate));
+        has_up_to(&server, 19).await;
+        let wait = async {
+            while http(&wary, "/metrics").await.contains("\nblock_node_backfill_failures_total 0\n") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(harness::LONG, wait).await.expect("a failure");
+        assert_eq!(status(&wary).await.last_available_block, NO_BLOCK);
+    });
+    let output = Command::new(PROGRAM)
+        .args(["--server-port", "0", "--backfill-peers", &address, "--data-dir"])
+        .arg(folder("none"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("--backfill-tls-authority must say"), "{said}");
+}
+
+#[test]
+fn a_node_that_is_behind_catches_up_in_an_older_era_too() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let era = ["--wire-era", "v0.15"];
+    let ahead = Server::start(theirs.path(), &era);
+    run(async {
+        publish(&PublisherFlags { wire_era: WireEra::V015, ..publisher(&ahead, 0, 30) }).await.unwrap();
+        let server = Server::start(ours.path(), &[&era[..], &["--backfill-peers", &ahead.address]].concat());
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        while status_of(&server).await != 29 {
+            assert!(tokio::time::Instant::now() < deadline, "it stays behind");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let flags = ConsumerFlags { wire_era: WireEra::V015, ..consumer(&server, Some(0), Some(29)) };
+        assert_eq!(read(&flags, |_| ()).await.unwrap().blocks, 30);
+    });
+}
+
+/// The last block, in any era.
+async fn status_of(server: &Server) -> u64 {
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call(STATUS);
+    let status: proto::OldServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+    status.last_available_block
+}

@@ -1,0 +1,132 @@
+//! What was acknowledged stays, however the server ends.
+
+use super::*;
+
+/// How often the server is killed, unless BLOCK_NODE_KILLS says otherwise.
+const KILLS: u64 = 10;
+
+#[test]
+fn kill_9_under_four_publishers_loses_no_acknowledged_block() {
+    let kills = std::env::var("BLOCK_NODE_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let directory = harness::folder();
+    let (mut acknowledged, mut known) = (0, 0);
+    for round in 0..kills {
+        let server = Server::start(directory.path(), &["--segment-bytes", "400000"]);
+        run(async {
+            let found = status(&server).await.next_expected_block;
+            assert!(found >= acknowledged, "{acknowledged} blocks were acknowledged, {found} are there");
+            // All that came since the last look, and some before.
+            let from = u64::saturating_sub(known, 50);
+            if found > from {
+                let result = read(&consumer(&server, Some(from), Some(found - 1)), |_| ()).await.unwrap();
+                assert_eq!((result.blocks, result.wrong), (found - from, None));
+            }
+            known = found;
+            let id = server.id().to_string();
+            let killer = tokio::task::spawn_blocking(move || {
+                std::thread::sleep(Duration::from_millis(20 + 37 * round % 300));
+                Command::new("kill").args(["-9", &id]).status().unwrap()
+            });
+            let (heard, mut acknowledgements) = tokio::sync::mpsc::unbounded_channel();
+            let publishers: Vec<_> = (0..4)
+                .map(|_| {
+                    let (flags, heard) = (publisher(&server, 0, 0), heard.clone());
+                    // It ends with an error when the server is gone; what it has heard until then counts.
+                    tokio::spawn(async move { while publish_until_gone(&flags, heard.clone()).await.is_ok() {} })
+                })
+                .collect();
+            killer.await.unwrap();
+            for publisher in publishers {
+                publisher.await.unwrap();
+            }
+            while let Ok(number) = acknowledgements.try_recv() {
+                acknowledged = acknowledged.max(number + 1);
+            }
+        });
+    }
+    assert!(acknowledged > 0, "nothing was ever acknowledged: this test shows nothing");
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        let found = status(&server).await.next_expected_block;
+        let result = read_all(&server, found - 1).await;
+        assert_eq!((result.blocks, result.wrong), (found, None));
+    });
+    println!("{kills} kills, {acknowledged} blocks acknowledged");
+}
+
+/// Publishes one block after another from the next one on, and tells every acknowledgement as soon as it is heard. `Ok`: the node has
+/// ended the stream, since others were faster.
+async fn publish_until_gone(
+    flags: &PublisherFlags,
+    heard: tokio::sync::mpsc::UnboundedSender<u64>,
+) -> Result<(), GrpcError> {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let mut channel = connect(&flags.address).await?;
+    let call = channel.call(STATUS);
+    let found: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
+    let call = channel.call(PUBLISH);
+    // An empty set, to begin with.
+    let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<_>) =
+        channel.stream(&call, &request(BlockItems(bytes::Bytes::new()))).await?;
+    let listening = tokio::spawn(async move {
+        let mut before = None;
+        while let Some(message) = receiver.next().await? {
+            match PublishResponse::of(message, WireEra::Today) {
+                Some(PublishResponse::Acknowledgement(number)) => {
+                    assert!(before.is_none_or(|before| before + 1 == number), "{number} behind {before:?}");
+                    before = Some(number);
+                    heard.send(number).unwrap();
+                }
+                Some(PublishResponse::EndOfStream { .. }) => return Ok(()),
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+    let mut crafter = Crafter::new(flags.seed, 0);
+    while !listening.is_finished() {
+        let block = crafter.next(Shape::of_bytes(flags.block_bytes));
+        if block.number < found.next_expected_block {
+            continue;
+        }
+        let sent = async {
+            sender.send(&request(BlockItems(block.bytes.into()))).await?;
+            sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: block.number }))).await
+        };
+        // Why, is heard by who listens.
+        if sent.await.is_err() {
+            break;
+        }
+        // What was acknowledged is heard in between.
+        tokio::task::yield_now().await;
+    }
+    listening.await.unwrap()
+}
+
+#[test]
+fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
+    let directory = harness::folder();
+    let server = Server::start_with_small_files(directory.path());
+    let last = run(async {
+        let published = publish(&publisher(&server, 0, 1_000)).await.unwrap();
+        let Some((EndCode::PersistenceFailed, last)) = published.end else { panic!("{published}") };
+        assert_eq!(published.acknowledged.last(), Some(&last), "what was told last is what was acknowledged");
+        let result = read_all(&server, last).await;
+        assert_eq!((result.blocks, result.wrong), (last + 1, None));
+        let again = publish(&publisher(&server, last + 1, 1)).await.unwrap();
+        assert_eq!((again.end, again.acknowledged), (Some((EndCode::PersistenceFailed, last)), vec![]));
+        let ready = http(&server, "/readyz").await;
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("[-]store failed: no more blocks"), "{ready}");
+        assert!(http(&server, "/livez").await.starts_with("HTTP/1.1 200 OK"));
+        last
+    });
+    server.kill();
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        assert!(status(&server).await.next_expected_block > last);
+        let published = publish(&publisher(&server, status(&server).await.next_expected_block, 5)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged.len()), (None, 5));
+        let result = read_all(&server, last + 5).await;
+        assert_eq!((result.blocks, result.wrong), (last + 6, None));
+    });
+}
