@@ -159,7 +159,8 @@ impl<'a> Run<'a> {
             return NOTHING;
         }
         let same = |other: &&Value| ["arm", "workload", "metric"].iter().all(|field| other[field] == gate[field]);
-        let is_range = items(self.gates).filter(same).filter_map(bound).any(|(_, _, other)| other != is_least);
+        let mut others = items(self.gates).filter(same).filter_map(bound);
+        let is_range = others.any(|(_, is_ratio_too, other)| is_ratio_too == is_ratio && other != is_least);
         if is_range {
             return NOTHING;
         }
@@ -289,6 +290,11 @@ mod tests {
             { "arm": "again", "metric": "ThroughputPerSecond", "ratioAtLeast": "95%" },
         ]);
         assert_eq!(said(gates), [""; 0], "a range");
+        let gates = json!([
+            { "arm": "again", "metric": "ThroughputPerSecond", "atMost": 5 },
+            { "arm": "again", "metric": "ThroughputPerSecond", "ratioAtLeast": "95%" },
+        ]);
+        assert_eq!(said(gates).len(), 1, "a value and a ratio are no range");
         assert!(one(json!({ "metric": "LatencyP99Micros", "ratioAtLeast": "90%" })).contains("better when lower"));
     }
 

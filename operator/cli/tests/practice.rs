@@ -157,6 +157,11 @@ fn a_second_run_waits_for_the_first_or_is_refused_with_its_name() {
     let said = format!("another storebench, run nightly (pid {}),", first.id());
     let refused = Finished::of(world.storebench().arg("run").arg(&file).arg("--no-wait").output().unwrap());
     refused.error(&["run: ", &said]);
+    let saved = file.with_file_name("saved");
+    let mut command = world.storebench();
+    let refused =
+        Finished::of(command.arg("run").arg(&file).arg("--no-wait").arg("--save").arg(&saved).output().unwrap());
+    assert!(refused.code == Some(1) && !saved.exists(), "who is refused leaves nothing: {}", refused.stderr);
     let waiting = file.with_file_name("waiting");
     let mut command = world.storebench();
     command.arg("run").arg(&file).args(["--wait-for-quiet", "0s"]);

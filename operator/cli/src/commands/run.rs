@@ -1,6 +1,7 @@
 //! `storebench run FILE…`: the embedded run, from files to report.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use storebench_core::input::InputErrors;
@@ -69,8 +70,16 @@ fn run_all(
         if let Some(baseline) = baseline {
             baseline.check(&prepared.record)?;
         }
+        let progress = Progress::new(run, arguments.quiet);
+        // Nothing to measure, nobody to wait for.
+        let is_measured = !worth_measuring(&prepared.record).is_empty();
+        let mut turn = None;
+        if is_measured && arguments.no_wait {
+            // Whoever is refused leaves no folder behind.
+            turn = Turn::take(&run.name, IfTaken::Refuse, &progress)?;
+        }
         // Found before the first trial, not after the last.
-        let (prepared, folder) = match keep(arguments, prepared, &objects)? {
+        let (mut prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
             Kept::Finished(path, report) => {
                 eprintln!("{}: came to its end before: {}", run.name, path.join("report.html").display());
@@ -79,16 +88,14 @@ fn run_all(
                 continue;
             }
         };
-        let progress = Progress::new(run, arguments.quiet);
-        let if_taken = if arguments.no_wait { IfTaken::Refuse } else { IfTaken::Wait };
-        // Nothing to measure, nobody to wait for.
-        let turn = match worth_measuring(&prepared.record).is_empty() {
-            true => None,
-            false => match Turn::take(&run.name, if_taken, &progress)? {
-                Some(turn) => Some(turn),
-                None => return Ok(Exit::Interrupted),
-            },
-        };
+        if is_measured && turn.is_none() {
+            let begun = Instant::now();
+            turn = Turn::take(&run.name, IfTaken::Wait, &progress)?;
+            prepared.waited(begun.elapsed());
+            if turn.is_none() {
+                return Ok(Exit::Interrupted);
+            }
+        }
         let mut lost = None;
         let record = embedded::run(*prepared, options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));

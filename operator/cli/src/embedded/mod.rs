@@ -76,6 +76,11 @@ impl<'a> Prepared<'a> {
         Self { record, binaries, run, clock }
     }
 
+    /// What went by until it was this run's turn is no part of it.
+    pub(crate) fn waited(&mut self, waited: Duration) {
+        self.clock.started = self.clock.started.checked_add(waited).unwrap_or(self.clock.started);
+    }
+
     /// The same run, with what it measured before it was interrupted.
     pub(crate) fn resumed(mut self, kept: RunRecord) -> Self {
         let now = std::mem::replace(&mut self.record, kept);

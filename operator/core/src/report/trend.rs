@@ -123,7 +123,7 @@ fn notes(trend: &Trend) -> Vec<String> {
         notes.push("ratios to an arm that never changed are followed: drift of the machine cancels in them".into());
     }
     notes.push(format!(
-        "levels by E-divisive and Student's t-test, at one false alarm in ten thousand looks; a level has three runs at least. A change for the \
+        "levels by E-divisive and Student's t-test; a level has three runs at least. A change for the \
          worse is an alarm for {RECENT_RUNS} runs, then the new level"
     ));
     notes
