@@ -168,8 +168,6 @@ impl Times {
     }
 }
 
-const NO_LABELS: [(&str, &str); 0] = [];
-
 /// What the process uses, by the names that all clients of Prometheus give it; and connections that it closed at once.
 #[derive(Debug)]
 pub struct Process;
@@ -187,11 +185,11 @@ impl Collector for Process {
         let usage = usage();
         gauge(encoder, "process_virtual_memory_bytes", "Virtual memory size in bytes", usage.virtual_bytes as i64)?;
         let help = "Start time of the process since unix epoch in seconds";
-        let mut metric = encoder.encode_descriptor("process_start_time_seconds", help, None, MetricType::Gauge)?;
-        ConstGauge::new(usage.start_seconds).encode(metric.encode_family(&NO_LABELS)?)?;
+        let metric = encoder.encode_descriptor("process_start_time_seconds", help, None, MetricType::Gauge)?;
+        ConstGauge::new(usage.start_seconds).encode(metric)?;
         let help = "Total user and system CPU time spent in seconds";
-        let mut metric = encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
-        ConstCounter::new(usage.cpu_seconds).encode(metric.encode_family(&NO_LABELS)?)?;
+        let metric = encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
+        ConstCounter::new(usage.cpu_seconds).encode(metric)?;
         Ok(())
     }
 }

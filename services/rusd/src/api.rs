@@ -165,11 +165,14 @@ impl Service for Api {
                 counted.answered(&answer, &request, &call.peer.address);
                 Unary::Now(answer)
             }
-            Unary::Later(answer) => Unary::Later(Box::pin(async move {
-                let answer = answer.await;
-                counted.answered(&answer, &request, &call.peer.address);
-                answer
-            })),
+            Unary::Later(answer) => {
+                let counted = counted.waiting(grpc::timeout::of(&call.headers));
+                Unary::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    counted.answered(&answer, &request, &call.peer.address);
+                    answer
+                }))
+            }
         }
     }
 
@@ -183,6 +186,7 @@ impl Service for Api {
         let (received, sent) = (Arc::clone(&self.calls), Arc::clone(&self.calls));
         let requests = requests.counted(move |bytes| received.received(method, bytes));
         let responses = responses.counted(move |bytes| sent.sent(method, bytes));
+        let counted = counted.waiting(grpc::timeout::of(&call.headers));
         let running = self.dispatch_stream(method, call, requests, responses);
         Box::pin(async move {
             let result = running.await;

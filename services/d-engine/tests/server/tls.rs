@@ -4,45 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use d_engine_client::{Client, Options, ReadLevel, Tls};
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use harness::Authority;
 
 use crate::group::{Group, PATIENCE, PROGRAM};
-
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    directory: harness::TempDir,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut parameters = CertificateParams::default();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.distinguished_name.push(DnType::CommonName, "authority");
-        let key = KeyPair::generate().unwrap();
-        let directory = harness::folder();
-        let certificate = parameters.self_signed(&key).unwrap();
-        std::fs::write(directory.path().join("ca.pem"), certificate.pem()).unwrap();
-        Self { issuer: Issuer::new(parameters, key), directory }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("ca.pem")
-    }
-
-    /// A certificate and its key, for loopback.
-    fn sign(&self, name: &str) -> (PathBuf, PathBuf) {
-        let mut parameters = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
-        let paths = ["pem", "key"].map(|suffix| self.directory.path().join(name).with_extension(suffix));
-        std::fs::write(&paths[0], certificate.pem()).unwrap();
-        std::fs::write(&paths[1], key.serialize_pem()).unwrap();
-        let [certificate, key] = paths;
-        (certificate, key)
-    }
-}
 
 #[tokio::test]
 async fn clients_with_a_certificate_are_served_and_others_are_not() {

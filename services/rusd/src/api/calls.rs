@@ -22,6 +22,9 @@ use crate::proto::etcdserverpb::request_op::Request as Operation;
 const BOUNDS_MICROS: &[u64] =
     &[5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000];
 
+/// A client that has waited for as long as it wanted to may be heard so much before it has here: it began earlier.
+const EARLY: Duration = Duration::from_millis(10);
+
 /// Before every message stand so many bytes, which are not the message's.
 const FRAME_HEAD_BYTES: usize = 5;
 
@@ -165,9 +168,9 @@ fn code_name(code: Code) -> &'static str {
 }
 
 impl ThreadCalls {
-    /// A call begins. Dropped before it has ended, it was given up: the client has gone, or waits no longer.
+    /// A call begins. Dropped before it has ended, it was given up: the client has gone, or has waited for as long as it wanted to.
     pub fn begin(self: &Arc<Self>, method: Method) -> Call {
-        let call = Call { calls: Arc::clone(self), method, started: Instant::now(), has_ended: false };
+        let call = Call { calls: Arc::clone(self), method, started: Instant::now(), timeout: None, has_ended: false };
         add(&call.of_method().started, 1);
         call
     }
@@ -191,10 +194,19 @@ pub struct Call {
     calls: Arc<ThreadCalls>,
     method: Method,
     started: Instant,
+    /// How long the client waits, if it says so.
+    timeout: Option<Duration>,
     has_ended: bool,
 }
 
 impl Call {
+    /// Of a call that is not answered at once: the client waits for so long.
+    pub fn waiting(self, timeout: Option<Duration>) -> Self {
+        let mut call = self;
+        call.timeout = timeout;
+        call
+    }
+
     fn of_method(&self) -> &OfMethod {
         &self.calls.methods[self.method.number()]
     }
@@ -230,7 +242,8 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.count(Code::Canceled);
+            let is_late = self.timeout.is_some_and(|timeout| self.started.elapsed() + EARLY >= timeout);
+            self.count(if is_late { Code::DeadlineExceeded } else { Code::Canceled });
         }
     }
 }
@@ -361,7 +374,9 @@ mod tests {
         let of_put = &thread.methods[Method::Put.number()];
         let handled = |code: Code| of_put.handled[code as usize].load(Ordering::Relaxed);
         assert_eq!((handled(Code::Ok), handled(Code::Canceled)), (1, 1));
-        assert_eq!(of_put.started.load(Ordering::Relaxed), 2);
+        drop(thread.begin(Method::Put).waiting(Some(Duration::ZERO)));
+        assert_eq!((handled(Code::DeadlineExceeded), handled(Code::Canceled)), (1, 1));
+        assert_eq!(of_put.started.load(Ordering::Relaxed), 3);
         assert_eq!(thread.sent_bytes.load(Ordering::Relaxed), 4);
     }
 
