@@ -146,7 +146,10 @@ impl Requests {
     ) -> Self {
         let deframer = Deframer::new(message_bytes_max);
         let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
-        Self { source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None }, counted: None }
+        Self {
+            source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None },
+            counted: None,
+        }
     }
 
     /// Messages that came another way.
