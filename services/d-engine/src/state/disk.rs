@@ -101,6 +101,9 @@ pub struct Disk {
     applied: u64,
     /// Keyspaces that are given up with the next commit.
     replaced: Vec<Keyspace>,
+    /// The next one, if it is there already; without rows.
+    spare: Option<Keyspace>,
+    /// Of the newest one.
     number: u64,
 }
 
@@ -131,30 +134,45 @@ impl Disk {
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .worker_threads(WORKERS)
             .open()?;
-        let mut found = None::<(u64, u64, Keyspace)>;
+        let mut found = Vec::new();
         for name in database.list_keyspace_names() {
             let keyspace = keyspace(&database, &name)?;
-            let number = name.strip_prefix(NAME).and_then(|number| number.parse::<u64>().ok());
-            let applied = applied(&keyspace)?;
-            let is_newer = |number| found.as_ref().is_none_or(|(other, ..)| number > *other);
-            match number.zip(applied).filter(|(number, _)| is_newer(*number)) {
-                Some((number, applied)) => {
-                    if let Some((.., older)) = found.replace((number, applied, keyspace)) {
-                        database.delete_keyspace(older)?;
-                    }
-                }
-                // Nobody finished it, or it was replaced.
+            match name.strip_prefix(NAME).and_then(|number| number.parse::<u64>().ok()) {
+                Some(number) => found.push((number, applied(&keyspace)?, keyspace)),
                 None => database.delete_keyspace(keyspace)?,
             }
         }
-        let (number, applied, keyspace) = match found {
-            Some(found) => found,
-            None => (1, 0, keyspace(&database, &format!("{NAME}1"))?),
+        found.sort_unstable_by_key(|(number, ..)| std::cmp::Reverse(*number));
+        let (mut current, mut spare) = (None, None);
+        for (number, applied, keyspace) in found {
+            match applied {
+                Some(applied) if current.is_none() => current = Some((number, applied, keyspace)),
+                // Nobody finished it. It is used again, and not deleted: fjall gives the identity of the newest keyspace to another one
+                // once it was deleted, and then takes that for deleted, too.
+                None if current.is_none() && spare.is_none() => spare = Some((number, keyspace)),
+                // It was replaced, or something newer was begun after it.
+                _ => database.delete_keyspace(keyspace)?,
+            }
+        }
+        if let Some((_, spare)) = &spare
+            && !spare.is_empty()?
+        {
+            spare.clear()?;
+        }
+        let newest = spare.as_ref().map(|(number, _)| *number);
+        let (number, applied, keyspace) = match current {
+            Some(current) => current,
+            None => match spare.take() {
+                Some((number, keyspace)) => (number, 0, keyspace),
+                None => (1, 0, keyspace(&database, &format!("{NAME}1"))?),
+            },
         };
+        let number = newest.unwrap_or(number);
         let written = Arc::new(Committed { keyspace, snapshot: database.snapshot() });
         let view = Arc::clone(&written);
         let (pending, replaced) = (BTreeMap::new(), Vec::new());
-        Ok(Self { database, written, view, pending, pending_bytes: 0, applied, replaced, number })
+        let spare = spare.map(|(_, keyspace)| keyspace);
+        Ok(Self { database, written, view, pending, pending_bytes: 0, applied, replaced, spare, number })
     }
 
     fn keyspace(&self) -> &Keyspace {
@@ -318,8 +336,13 @@ impl Storage for Disk {
         self.pending.clear();
         (self.applied, self.pending_bytes) = (0, 0);
         self.replaced.push(self.keyspace().clone());
-        self.number += 1;
-        let keyspace = keyspace(&self.database, &format!("{NAME}{}", self.number)).map_err(failed)?;
+        let keyspace = match self.spare.take() {
+            Some(spare) => spare,
+            None => {
+                self.number += 1;
+                keyspace(&self.database, &format!("{NAME}{}", self.number)).map_err(failed)?
+            }
+        };
         self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
         Ok(())
     }

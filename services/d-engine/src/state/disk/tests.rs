@@ -109,6 +109,25 @@ proptest! {
     }
 }
 
+/// fjall gives the identity of a keyspace that was deleted to the next one, and took that for deleted as well.
+#[test]
+fn a_replacement_after_one_that_was_not_finished_is_there_after_a_restart() {
+    let directory = harness::folder();
+    let open = || Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    let mut disk = open();
+    disk.commit(1).unwrap();
+    disk.clear().unwrap();
+    drop(disk);
+    drop(open());
+    let mut disk = open();
+    disk.clear().unwrap();
+    put_all(&mut disk, &[(Table::Keys, "new".into(), "1".into())]);
+    disk.commit(6).unwrap();
+    drop(disk);
+    let disk = open();
+    assert_eq!((disk.applied(), rows(&disk)), (6, vec![(Table::Keys, "new".into(), "1".into())]));
+}
+
 #[test]
 fn a_replacement_that_was_not_finished_is_as_if_it_had_not_begun() {
     let directory = harness::folder();
