@@ -22,7 +22,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ use storebench_crds::job::{
 };
 use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 use crate::load::audit::{self, Auditor, Figures, Snapshot};
@@ -51,12 +51,13 @@ use crate::report::record::Record;
 pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>) -> io::Result<Ending> {
     let context = Arc::new(context);
     let plan = Arc::new(plan);
-    let (answers, answered) = channel();
+    // A thread has one order at a time and answers it once; when it crashes it says so besides.
+    let (answers, answered) = sync_channel(2 * context.threads as usize);
     let mut threads = Vec::new();
     let mut orders = Vec::new();
     let mut lives = Vec::new();
     for number in 0..context.threads {
-        let (sender, receiver) = unbounded_channel();
+        let (sender, receiver) = mpsc::channel(1);
         let (seat, plan, answers) = (Seat::new(&context, number), Arc::clone(&plan), answers.clone());
         let live = Arc::new(Live::default());
         lives.push(Arc::clone(&live));
@@ -82,7 +83,7 @@ pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>
 struct Coordinator<'a> {
     context: Arc<Context>,
     around: &'a Surroundings<'a>,
-    orders: Vec<UnboundedSender<Order>>,
+    orders: Vec<mpsc::Sender<Order>>,
     answered: Receiver<Answer>,
 }
 
@@ -290,7 +291,7 @@ impl Coordinator<'_> {
                 Timetable::new(start, rate, requests, seat, seats)
             });
             // A thread that is gone is noticed when its answer does not come.
-            let _ = orders.send(Order {
+            let _ = orders.try_send(Order {
                 phase,
                 start,
                 timetable,

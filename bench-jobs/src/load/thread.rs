@@ -8,13 +8,13 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use storebench_crds::job::Phase;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -56,7 +56,7 @@ pub(crate) struct Order {
 }
 
 /// Tells the coordinator when the thread unwinds: it would wait for an answer that never comes.
-struct LastWords(Sender<Answer>);
+struct LastWords(SyncSender<Answer>);
 
 impl Drop for LastWords {
     fn drop(&mut self) {
@@ -70,8 +70,8 @@ impl Drop for LastWords {
 pub(crate) fn thread_main<F: Family>(
     plan: Arc<F::Plan>,
     seat: Seat,
-    orders: UnboundedReceiver<Order>,
-    answers: Sender<Answer>,
+    orders: mpsc::Receiver<Order>,
+    answers: SyncSender<Answer>,
     live: Arc<Live>,
 ) {
     let _last_words = LastWords(answers.clone());
@@ -89,8 +89,8 @@ pub(crate) fn thread_main<F: Family>(
 async fn serve<F: Family>(
     plan: Arc<F::Plan>,
     seat: Rc<Seat>,
-    mut orders: UnboundedReceiver<Order>,
-    answers: &Sender<Answer>,
+    mut orders: mpsc::Receiver<Order>,
+    answers: &SyncSender<Answer>,
     live: Arc<Live>,
 ) -> io::Result<()> {
     let alarm = Rc::new(Alarm::new()?);

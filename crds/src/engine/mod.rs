@@ -60,11 +60,27 @@ pub struct Engine {
     pub reserved_flags: &'static [&'static str],
     /// What its environment variables begin with, where it reads its flags from there, too.
     pub environment_prefix: Option<&'static str>,
+    /// How a group keeps linearizable reads from being stale; `None` where it has no such reads.
+    pub linearizable_reads: Option<LinearizableReads>,
     /// What is started before it and runs beside it, without being measured as the store.
     pub companions: &'static [Companion],
     /// Whether it works on the files of the application, which is the load: then both have a directory in common, and it
     /// runs in the load's pod.
     pub shares_directory: bool,
+}
+
+/// How a group of members keeps linearizable reads from being stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinearizableReads {
+    /// By a round among members.
+    ByRound,
+    /// By the leader's lease, which trusts clocks, unless a flag has this value.
+    ByLeaseUnless {
+        /// The flag, without dashes.
+        flag: &'static str,
+        /// Its value.
+        value: &'static str,
+    },
 }
 
 /// A store that another one needs: an engine with its defaults, deployed for that one alone.

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CLIENT, Companion, Dialect, DurabilityClass, Engine, METRICS, Metrics, PEER, Port, Protocol, Readiness, Source,
-    VersionProbe, object_store,
+    CLIENT, Companion, Dialect, DurabilityClass, Engine, LinearizableReads, METRICS, Metrics, PEER, Port, Protocol,
+    Readiness, Source, VersionProbe, object_store,
 };
 use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
 
@@ -38,14 +38,11 @@ engines! {
         readiness: Readiness::Protocol,
         metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
         replicas: &[1, 3, 5],
-        // It syncs its log before it acknowledges, or never; there is nothing in between.
-        durability: &[
-            ETCD_FSYNC,
-            DurabilityClass { class: Unsafe, setting: "--unsafe-no-fsync", flags: &["--unsafe-no-fsync"] },
-        ],
+        durability: ETCD_DURABILITY,
         version_probe: VersionProbe { argument: "--version", marker: "etcd Version: " },
         reserved_flags: ETCD_RESERVED,
         environment_prefix: Some("ETCD_"),
+        linearizable_reads: Some(LinearizableReads::ByRound),
         companions: &[],
         shares_directory: false,
     }
@@ -63,12 +60,12 @@ engines! {
         readiness: Readiness::Protocol,
         metrics: Some(Metrics { port: CLIENT, path: "/metrics" }),
         replicas: &[1, 3, 5],
-        // It refuses --unsafe-no-fsync.
-        durability: &[ETCD_FSYNC],
+        durability: ETCD_DURABILITY,
         version_probe: VersionProbe { argument: "--version", marker: "rusd Version: " },
         reserved_flags: ETCD_RESERVED,
         // It reads etcd's variables.
         environment_prefix: Some("ETCD_"),
+        linearizable_reads: Some(LinearizableReads::ByLeaseUnless { flag: "linearizable-reads", value: "round" }),
         companions: &[],
         shares_directory: false,
     }
@@ -111,6 +108,7 @@ engines! {
             "--config",
         ],
         environment_prefix: Some("D_ENGINE_"),
+        linearizable_reads: Some(LinearizableReads::ByRound),
         companions: &[],
         shares_directory: false,
     }
@@ -132,6 +130,7 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -153,6 +152,7 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -174,6 +174,7 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -196,6 +197,7 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: "Version  : v" },
         reserved_flags: &["--port", "-p", "--health", "--access", "-a", "--secret", "-s", "--region", "-r", "--cert", "--key"],
         environment_prefix: Some("VGW_"),
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -222,6 +224,7 @@ engines! {
         reserved_flags: &["--files-recent-live-root-path", "--data-dir", "--server-host", "--server-port"],
         // Its variables are the Java node's, which have no prefix.
         environment_prefix: Some(""),
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -255,6 +258,7 @@ engines! {
             "--verification-all-blocks-hasher-file-path",
         ],
         environment_prefix: Some(""),
+        linearizable_reads: None,
         companions: &[],
         shares_directory: false,
     }
@@ -276,6 +280,7 @@ engines! {
         version_probe: VersionProbe { argument: "--version", marker: "walsync " },
         reserved_flags: &["--to", "--endpoint", "--region", "--staging-folder", "--listen", "--config"],
         environment_prefix: None,
+        linearizable_reads: None,
         companions: REPLICATOR_COMPANIONS,
         shares_directory: true,
     }
@@ -298,6 +303,7 @@ engines! {
         version_probe: VersionProbe { argument: "version", marker: "" },
         reserved_flags: &["-config", "-no-expand-env", "-exec", "-once"],
         environment_prefix: Some("LITESTREAM_"),
+        linearizable_reads: None,
         companions: REPLICATOR_COMPANIONS,
         shares_directory: true,
     }
@@ -318,6 +324,10 @@ const ETCD_FSYNC: DurabilityClass =
     DurabilityClass { class: Fsync, setting: "WAL synced before acknowledgement", flags: &[] };
 
 /// Of etcd 3.7 and rusd, which takes its flags.
+/// The log is synced before anything is acknowledged, or never; there is nothing in between.
+const ETCD_DURABILITY: &[DurabilityClass] =
+    &[ETCD_FSYNC, DurabilityClass { class: Unsafe, setting: "--unsafe-no-fsync", flags: &["--unsafe-no-fsync"] }];
+
 const ETCD_RESERVED: &[&str] = &[
     "--name",
     "--data-dir",

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use storebench_crds::benchmark_run::ArmField;
+use storebench_crds::engine::LinearizableReads;
 use storebench_crds::storage_service::Durability;
 use storebench_crds::workload::{ReadsBy, Workload};
 
@@ -101,25 +102,25 @@ pub fn fields(service: &ValidatedService) -> BTreeMap<ArmField, String> {
 
 /// How a group of this service keeps linearizable reads from being stale. A single member need not.
 fn reads(service: &ValidatedService) -> Option<String> {
-    if service.replicas < 2 || !matches!(service.engine.protocol, Protocol::Etcd | Protocol::DEngine) {
-        return None;
-    }
-    let is_rusd = service.engine.kind == storebench_crds::EngineKind::Rusd;
-    let by_round = chosen_reads(service) == Some("round");
-    Some(if is_rusd && !by_round { BY_LEASE } else { BY_ROUND }.to_owned())
+    let reads = service.engine.linearizable_reads.filter(|_| service.replicas > 1)?;
+    let is_by_lease = match reads {
+        LinearizableReads::ByRound => false,
+        LinearizableReads::ByLeaseUnless { flag, value } => told(service, flag) != Some(value),
+    };
+    Some(if is_by_lease { BY_LEASE } else { BY_ROUND }.to_owned())
 }
 
-/// What rusd is told of its linearizable reads, as it reads it: the last argument counts, and a variable only without one.
-fn chosen_reads(service: &ValidatedService) -> Option<&str> {
-    const FLAG: &str = "linearizable-reads";
+/// What a store is told by a flag, as it reads it: the last argument counts, and a variable only without one.
+fn told<'a>(service: &'a ValidatedService, flag: &str) -> Option<&'a str> {
     let next = service.args.iter().skip(1).map(Some).chain([None]);
     let told = service.args.iter().zip(next).filter_map(|(argument, next)| {
-        match argument.trim_start_matches('-').strip_prefix(FLAG)? {
+        match argument.trim_start_matches('-').strip_prefix(flag)? {
             "" => next.map(String::as_str),
             value => value.strip_prefix('='),
         }
     });
-    let variable = format!("{}LINEARIZABLE_READS", service.engine.environment_prefix?);
+    let variable = flag.to_uppercase().replace('-', "_");
+    let variable = format!("{}{variable}", service.engine.environment_prefix?);
     told.last().or_else(|| {
         let named = service.env.iter().rev().find(|(name, _)| *name == variable);
         named.map(|(_, value)| value.as_str())

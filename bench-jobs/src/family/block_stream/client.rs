@@ -13,7 +13,7 @@ use super::messages::{
     SubscribeRequest, SubscribeResponse, Wanted, answer_of_get_block, code, end_of_subscription, path,
 };
 use crate::failure::Failure;
-use crate::family::etcd::connect::connect;
+use crate::net::grpc::connect;
 
 /// One client on one connection. Cloning gives another on the same.
 #[derive(Clone, Debug)]

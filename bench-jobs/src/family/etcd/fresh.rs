@@ -12,10 +12,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
-use crate::family::etcd::connect::connect;
 use crate::family::etcd::messages::{PutRequest, RangeRequest};
 use crate::family::etcd::store::{Store, revision_of};
 use crate::load::session::Session;
+use crate::net::grpc::connect;
 
 /// Between two looks: a few requests, among many thousands of the load.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -21,7 +21,6 @@
 
 mod answers;
 mod compaction;
-pub mod connect;
 mod deletions;
 mod fresh;
 mod lease;
@@ -52,7 +51,6 @@ use crate::content::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
 use crate::content::seeds::mix;
 use crate::content::values::Values;
 use crate::failure::Failure;
-use crate::family::etcd::connect::connect;
 use crate::family::etcd::deletions::{Deletions, SharedDeletions};
 use crate::family::etcd::lease::Leases;
 use crate::family::etcd::revisions::Revisions;
@@ -60,6 +58,7 @@ use crate::family::etcd::store::Store;
 use crate::family::etcd::watch::Watch;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
+use crate::net::grpc::connect;
 
 /// What every key begins with.
 pub const KEY_PREFIX: &str = "storebench/";

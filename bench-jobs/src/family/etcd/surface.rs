@@ -7,7 +7,6 @@ use std::time::Duration;
 use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
-use super::connect::connect;
 use super::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
@@ -15,6 +14,7 @@ use super::messages::{
 use super::store::{Store, revision_of};
 use crate::failure::Failure;
 use crate::family::check::Check;
+use crate::net::grpc::connect;
 
 /// For everything together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

@@ -10,12 +10,12 @@ use storebench_crds::workload::key_value::ReadLevel;
 
 use super::d_engine::{self, Client};
 use crate::failure::Failure;
-use crate::family::etcd::connect::{connect, connect_once};
 use crate::family::etcd::messages::{
     Compare, EVENT_PUT, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, WatchCreateRequest,
     WatchRequest, WatchResponse, compare, path, request_op, watch_request,
 };
 use crate::family::etcd::store as etcd;
+use crate::net::grpc::{connect, connect_once};
 
 /// How long a group may take to elect a leader before the load.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The way to the store.
+//! Channels of gRPC to a store, whatever it speaks over them.
 
 use std::time::Duration;
 
