@@ -71,7 +71,14 @@ fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem>
                 problem(format!("must be a duration, not {}: add a unit, as in 5s", describe(value)))
             }
             Value::Number(number) if schema["pattern"] == crate::ratio::PATTERN => {
-                problem(format!("must be a text, not {}: put it in quotes, as \"{number}\"", describe(value)))
+                // 0.95 is a factor, 95 were percent, 9500 basis points.
+                let percent = number.as_f64().map_or(0.0, |number| match number {
+                    factor if factor < 10.0 => factor * 100.0,
+                    percent if percent < 1000.0 => percent,
+                    basis_points => basis_points / 100.0,
+                });
+                let percent = (percent * 100.0).round() / 100.0;
+                problem(format!("must be a text, not {}: write {percent}%", describe(value)))
             }
             _ => problem(format!("must be a text, not {}: put it in quotes", describe(value))),
         },

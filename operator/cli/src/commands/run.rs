@@ -148,8 +148,8 @@ fn what_to_do(report: &Report) -> Option<String> {
     let install = record.arms.iter().find_map(|arm| arm.unavailable.as_ref()).map(|missing| &missing.install);
     let remedy = match (cause.min_by_key(|cause| cause.rank()), install) {
         (Some(FailureCause::Disturbed), _) => {
-            "other programs kept this machine too busy: stop those that the report names, or give it more time to wait for \
-             them, as with --wait-for-quiet 30m; then run it again"
+            "other programs kept this machine too busy: stop those that the report names, or let more trials be repeated \
+             (spec.trials.retries), or wait longer for quiet (--wait-for-quiet 30m); then run it again with --save"
                 .into()
         }
         (None, Some(install)) if available(record).is_empty() => format!("install what it lacks: {install}"),

@@ -35,8 +35,16 @@ pub(crate) fn command(program: &Path) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-fn own_executable() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("the path of the storebench executable cannot be found")
+/// Errors: it is no longer there. Children of another build would measure otherwise than those before.
+pub(crate) fn own_executable() -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe().context("the path of the storebench executable cannot be found")?;
+    anyhow::ensure!(
+        path.exists(),
+        "{}: the executable of storebench was replaced or removed while it ran; with --save, what was measured is kept: go on \
+         with --resume, or run it again",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Runs `storebench exec-guarded`: never returns where it succeeds.

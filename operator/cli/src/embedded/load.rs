@@ -45,7 +45,7 @@ pub(super) fn load(
     std::fs::write(&job_file, serde_json::to_vec(job)?).context("the job file cannot be written")?;
     let log = directory.join("bench-job.log");
     let errors = File::create(&log).with_context(|| format!("{}: cannot be created", log.display()))?;
-    let child = guard::command(&std::env::current_exe()?)?
+    let child = guard::command(&guard::own_executable()?)?
         .arg("bench-job")
         .arg("--job")
         .arg(&job_file)

@@ -156,6 +156,15 @@ fn nights_without_a_change_are_no_alarm_and_an_old_change_is_the_new_level() {
 }
 
 #[test]
+fn a_history_without_runs_that_count_is_no_good_news() {
+    let mut reports = history(None);
+    reports.iter_mut().for_each(|report| report.judgement.verdict = Verdict::Invalid);
+    let trend = Trend::of(&reports, false).unwrap();
+    assert_eq!(trend.verdict, Verdict::Inconclusive, "{}", trend.message);
+    assert!(trend.message.starts_with("0 runs that count are too few"), "{}", trend.message);
+}
+
+#[test]
 fn runs_that_do_not_count_are_set_aside_with_the_reason() {
     let mut reports = history(None);
     reports[3].judgement.verdict = Verdict::Invalid;

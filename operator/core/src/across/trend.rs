@@ -171,6 +171,9 @@ fn follow(reports: &[&Report], workload: &str, arm: &str, metric: Metric) -> Opt
     })
 }
 
+/// Fewer runs tell nothing of a level.
+const RUNS_MIN: usize = 3;
+
 fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
     let alarms: Vec<String> = series
         .iter()
@@ -181,6 +184,11 @@ fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
         })
         .collect();
     match alarms.is_empty() {
+        // A job that measures nothing, night after night, is no good news.
+        true if runs < RUNS_MIN => (
+            Verdict::Inconclusive,
+            format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine"),
+        ),
         true => {
             (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
         }
