@@ -6,6 +6,7 @@ STOREBENCH := target/release/storebench
 DEMO_PACKAGES ?= -p storebench -p rusd
 
 SEEDS ?= 10000
+MEMBER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 
 help: ## list the verbs
@@ -17,12 +18,15 @@ $(STOREBENCH): FORCE
 demo: ## five minutes: compare real stores on this machine, end with a report
 	testing/demo $(DEMO_PACKAGES)
 
+# Most tests wait for processes and for disks: two at a time on each core.
 test: ## every test that needs no cluster (fetches the peers it needs)
 	peers/fetch
-	cargo test --release --workspace --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --release --workspace --no-fail-fast
 
-lint: ## formatting, clippy, fuzz targets, licences and duplicates
+lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
+	grafana/generate --check && python3 testing/grafana/check.py files
 	cargo fmt --all --check
+	cargo fmt --check --manifest-path peers/d-engine-original/0.2.4/Cargo.toml
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo check --release --locked --manifest-path fuzz/Cargo.toml --target-dir target
 	cargo deny --all-features check bans licenses sources
@@ -33,14 +37,20 @@ peers: ## fetch every peer store and tool, without root
 conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client
 	testing/api-rules/test
 	testing/gitops/test
+	release/check
 	testing/linearizability/test
-	testing/d-engine/test 20
+	testing/d-engine/test 8
+	testing/block-node/test
 	testing/etcd-durability/test 20 target/release/rusd
 	testing/etcd-durability/test 10 target/release/rusd 3
 	testing/etcd-suite/test target/release/rusd
 
-simulate: ## 10,000 seeds of bad days for the replicated log; SEEDS=... for more
+generate: ## what is generated from the types and checked in: YAML of the CRDs, reference, schema of results, recorded statuses
+	UPDATE_CRDS=1 UPDATE_SCHEMA=1 UPDATE_STATUSES=1 cargo test --release --workspace --test drift --test schema --test statuses
+
+simulate: ## 10,000 seeds of bad days for the replicated log, 1,000 for d-engine's members; SEEDS=..., MEMBER_SEEDS=... for more
 	cargo run --quiet --release --bin replog-sim --features replog/simulator -- --seeds $(SEEDS)
+	REPLICAS_SEEDS=$(MEMBER_SEEDS) cargo test --quiet --release --workspace --test replicas members_stay -- --nocapture
 
 fuzz: ## every decoder for a minute (needs cargo-fuzz; fuzz/README.md)
 	cd fuzz && for target in $$(cargo fuzz list); do \
@@ -62,10 +72,15 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 	testing/cluster/shapes
 	testing/cluster/faults
 	testing/cluster/control-planes
+	testing/cluster/policies
 	testing/cluster/dashboards
+	testing/cluster/services
 	testing/cluster/quiet
 	testing/cluster/agreement
 	kind/down --name storebench-e2e
 
-.PHONY: help demo test lint peers conformance simulate fuzz bench e2e e2e-full FORCE
+release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
+	release/build
+
+.PHONY: help demo test lint generate peers release conformance simulate fuzz bench e2e e2e-full FORCE
 FORCE:

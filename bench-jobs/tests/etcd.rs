@@ -12,10 +12,11 @@ mod support;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::family::etcd::messages::{RangeRequest, RangeResponse, path};
+use bench_jobs::net::etcd::messages::{RangeRequest, RangeResponse, path};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use storebench_crds::job::{JobOutcome, JobSummary, Phase, WorkloadSummary};
+use storebench_crds::job::{JobLine, JobOutcome, JobSummary, Phase, WorkloadSummary};
+use storebench_crds::measure::Reading;
 
 use support::etcd::Etcd;
 use support::job::Job;
@@ -143,6 +144,18 @@ fn a_store_that_ignores_what_a_swap_compares_is_found_although_every_swap_of_the
 }
 
 // --- right answers -----------------------------------------------------------
+
+#[test]
+fn locks_are_contended_for() {
+    let etcd = Etcd::start();
+    for (locks, total) in [(1, 60), (4, 200)] {
+        let parameters = json!({ "operation": "Lock", "locks": locks });
+        let (figures, _) = measured(&key_value(&etcd, parameters, json!({ "total": total, "timeout": "10s" })));
+        assert_eq!(figures.operations, total);
+        // Of each its holder and its fenced write, and at the end what it guards.
+        assert!(figures.verified >= 2 * total + locks, "{}", figures.verified);
+    }
+}
 
 #[test]
 fn every_operation_completes_and_counts_what_it_did() {
@@ -349,5 +362,45 @@ fn a_failover_is_refused_where_nobody_kills() {
     let parameters = json!({ "operation": "Failover", "killAfter": "1s", "restartAfter": "1s" });
     let (status, said) = Job::start(&key_value(&etcd, parameters, json!({ "duration": "4s" })), &[]).fail();
     assert_eq!(status.code(), Some(1), "it is no fault of the store");
-    assert!(said.contains("the job has no killsMembers"), "{said}");
+    assert!(said.contains("the job has no strikesMembers"), "{said}");
+}
+
+/// Ten clients of a slow open loop: the last waits for nine seconds before its first request, longer than its lease lasts.
+#[test]
+fn a_lease_lives_as_long_as_its_client_waits_for_its_turn() {
+    let etcd = Etcd::start();
+    let load = json!({ "mode": "OpenLoop", "rate": 1, "duration": "11s", "timeout": "1s" });
+    let ended = Job::start(&key_value(&etcd, json!({ "operation": "Lock", "keySpace": 10 }), load), &[]).end();
+    let measured = ended.measured();
+    assert!(measured.operations >= 10 && measured.verified >= 20, "{measured:?}");
+    let expired = ended.lines.iter().find_map(|line| match line {
+        JobLine::Measure { measure, reading, .. } if measure == "expiredLeases" => Some(reading.clone()),
+        _ => None,
+    });
+    assert_eq!(expired, Some(Reading::Total(0)), "each was kept alive in time");
+}
+
+/// A client that was stopped for longer than its lease lasts has itself to blame.
+#[test]
+fn a_lease_that_a_stopped_loader_let_end_is_taken_anew_and_no_fault_of_the_store() {
+    let etcd = Etcd::start();
+    let load =
+        json!({ "connections": 1, "clients": 1, "mode": "OpenLoop", "rate": 1, "duration": "12s", "timeout": "1s" });
+    let mut running = Job::start(&key_value(&etcd, json!({ "operation": "Lock", "keySpace": 10 }), load), &[]);
+    running.until(Phase::Measure);
+    // Between two requests, of which one is due each second and takes some milliseconds.
+    sleep(Duration::from_millis(1_500));
+    running.signal(Signal::STOP);
+    sleep(Duration::from_secs(8));
+    running.signal(Signal::CONT);
+    let ended = running.end();
+    match &ended.summary.outcome {
+        JobOutcome::Completed | JobOutcome::Hindered { .. } => {}
+        other => panic!("{other:?}: {}", ended.errors),
+    }
+    let expired = ended.lines.iter().find_map(|line| match line {
+        JobLine::Measure { measure, reading: Reading::Total(total), .. } if measure == "expiredLeases" => Some(*total),
+        _ => None,
+    });
+    assert!(expired.is_some_and(|expired| expired >= 1), "{expired:?}");
 }

@@ -53,11 +53,13 @@ impl Replicator {
         store.stdout(Stdio::null()).stderr(Stdio::null());
         let store = Process::start(&mut store);
         until("versitygw", || std::net::TcpStream::connect(("127.0.0.1", store_port)).is_ok());
+        // By default files are merged at each full half minute: what a test takes away or damages then might have been read already.
         let settings = format!(
             "addr: 127.0.0.1:{metrics_port}
 access-key-id: {ACCESS_KEY}
 secret-access-key: {SECRET_KEY}
 logging: {{ level: warn }}
+levels: [{{ interval: 1h }}]
 dbs:
 - dir: {shared}
   pattern: \"*.db\"

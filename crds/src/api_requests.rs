@@ -3,10 +3,11 @@
 //!
 //! Kubernetes' histograms begin with a bucket of 5 ms: where requests are faster, only their mean is precise.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an API server says of a measured phase.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiRequests {
     /// Requests of the kinds that the workload makes or causes; watches are left out, since they end when a client leaves.
@@ -18,7 +19,7 @@ pub struct ApiRequests {
 }
 
 /// Latencies of requests of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestHistogram {
     /// Who answered.
@@ -34,7 +35,7 @@ pub struct RequestHistogram {
 }
 
 /// Who answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AnsweredBy {
     /// The API server: `apiserver_request_duration_seconds`.
@@ -44,7 +45,7 @@ pub enum AnsweredBy {
 }
 
 /// Requests whose latency was within these bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestBucket {
     /// Above this, nanoseconds.

@@ -59,6 +59,8 @@ const RUN_RULES: &[Rule] = &[
             && (!has(self.allowUnequal) || self.allowUnequal == oldSelf.allowUnequal) \
             && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) \
             && self.parallelism == oldSelf.parallelism \
+            && has(self.baselineRef) == has(oldSelf.baselineRef) \
+            && (!has(self.baselineRef) || self.baselineRef == oldSelf.baselineRef) \
             && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)",
         otherwise: "spec is immutable except for suspend: create a new run under a new name",
     },
@@ -96,6 +98,12 @@ const RUN_RULES: &[Rule] = &[
         json_path = ".status.columns.p99Ratio",
         description = "99th percentile of latency, relative to the baseline, first workload"
     ),
+    printcolumn(
+        name = "Baseline",
+        type_ = "string",
+        json_path = ".status.columns.baseline",
+        description = "The BenchmarkBaseline that the run is held against, and what came of it"
+    ),
     printcolumn(name = "Trials", type_ = "string", json_path = ".status.columns.trials"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1)
@@ -125,10 +133,15 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 16))]
     pub gates: Vec<Gate>,
 
+    /// Holds this run against an earlier one, which a BenchmarkBaseline keeps: each arm against the arm of the same name. The run is
+    /// Regressed if throughput or waiting of any arm is worse by more than is tolerated, beyond noise. Embedded runs take `--baseline` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_ref: Option<BaselineRef>,
+
     /// In which of the fields that bear on performance arms may differ and be ranked all the same, as to compare one store under two
     /// arguments. Results name what differs. Durability is never among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), extend("example" = ["args"]))]
+    #[schemars(length(max = 9), extend("example" = ["args"]))]
     pub allow_unequal: Vec<ArmField>,
 
     /// Load pods per trial. Connections, clients, totals, rates and keys are shared out among them, they start together, and
@@ -182,6 +195,29 @@ pub struct Arm {
     pub kubeconfig_secret_ref: Option<SecretRef>,
 }
 
+/// An earlier run to be held against, and on which terms.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BaselineRef {
+    /// The BenchmarkBaseline's name, in the same namespace. As long as it is missing or not ready nothing is measured.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "release-1-4"))]
+    pub name: String,
+    /// How much worse throughput or waiting may be, in basis points (100 = 1 %).
+    #[serde(default = "BaselineRef::default_tolerance_basis_points")]
+    #[schemars(range(min = 0, max = 9_999))]
+    pub tolerance_basis_points: u32,
+    /// Compare with what was measured on another machine, too. Otherwise the run has nothing to compare with there, and says in what the
+    /// machines differ.
+    #[serde(default)]
+    pub allow_different_machine: bool,
+}
+
+impl BaselineRef {
+    fn default_tolerance_basis_points() -> u32 {
+        500
+    }
+}
+
 /// A reference to a ControlPlane.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -204,6 +240,9 @@ pub struct ServiceRef {
 const TRIALS_RULES: &[Rule] =
     &[Rule { field: ".min", holds: "self.min <= self.max", otherwise: "trials.min must not exceed trials.max" }];
 
+/// Trials that a run may have of every arm.
+pub const TRIALS_MAX: u32 = 30;
+
 /// How often to repeat, and when to stop.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -216,7 +255,7 @@ pub struct Trials {
     pub min: u32,
     /// Trials of every arm at most.
     #[serde(default = "Trials::default_max")]
-    #[schemars(range(min = 1, max = 30))]
+    #[schemars(range(min = 1, max = TRIALS_MAX))]
     pub max: u32,
     /// Stop early when every compared interval is narrower than ± this, in basis points (100 = 1 %). The rule looks at
     /// precision only, never at significance, so that stopping early does not favour either arm.
@@ -292,6 +331,11 @@ pub enum ArmField {
     /// How a group makes sure that a linearizable read is not stale: by a round among its members, or by a lease, which trusts their
     /// clocks and costs nothing. Differs by engine, and by rusd's `--linearizable-reads`.
     LinearizableReads,
+    /// How requests reach a store: by a call for each, or many in a frame of a stream, where a workload's `door` asks for that and the engine has
+    /// it.
+    Door,
+    /// `external` of the StorageService: on what it runs, how it is set up and who else uses it is known to nobody here.
+    External,
 }
 
 impl ArmField {
@@ -305,6 +349,8 @@ impl ArmField {
             Self::Resources => "resources",
             Self::Pod => "pod",
             Self::LinearizableReads => "linearizableReads",
+            Self::Door => "door",
+            Self::External => "external",
         }
     }
 }

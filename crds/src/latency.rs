@@ -31,7 +31,7 @@ pub struct LatencySummary {
     pub max_nanos: u64,
 }
 
-fn is_zero(value: &u64) -> bool {
+pub(crate) fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 

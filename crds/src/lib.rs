@@ -1,6 +1,6 @@
 //! The storebench.dev API, version v1alpha1.
 //!
-//! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`]), what a run reports (their statuses), what the platform
+//! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`], [`BenchmarkBaseline`], [`BenchmarkSuite`], [`BenchmarkSchedule`]), what a run reports (their statuses), what the platform
 //! hands to a load pod and gets back ([`job`]), what is known of each store ([`engine`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
 //! the same schema and CEL rules that the API server enforces, run here without a cluster.
 //!
@@ -10,11 +10,15 @@
 #![allow(clippy::duplicated_attributes)]
 
 pub mod api_requests;
+pub mod benchmark_baseline;
 pub mod benchmark_run;
+pub mod benchmark_schedule;
+pub mod benchmark_suite;
 pub mod control_plane;
 pub mod document;
 pub mod duration;
 pub mod engine;
+pub mod external;
 pub mod job;
 pub mod latency;
 pub mod line;
@@ -22,13 +26,18 @@ pub mod measure;
 pub mod measurement;
 pub mod metric;
 pub mod ratio;
+pub mod reference;
 pub mod rules;
 pub mod schema;
 pub mod status;
 pub mod storage_service;
+pub mod template;
 pub mod workload;
 
+pub use benchmark_baseline::{BenchmarkBaseline, BenchmarkBaselineSpec};
 pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, OnInconclusive};
+pub use benchmark_schedule::{BenchmarkSchedule, BenchmarkScheduleSpec};
+pub use benchmark_suite::{BenchmarkSuite, BenchmarkSuiteSpec};
 pub use control_plane::{ControlPlane, ControlPlaneSpec};
 pub use duration::DurationText;
 pub use engine::EngineKind;
@@ -36,7 +45,7 @@ pub use metric::Metric;
 pub use ratio::RatioText;
 pub use status::{BenchmarkRunStatus, Verdict};
 pub use storage_service::{Durability, StorageService, StorageServiceSpec};
-pub use workload::{Load, LoadMode, Workload};
+pub use workload::{Arrivals, HighestRate, Load, LoadMode, Percentile, Workload};
 
 /// The API group of every kind in this crate.
 pub const GROUP: &str = "storebench.dev";

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::{ContractError, LatencySummary, decode_histogram, encode_histogram, latency_histogram};
@@ -27,7 +28,7 @@ pub struct Durations(pub &'static str);
 pub const FSYNCS: Total = Total("fsyncs");
 
 /// What was read of one measure. The kind goes with it, so that who puts readings together need not know the measure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reading {
     /// Of a [`Total`].
@@ -39,7 +40,7 @@ pub enum Reading {
 }
 
 /// A distribution of durations.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Distribution {
     /// Its percentiles.

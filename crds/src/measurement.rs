@@ -1,14 +1,15 @@
 //! What one workload of one trial measured: the raw material of every metric.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
-use crate::job::{ControlPlaneUsage, LatencyKind, LoaderAudit, MachineUse, Usage, WorkloadSummary};
+use crate::job::{ControlPlaneUsage, LatencyKind, LoadStep, LoaderAudit, MachineUse, Usage, WorkloadSummary};
 use crate::latency::LatencySummary;
 use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, Total};
 
 /// What one workload of one trial measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadMeasurement {
     /// What the loader measured.
@@ -41,12 +42,15 @@ pub struct WorkloadMeasurement {
     /// How far apart several load processes began to measure, nanoseconds. Absent: there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_skew_nanos: Option<u64>,
+    /// What was tried in search of the highest rate, in order; the last was measured. Empty: none was looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<LoadStep>,
     /// Latency histograms, encoded as in [`crate::job::JobLine::Histogram`].
     pub histograms: Vec<EncodedHistogram>,
 }
 
 /// A latency histogram, HDR V2, deflated, base64; nanoseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EncodedHistogram {
     /// What it is a histogram of.
@@ -59,6 +63,21 @@ impl WorkloadMeasurement {
     /// The latency that users would feel: from the due instant in an open loop, from the send in a closed one.
     pub fn latency(&self) -> LatencySummary {
         self.summary.intended.unwrap_or(self.summary.service)
+    }
+
+    /// The highest rate that was measured to keep to the target, requests in a second. `None`: none was looked for.
+    pub fn highest_rate_per_second(&self) -> Option<u64> {
+        let held = self.steps.iter().rfind(|step| step.is_measured && step.missed.is_none());
+        held.map(|step| step.rate_per_second)
+    }
+
+    /// The lowest rate above what was found that missed the target, if the loader had no time left at it when it was tried last: then what was
+    /// found is no limit of the store.
+    pub fn limited_by_loader(&self) -> Option<&LoadStep> {
+        // A lower one held when it was tried again.
+        let found = self.highest_rate_per_second().unwrap_or_default();
+        let missed = self.steps.iter().rev().filter(|step| step.missed.is_some() && step.rate_per_second > found);
+        missed.min_by_key(|step| step.rate_per_second).filter(|step| step.is_loader)
     }
 
     /// So many in all, for each request.

@@ -11,14 +11,21 @@ use serde_json::{Value, json};
 
 use crate::engine::rules;
 use crate::job::JobSpec;
-use crate::{BenchmarkRun, ControlPlane, StorageService};
+use crate::{BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, StorageService};
 
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
 /// never takes an object for current before a controller has seen it, and with what the table of engines says.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut service = StorageService::crd();
     add_engines(&mut service);
-    [service, ControlPlane::crd(), BenchmarkRun::crd()].into_iter().map(adapted).collect()
+    let others = [
+        ControlPlane::crd(),
+        BenchmarkRun::crd(),
+        BenchmarkBaseline::crd(),
+        BenchmarkSuite::crd(),
+        BenchmarkSchedule::crd(),
+    ];
+    std::iter::once(service).chain(others).map(adapted).collect()
 }
 
 /// The rules about single engines, and what the fields say of them.
@@ -44,6 +51,9 @@ fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }
     }
+    // As kustomize labels everything that it installs; Helm installs CRDs as they are.
+    let labels = definition.metadata.labels.get_or_insert_default();
+    labels.insert("app.kubernetes.io/part-of".into(), "storebench".into());
     definition
 }
 

@@ -52,6 +52,9 @@ pub struct BenchmarkRunStatus {
     /// How each gate was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
+    /// How it compares with the earlier run that `spec.baselineRef` names. Absent: it names none, or the run is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineResult>,
     /// Where it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
@@ -111,6 +114,9 @@ pub struct Columns {
     /// Such as `0.81 ±0.10`, or `0.81 ±0.10, not ranked`. Absent: the run is invalid, or compared nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ratio: Option<String>,
+    /// Such as `release-1-4: Passed`, or `release-1-4` as long as the run goes on. Absent: the run is held against no earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// Such as `7/10`.
     pub trials: String,
 }
@@ -356,6 +362,56 @@ pub struct Comparison {
     /// Why the two may not be ranked, such as unequal durability. Absent: they may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ranked: Option<String>,
+}
+
+/// How a run compares with the earlier one that it is held against.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BaselineResult {
+    /// The BenchmarkBaseline's name.
+    pub name: String,
+    /// The name of the run that it keeps.
+    pub run: String,
+    /// When that began, RFC 3339, UTC.
+    pub measured_at: String,
+    /// What the comparison says. NoBaseline: they were not compared; Invalid: this run is.
+    pub verdict: Verdict,
+    /// Why, in one line.
+    pub message: String,
+    /// In what their circumstances differ, such as `services: version of arm etcd: 3.6.16, then 3.7.3`, the first 24.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 24))]
+    pub differences: Vec<String>,
+    /// What was not compared, and why, the first 24.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 24))]
+    pub left_out: Vec<String>,
+    /// How throughput and waiting of each arm moved, which decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Movement>,
+}
+
+/// How one metric of an arm moved since an earlier run.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Movement {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// What moved.
+    pub metric: Metric,
+    /// The arm that did not change, to which ratios are compared. Absent: figures are compared as they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+    /// This run divided by the earlier one, basis points (10000 = equal).
+    pub ratio_basis_points: u64,
+    /// Lower end of its interval, basis points.
+    pub low_basis_points: u64,
+    /// Upper end of its interval, basis points.
+    pub high_basis_points: u64,
+    /// Whether it was kept within what is tolerated.
+    pub outcome: GateOutcome,
 }
 
 /// How a gate was decided.

@@ -9,6 +9,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::external::{self, External};
+use crate::rules::Rules;
+
 pub use crate::engine::EngineKind;
 
 /// A storage service to deploy: which store, how many replicas, how durable.
@@ -37,12 +40,28 @@ pub use crate::engine::EngineKind;
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = Rules(external::SERVICE_RULES))]
 pub struct StorageServiceSpec {
     /// The store to deploy.
     pub engine: EngineKind,
+
+    /// Do not deploy a store, but load one that is there already. `engine` then says whose protocol it speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
 
     /// The version to deploy, such as `3.7.3`. Absent: the version this release of storebench was tested with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +95,8 @@ pub struct StorageServiceSpec {
     #[schemars(schema_with = "crate::schema::resources")]
     pub resources: Option<ResourceRequirements>,
 
-    /// Serve clients over TLS with the certificate in this Secret. Not available in embedded runs.
+    /// Serve clients over TLS with the certificate in this Secret. Not available yet: stores that storebench starts are loaded in the clear.
+    /// TLS to a store of your own is `external.tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
 

@@ -1,12 +1,12 @@
-//! The YAML in `crds/yaml/` is what the types generate, and `peers/engines.tsv` what the table of engines says.
+//! The YAML in `crds/yaml/` is what the types generate, `docs/reference.md` too, and `peers/engines.tsv` what the table of engines says.
 //! `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` rewrites them. What people pin by hand agrees with the table.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read is a failure")]
 
 use std::path::{Path, PathBuf};
 
-use storebench_crds::engine::{ENGINES, Source, listing};
-use storebench_crds::schema;
+use storebench_crds::engine::{Allocator, ENGINES, Source, listing};
+use storebench_crds::{reference, schema};
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -38,6 +38,11 @@ fn scripts_read_what_the_table_of_engines_says() {
     is_checked_in(&project().join("peers/engines.tsv"), &listing::tsv());
 }
 
+#[test]
+fn readers_read_what_the_types_say() {
+    is_checked_in(&project().join("docs/reference.md"), &reference::markdown());
+}
+
 /// A version of `peers/versions`.
 fn pinned(name: &str) -> Option<String> {
     let versions = std::fs::read_to_string(project().join("peers/versions")).unwrap();
@@ -54,6 +59,8 @@ fn a_peer_is_fetched_in_the_version_that_is_deployed_by_default() {
                 let manifest = std::fs::read_to_string(project().join(format!("services/{name}/Cargo.toml")));
                 let manifest = manifest.unwrap_or_else(|error| panic!("services/{name}/Cargo.toml: {error}"));
                 assert!(manifest.contains(&format!("name = \"{name}\"")), "{}: no crate {name}", engine.name);
+                let has_jemalloc = manifest.contains("\ntikv-jemallocator");
+                assert_eq!(engine.allocator == Allocator::Jemalloc, has_jemalloc, "{name}: its row's allocator");
             }
             Source::ByHand(how) => assert!(how.contains(engine.default_version), "{}: {how}", engine.name),
             Source::Peer(name) | Source::PeerOnRequest(name) => {
@@ -98,7 +105,8 @@ fn every_field_a_user_writes_is_explained() {
             }
         }
     }
-    for kind in ["StorageService", "ControlPlane", "BenchmarkRun"] {
+    for kind in schema::definitions().into_iter().map(|definition| definition.spec.names.kind) {
+        let kind = kind.as_str();
         let mut missing = Vec::new();
         walk(kind, &schema::of_kind(kind).unwrap(), &mut missing);
         missing.retain(|path| !path.ends_with(".metadata"));

@@ -34,13 +34,14 @@ fn refusal(new: &Value) -> Option<String> {
 fn suspending_is_the_only_change() {
     assert_eq!(refusal(&run()), None, "no change");
     assert_eq!(refusal(&changed(|spec| spec["suspend"] = json!(true))), None);
-    let changes: [(&str, Value); 8] = [
+    let changes: [(&str, Value); 9] = [
         ("arms", json!([{ "name": "etcd", "serviceRef": { "name": "etcd" } }])),
         ("workloads", json!([{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "6s" } }])),
         ("trials", json!({ "seed": 2 })),
         ("isolation", json!("Shared")),
         ("gates", json!([{ "arm": "etcd", "metric": "ThroughputPerSecond", "atLeast": 1 }])),
         ("allowUnequal", json!(["args"])),
+        ("baselineRef", json!({ "name": "release-1-4" })),
         ("parallelism", json!(2)),
         ("ttl", json!({ "success": "1h" })),
     ];
@@ -71,6 +72,21 @@ fn a_group_is_not_scaled_into_another_that_has_lost_its_data() {
         let errors = validate(&service(new, "--a"), &service(old, "--a")).unwrap_err();
         assert!(errors.to_string().contains("replicas cannot be changed"), "{errors}");
     }
+}
+
+#[test]
+fn a_baseline_keeps_one_run_for_ever() {
+    let schema = schema::of_kind("BenchmarkBaseline").unwrap();
+    let baseline = |run: &str| {
+        json!({
+            "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkBaseline", "metadata": { "name": "last" },
+            "spec": { "runRef": { "name": run } },
+        })
+    };
+    let validate = |new: &Value, old: &Value| Validator::new().validate(&schema, new, Some(old));
+    assert!(validate(&baseline("a"), &baseline("a")).is_ok());
+    let errors = validate(&baseline("b"), &baseline("a")).unwrap_err();
+    assert!(errors.to_string().contains("create a new baseline under a new name"), "{errors}");
 }
 
 /// A field that is added to the spec must be added to the rule.

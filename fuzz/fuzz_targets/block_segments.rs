@@ -3,19 +3,19 @@
 
 #![no_main]
 
-use block_node::block::{Builder, HashOnly, Limits, ProofRules, Verified};
+use block_node::block::{Builder, Limits, ProofRules, Verified};
 use block_node::craft::{Crafter, Shape};
 use block_node::messages::items;
-use block_node::store::{Options, Prepared, Store};
+use block_node::store::{LEVEL, Options, Prepared, Store};
 use libfuzzer_sys::fuzz_target;
-use std::sync::Arc;
 use wal::files::{Directory as _, SimulatedDirectory};
 
-const OPTIONS: Options = Options { segment_bytes: 2_000, first_block: 0, keep_blocks: None, salt: 5 };
+const OPTIONS: Options =
+    Options { segment_bytes: 2_000, first_block: 0, keep_blocks: None, salt: 5, compression_level: LEVEL };
 
 fn blocks(count: usize) -> Vec<Verified> {
     let mut crafter = Crafter::new(1, 0);
-    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let rules = ProofRules::accepted_before();
     let verified = (0..count).map(|_| {
         let block = crafter.next(Shape { items: 2, item_bytes: 60 });
         let items: Vec<_> = items(&block.bytes).map(|item| item.expect("crafted")).collect();

@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     }
     state.commit(1).expect("memory takes everything");
     let mut whole = Vec::new();
-    save_backup(&*state.view(), 1, &mut whole).expect("memory takes everything");
+    save_backup(state.view(), 1, &mut whole).expect("memory takes everything");
     let mut changed = whole.clone();
     let at = usize::from(u16::from_be_bytes([*high, *low])) % changed.len();
     changed[at] ^= change;

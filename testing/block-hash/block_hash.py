@@ -4,6 +4,7 @@
 Reads blocks from standard input, each as its length (4 bytes, big endian) and its `Block` message, and prints one line for each: the
 root hash in hexadecimal, or `refused: ` and why. Standard library only.
 
+With `--filtered` items may be filtered (field 8), as subscribers who filter get them.
 With `--self-test` it checks its own Merkle tree against the definition by halves, and ends.
 """
 
@@ -145,16 +146,16 @@ def only_items(block):
         yield only[0][0], item, only[0][2]
 
 
-def root(block):
+def root(block, takes_filtered=False):
     items = list(only_items(block))
     header = {number: value for number, _, value in fields(items[0][2])} if items and items[0][0] == 1 else {}
     version = {number: value for number, _, value in fields(header.get(1, b""))}
     if (0, 62) <= (version.get(1, 0), version.get(2, 0)) < (0, 64):
         return two_trees(items)
-    return prefixed(items)
+    return prefixed(items, takes_filtered)
 
 
-def prefixed(items):
+def prefixed(items, takes_filtered):
     header = footer = None
     below = {place: [] for place in range(3, 16)}
     for number, item, content in items:
@@ -162,6 +163,13 @@ def prefixed(items):
             header = content
         if number == 12:
             footer = content
+        if number == 8 and takes_filtered:
+            hidden = {field: value for field, _, value in fields(content)}
+            place = hidden.get(2, 0) - 1
+            if place not in below or len(hidden.get(1, b"")) != 48:
+                raise Refused("a filtered item without its hash or its tree")
+            below[place].append(hidden[1])
+            continue
         place = subtree(number)
         if place is not None:
             below[place].append(leaf(item))
@@ -204,7 +212,7 @@ def main():
             return
         block = sys.stdin.buffer.read(int.from_bytes(size, "big"))
         try:
-            print(root(block).hex())
+            print(root(block, sys.argv[1:] == ["--filtered"]).hex())
         except Refused as refused:
             print("refused: %s" % refused)
 

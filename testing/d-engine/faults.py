@@ -1,164 +1,45 @@
-"""Clients put and get at registers while members are killed, all killed, and stopped; what they saw is written down for the checker of
-linearizability: faults.py PROGRAM HISTORY SECONDS [stream|dialect].
+"""Clients do what a workload has them do while members are killed, all killed, and stopped, or cut off from each other; what they saw is
+written down: faults.py PROGRAM HISTORY SECONDS WORKLOAD stream|dialect kills|cuts [planted].
 
-A put that has no answer, or a failed one, may have happened: it has no end in the history. A get without an answer says nothing, and is left
-out. Values are never used twice. Keys change every few seconds, which bounds what the checker must try for each."""
+Who checks it: testing/linearizability for registers, lists and sets, locks.py and watches.py for their own."""
 
 import itertools
-import json
-import queue
 import random
 import sys
 import tempfile
 import threading
 import time
 
-import grpc
-
-from group import Group, call
-from wire import every, first, message
+from doors import Dialect, Refused, Stream, Unknown
+from group import Group
+from locks import Locks
+from watches import Watches
+from workloads import History, Lists, Registers, Sets
 
 CLIENTS = 8
-KEYS = 4
-EPOCH_SECONDS = 2
-ANSWER_SECONDS = 2
-WRITE = "/d_engine.client.RaftClientService/HandleClientWrite"
-READ = "/d_engine.client.RaftClientService/HandleClientRead"
-OPERATE = "/storebench.dengine.v1.Store/Operate"
+RECOVERY_SECONDS_MAX = 20
+OPERATIONS_MIN = 100
+DOORS = {"stream": Stream, "dialect": Dialect}
+WORKLOADS = {"registers": Registers, "lists": Lists, "sets": Sets, "locks": Locks, "watches": Watches}
+# Written by those who are told something, not by who asks.
+TOLD = {"told", "begin", "gap"}
 
 
-class Refused(Exception):
-    """Surely nothing has happened."""
+class Actor:
+    """One client: after a write of unknown outcome it has another number."""
+
+    def __init__(self, number):
+        self.number, self.chance, self.values, self.lease = number, random.Random(number), itertools.count(), None
 
 
-class Unknown(Exception):
-    """Nobody knows."""
-
-
-def failed(error):
-    """What an error says of a write. Without a connection nothing was sent."""
-    return Refused() if (error.details() or "").startswith("failed to connect") else Unknown()
-
-
-class Dialect:
-    """Unary calls of release 0.2.4."""
-
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address)
-
-    def put(self, key, value):
-        command = message((1, message((1, key), (2, value))))
-        try:
-            answer = call(self.channel, WRITE, message((1, 1), (2, command)), timeout=ANSWER_SECONDS)
-        except grpc.RpcError as error:
-            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-                raise Refused from error
-            raise failed(error) from error
-        if first(answer, 1, 0) != 0:
-            raise Unknown
-
-    def get(self, key, level):
-        policy = {"lease": 0, "linearizable": 1}[level]
-        try:
-            request = message((1, 1), (2, key), (3, policy))
-            answer = call(self.channel, READ, request, timeout=ANSWER_SECONDS)
-        except grpc.RpcError as error:
-            raise Unknown from error
-        found = every(first(answer, 3, b""), 1)
-        return first(found[0], 2, b"").decode() if found else None
-
-    def close(self):
-        self.channel.close()
-
-
-class Stream:
-    """Our own door: frames of requests, replies in any order."""
-
-    CODES_WITHOUT_EFFECT = (1, 2, 3, 6)
-
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address)
-        self.requests = queue.SimpleQueue()
-        self.ids = itertools.count(1)
-        self.replies = self.channel.stream_stream(OPERATE)(iter(self.requests.get, None))
-
-    def ask(self, body):
-        """One request, and its reply; who waits too long closes the stream."""
-        number = next(self.ids)
-        self.requests.put(message((1, message((1, number), body))))
-        timer = threading.Timer(ANSWER_SECONDS, self.replies.cancel)
-        timer.start()
-        try:
-            for frame in self.replies:
-                for reply in every(frame, 1):
-                    if first(reply, 1) == number:
-                        return reply
-            raise Unknown
-        except grpc.RpcError as error:
-            raise failed(error) from error
-        finally:
-            timer.cancel()
-
-    def put(self, key, value):
-        operation = message((1, message((1, key), (2, value))))
-        reply = self.ask((2, message((2, operation))))
-        error = first(reply, 4)
-        if error is not None:
-            raise Refused if first(error, 1, 0) in self.CODES_WITHOUT_EFFECT else Unknown
-        assert first(reply, 5) is not None, "a write is answered with what it came to"
-
-    def get(self, key, level):
-        reply = self.ask((3, message(({"linearizable": 1, "lease": 2}[level], b""), (6, key))))
-        if first(reply, 4) is not None:
-            raise Unknown
-        items = every(first(reply, 6, b""), 1)
-        return first(items[0], 2, b"").decode() if items else None
-
-    def close(self):
-        self.requests.put(None)
-        self.replies.cancel()
-        self.channel.close()
-
-
-class History:
-    def __init__(self, path):
-        self.file, self.lock = open(path, "w", encoding="utf-8"), threading.Lock()
-        self.counts = {"put": 0, "unknown": 0, "get": 0}
-
-    def add(self, client, key, operation, value, level, start, end):
-        line = {"client": client, "key": key, "op": operation, "start_nanos": start}
-        line.update({"value": value} if value is not None else {})
-        line.update({"level": level} if level else {})
-        line.update({"end_nanos": end} if end else {})
-        with self.lock:
-            self.counts["unknown" if operation == "put" and not end else operation] += 1
-            self.file.write(json.dumps(line) + "\n")
-
-
-def client(number, door, addresses, history, over, began, problems):
-    chance = random.Random(number)
-    at, connection, values = number, None, itertools.count()
+def client(number, workload, door, addresses, over, problems):
+    actor, at, connection = Actor(number), number, None
     try:
         while not over.is_set():
             if connection is None:
                 connection = door(addresses[at % len(addresses)])
-            key = f"{int((time.monotonic() - began) / EPOCH_SECONDS)}/{chance.randrange(KEYS)}"
-            start = time.monotonic_ns()
             try:
-                if chance.random() < 0.5:
-                    value = f"{number}-{next(values)}"
-                    try:
-                        connection.put(key, value)
-                    except Unknown:
-                        history.add(number, key, "put", value, None, start, None)
-                        # One that nobody knows of is as another client's from here on.
-                        number += 1000
-                        raise
-                    history.add(number, key, "put", value, None, start, time.monotonic_ns())
-                else:
-                    level = chance.choice(["linearizable", "lease"])
-                    found = connection.get(key, level)
-                    history.add(number, key, "get", found, level, start, time.monotonic_ns())
+                workload.turn(connection, actor)
             except (Refused, Unknown):
                 connection.close()
                 connection, at = None, at + 1
@@ -168,7 +49,16 @@ def client(number, door, addresses, history, over, began, problems):
         over.set()
 
 
-def faults(group, over, seconds):
+def wait_for_write_after(history, moment):
+    """Seconds until a write was acknowledged that began after this moment."""
+    deadline = time.monotonic() + RECOVERY_SECONDS_MAX
+    while history.newest_write < moment:
+        assert time.monotonic() < deadline, f"no write was acknowledged within {RECOVERY_SECONDS_MAX} s after the last fault"
+        time.sleep(0.01)
+    return (time.monotonic_ns() - moment) / 1e9
+
+
+def kills(group, over, seconds):
     """By turns: the leader is killed, any member, all of them; the leader is stopped until others have gone on."""
     chance = random.Random(7)
     done = {"leader killed": 0, "member killed": 0, "all killed": 0, "leader stopped": 0}
@@ -191,26 +81,60 @@ def faults(group, over, seconds):
         done[fault] += 1
 
 
+def cuts(group, over, seconds):
+    """By turns links are cut, and whole again: the leader's, both ways; only to the others; only from them; between it and one other; all of
+    a follower's. Clients reach every member all the time, so that who is cut off is asked, too."""
+    chance = random.Random(7)
+    done = {"leader cut off": 0, "leader unheard": 0, "leader deaf": 0, "leader cut from one": 0, "follower cut off": 0}
+    deadline = time.monotonic() + seconds
+    for fault in itertools.cycle(done):
+        if over.wait(1.5) or time.monotonic() > deadline:
+            return done
+        leader = group.leader()
+        first_other, second_other = chance.sample([at for at in range(3) if at != leader], 2)
+        outward = [(leader, first_other), (leader, second_other)]
+        inward = [(target, source) for source, target in outward]
+        group.links.cut({
+            "leader cut off": outward + inward,
+            "leader unheard": outward,
+            "leader deaf": inward,
+            "leader cut from one": [outward[0], inward[0]],
+            "follower cut off": [(first_other, leader), (leader, first_other), (first_other, second_other), (second_other, first_other)],
+        }[fault])
+        # Longer than the others need to elect, and than clients wait.
+        over.wait(3)
+        group.links.heal()
+        done[fault] += 1
+
+
 def main():
-    program, path, seconds, door = sys.argv[1], sys.argv[2], float(sys.argv[3]), {"stream": Stream, "dialect": Dialect}[sys.argv[4]]
+    program, path, seconds, name, door, faults_name, *planted = sys.argv[1:]
+    faults = {"kills": kills, "cuts": cuts}[faults_name]
+    history, over, problems = History(path), threading.Event(), []
+    workload = WORKLOADS[name](history, is_planted=planted == ["planted"])
+    assert door in workload.DOORS, f"{name} are not spoken of in {door}"
     with tempfile.TemporaryDirectory() as directory, Group(program, directory) as group:
         group.leader()
-        history, over, problems, began = History(path), threading.Event(), [], time.monotonic()
-        arguments = (door, group.addresses, history, over, began, problems)
+        workload.begin(group)
+        arguments = (workload, DOORS[door], group.addresses, over, problems)
         clients = [threading.Thread(target=client, args=(number, *arguments)) for number in range(CLIENTS)]
         for one in clients:
             one.start()
-        done = faults(group, over, seconds)
+        done = faults(group, over, float(seconds))
+        recovered = wait_for_write_after(history, time.monotonic_ns())
         time.sleep(2)
         over.set()
         for one in clients:
             one.join()
+        assert not problems, problems
+        workload.finish(group)
     history.file.close()
-    assert not problems, problems
     counts = history.counts
-    assert counts["put"] > 100 and counts["get"] > 100, f"too little to prove anything: {counts}"
-    print(f"{sys.argv[4]}: {counts['put']} puts acknowledged, {counts['unknown']} of unknown outcome, {counts['get']} gets; "
-          + ", ".join(f"{fault} {times}" for fault, times in done.items()))
+    asked = sum(times for what, times in counts.items() if what not in TOLD)
+    assert asked > OPERATIONS_MIN, f"too little to prove anything: {counts}"
+    print(f"{name}, {door}, {faults_name}: " + ", ".join(f"{times} {what}" for what, times in sorted(counts.items())) + "; "
+          + ", ".join(f"{fault} {times}" for fault, times in done.items())
+          + f"; a write {recovered:.2f} s after the last of them")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A group of d-engine servers on loopback, killed and stopped by their process identifiers, and gone when the program ends."""
+"""A group of d-engine servers on loopback, killed and stopped by their process identifiers, cut off from each other by relays between
+them, and gone when the program ends."""
 
 import os
 import signal
@@ -8,6 +9,7 @@ import time
 
 import grpc
 
+from links import Links
 from wire import first
 
 LEADER = "/d_engine.server.cluster.ClusterManagementService/DiscoverLeader"
@@ -34,19 +36,23 @@ class Group:
         ports = free_ports(2 * size)
         self.program, self.directory = program, directory
         self.addresses = [f"127.0.0.1:{port}" for port in ports[:size]]
-        self.members = " ".join(
-            f"{at + 1}={address},127.0.0.1:{ports[size + at]}" for at, address in enumerate(self.addresses)
-        )
+        self.peers = ports[size:]
+        self.links = Links(self.peers)
         self.processes = [None] * size
         for at in range(size):
             self.start(at)
+
+    def members(self, at):
+        """The members as one of them is told: the others are behind relays."""
+        ports = [self.peers[at] if other == at else self.links.port(at, other) for other in range(len(self.peers))]
+        return " ".join(f"{other + 1}={address},127.0.0.1:{ports[other]}" for other, address in enumerate(self.addresses))
 
     def start(self, at):
         with open(os.path.join(self.directory, f"{at + 1}.log"), "ab") as log:
             self.processes[at] = subprocess.Popen(
                 [self.program, "serve", "--log-level", "warn", "--node-id", str(at + 1)]
                 + ["--db-root-dir", os.path.join(self.directory, str(at + 1))],
-                env={"D_ENGINE_MEMBERS": self.members},
+                env={"D_ENGINE_MEMBERS": self.members(at)},
                 stderr=log,
             )
 
@@ -83,3 +89,4 @@ class Group:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+        self.links.close()

@@ -22,12 +22,13 @@ SERVICES = sorted((ROOT / "grafana/services").glob("*.json"))
 RULES = (ROOT / "grafana/rules/storebench.yaml").read_text()
 TELEMETRY = ROOT / "operator/controller/src/telemetry"
 METRICS = ROOT / "crds/src"
+GAUGES = ROOT / "operator/core/src/gauges.rs"
 PANELS = {"barchart", "stat", "table", "text", "timeseries", "trend"}
 UNITS = {"bytes", "none", "ops", "reqps", "s", "short"}
 # What only a run on Kubernetes has: where the operator has seen none, this dashboard cannot show anything.
 OF_KUBERNETES = ("kubernetes.json", "storebench_result_request_seconds")
 # What only some runs have: panels of it are empty where there is nothing to say.
-MAY_BE_ABSENT = {"storebench_comparison_not_ranked"}
+MAY_BE_ABSENT = {"storebench_comparison_not_ranked", "storebench_result_measure"}
 METRIC = re.compile(r"(?<![:\w])storebench_\w+(?!\w*:)")
 failures = []
 
@@ -86,8 +87,8 @@ def files():
     sources = "".join(path.read_text() for path in TELEMETRY.glob("*.rs"))
     plain = re.findall(r'\.register\(\s*"(\w+)"', sources)
     seconds = re.findall(r'\.register_with_unit\(\s*"(\w+)",[^;]*?Unit::Seconds', sources)
-    # Results are registered in a loop, over a table and over the metrics that have a gauge.
-    table = re.search(r"const SHOWN[^=]*= \[(.*?)\n\];", sources, re.S)
+    # Results are registered in a loop, over a table of core's and over the metrics that have a gauge.
+    table = re.search(r"const SHOWN[^=]*= \[(.*?)\n\];", GAUGES.read_text(), re.S)
     shown = re.findall(r'\(\s*"(\w+)",', table[1]) if table else []
     of_metrics = re.findall(r'gauge\("(\w+)"', "".join(path.read_text() for path in METRICS.rglob("*.rs")))
     loops = len(re.findall(r"\.register\(name, help,", sources))
@@ -187,14 +188,21 @@ def since_start(expression):
     return re.sub(r"(?:rate|increase)\(([^()\[\]]+)\[[^\]]+\]\)", r"(\1)", expression)
 
 
-def panel_has_data(url, where, target, chosen):
+def in_scrape(name, chosen, text):
+    """Whether the operator says this metric of what is chosen."""
+    wanted = [f'{label}="{chosen[label]}"' for label in ("namespace", "run", "workload") if chosen[label] != ".*"]
+    return any(all(label in line for label in wanted) for line in text.splitlines() if line.startswith(name + "{"))
+
+
+def panel_has_data(url, where, target, chosen, text):
     expression = target["expr"].replace("$__rate_interval", "1m").replace("$__range", "1h")
     for name, value in chosen.items():
         expression = re.sub(rf"\$\{{?{name}\b\}}?", lambda _, value=value: value, expression)
     if "$" in expression:
         return fail(where, "a variable has no value in", expression)
     result = evaluate(url, target, expression)
-    if not result and set(METRIC.findall(expression)) <= MAY_BE_ABSENT:
+    names = set(METRIC.findall(expression))
+    if not result and names <= MAY_BE_ABSENT and not any(in_scrape(name, chosen, text) for name in names):
         return None
     if not result:
         return fail(where, "no data for", expression)
@@ -221,7 +229,7 @@ def fields_exist(where, panel, result):
 
 
 def choices(url, text):
-    """A run with comparisons, as one would choose it, and everything."""
+    """Each run with comparisons, as one would choose it, with one workload and with all; and everything."""
     result = (ask(url, "query", query="storebench_comparison_ratio") or {"result": []})["result"]
     if not result:
         fail("no finished run compares two arms: kubectl apply -f testing/cluster/short-run.yaml, and wait until it is Complete")
@@ -229,8 +237,10 @@ def choices(url, text):
     labels = result[0]["metric"]
     if f'namespace="{labels["namespace"]}"' not in text:
         fail("the label `namespace` is", labels["namespace"], "in Prometheus, and not so in the scrape: honor_labels is lost")
-    one = {name: labels[name] for name in ("namespace", "run", "workload", "metric")}
-    return [one, {**one, "workload": ".*", "metric": ".*"}, {name: ".*" for name in one}]
+    runs = {(series["metric"]["namespace"], series["metric"]["run"]): series["metric"] for series in result}
+    chosen = [{name: run[name] for name in ("namespace", "run", "workload", "metric")} for run in runs.values()]
+    everything = {name: ".*" for name in chosen[0]}
+    return [*chosen, *({**one, "workload": ".*", "metric": ".*"} for one in chosen), everything]
 
 
 def metrics_of(wanted):
@@ -268,7 +278,7 @@ def live(url, metrics):
             for panel, target in targets(dashboard):
                 where = f"{name} `{panel['title']}` {target['refId']}:"
                 count += 1
-                result = panel_has_data(url, where, target, chosen)
+                result = panel_has_data(url, where, target, chosen, text)
                 if result:
                     fields_exist(where, panel, result)
             for variable in known.values():

@@ -1,5 +1,6 @@
-// Linearizability reads the history of a register store, one operation a line as JSON, and asks porcupine whether some
-// order of the operations explains every answer. Each key is a register of its own.
+// Linearizability reads a history, one operation a line as JSON, and says whether some order of the operations explains every answer.
+// Each key is a register, a list or a set of its own, by what is done to it. Porcupine searches for the order of a register's and a set's
+// operations; a list has only one (list.go).
 //
 //	linearizability [-timeout 60s] [-picture history.html] HISTORY
 //
@@ -17,8 +18,8 @@ import (
 )
 
 func main() {
-	timeout := flag.Duration("timeout", time.Minute, "how long one key may take to be checked")
-	picture := flag.String("picture", "", "where to draw a key that is not linearizable, as HTML")
+	timeout := flag.Duration("timeout", time.Minute, "how long the search may take for one key")
+	picture := flag.String("picture", "", "where to draw a register or a set that is not linearizable, as HTML")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: linearizability [-timeout 60s] [-picture history.html] HISTORY")
 		flag.PrintDefaults()
@@ -45,21 +46,12 @@ func run(path string, timeout time.Duration, picture string) int {
 	}
 	failed := 0
 	for _, key := range history.keys() {
-		result, information := porcupine.CheckOperationsVerbose(register, history.of[key], timeout)
-		if result == porcupine.Ok {
+		problem := history.check(key, timeout, picture)
+		if problem == "" {
 			continue
 		}
 		failed++
-		what := "is not linearizable"
-		if result == porcupine.Unknown {
-			what = fmt.Sprintf("could not be checked within %s; fewer operations a key are easier", timeout)
-		}
-		fmt.Printf("key %q, %d operations: %s\n", key, len(history.of[key]), what)
-		if picture != "" && failed == 1 {
-			if err := porcupine.VisualizePath(register, information, picture); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}
+		fmt.Printf("key %q, %d operations: %s\n", key, len(history.of[key]), problem)
 	}
 	fmt.Printf("%d operations on %d keys, %d of unknown outcome; ", history.operations, len(history.of), history.unknown)
 	if failed > 0 {
@@ -68,4 +60,34 @@ func run(path string, timeout time.Duration, picture string) int {
 	}
 	fmt.Println("linearizable")
 	return 0
+}
+
+// check says what is wrong with one key, or nothing. The picture is of the last key of which one can be drawn.
+func (h *history) check(key string, timeout time.Duration, picture string) string {
+	operations := h.of[key]
+	var model porcupine.Model
+	switch h.kind[key] {
+	case "list":
+		if err := checkList(operations); err != nil {
+			return "is not linearizable: " + err.Error()
+		}
+		return ""
+	case "register":
+		model = register
+	default:
+		model = set
+	}
+	result, information := porcupine.CheckOperationsVerbose(model, operations, timeout)
+	if result == porcupine.Ok {
+		return ""
+	}
+	if picture != "" {
+		if err := porcupine.VisualizePath(model, information, picture); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	if result == porcupine.Unknown {
+		return fmt.Sprintf("could not be checked within %s; fewer operations a key are easier", timeout)
+	}
+	return "is not linearizable"
 }

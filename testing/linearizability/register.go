@@ -10,15 +10,15 @@ import (
 var register = porcupine.Model{
 	Init: func() interface{} { return (*string)(nil) },
 	Step: func(state, input, output interface{}) (bool, interface{}) {
-		if put := input.(request).put; put != nil {
-			return true, put
+		if asked := input.(request); asked.operation == "put" {
+			return true, &asked.value
 		}
 		return same(state.(*string), output.(*string)), state
 	},
 	Equal: func(one, other interface{}) bool { return same(one.(*string), other.(*string)) },
 	DescribeOperation: func(input, output interface{}) string {
-		if put := input.(request).put; put != nil {
-			return "put " + *put
+		if asked := input.(request); asked.operation == "put" {
+			return "put " + asked.value
 		}
 		return "get: " + describe(output.(*string))
 	},

@@ -20,6 +20,7 @@ pub fn answers(protocol: Protocol, address: SocketAddr) -> Result<(), Failure> {
     match protocol {
         Protocol::Etcd => etcd::probe::answers(address),
         Protocol::DEngine => key_value::probe::answers(address),
+        Protocol::DEngineOriginal => Readiness::Tcp(address).ask(),
         Protocol::Redis => redis::probe::answers(address),
         Protocol::S3 => refuses_strangers(address).map(drop),
         Protocol::BlockStream => block_stream::probe::answers(address),
@@ -71,6 +72,9 @@ pub fn version(protocol: Protocol, address: SocketAddr) -> Result<String, Failur
     match protocol {
         Protocol::Etcd => etcd::probe::version(address),
         Protocol::DEngine => key_value::probe::version(address),
+        Protocol::DEngineOriginal => {
+            Err(Failure::new("release 0.2.4 of d-engine has no request that tells its version"))
+        }
         Protocol::Redis => redis::probe::version(address),
         Protocol::S3 => Err(Failure::new("S3 has no request that tells the server's version")),
         Protocol::BlockStream => block_stream::probe::version(address),
@@ -85,6 +89,9 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
     match protocol {
         Protocol::Etcd => etcd::surface::surface(store, &key),
         Protocol::DEngine => key_value::probe::surface(store),
+        Protocol::DEngineOriginal => {
+            vec![Check::new("Connection", answers(protocol, store).map(|()| "accepted".into()))]
+        }
         Protocol::Redis => redis::probe::surface(store, &key),
         // What else it serves takes a signature, and with it credentials.
         Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
@@ -98,7 +105,7 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
 pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
     match protocol {
         Protocol::Etcd | Protocol::DEngine | Protocol::BlockStream => fsyncs::so_far(&address.to_string()),
-        Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
+        Protocol::DEngineOriginal | Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
             Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
         }
     }

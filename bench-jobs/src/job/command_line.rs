@@ -91,7 +91,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => Meters::begin(&spec, &report),
         false => Meters::none(),
     };
-    let control = match spec.kills_members {
+    let control = match spec.strikes_members {
         true => Some(Arc::new(Control::listen(std::io::BufReader::new(std::io::stdin()))?)),
         false => None,
     };
@@ -102,6 +102,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         meters: &meters,
         onlooker: None,
         control: control.as_ref(),
+        hunt: None,
     };
     let summary = job::run(&spec, share, &around);
     // What the store cost is known even where the job has failed.

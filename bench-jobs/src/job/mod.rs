@@ -4,12 +4,16 @@
 pub mod command_line;
 pub mod specification;
 
+use std::cell::RefCell;
 use std::io;
+use std::thread;
 
 use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 
+use crate::content::seeds::mix;
 use crate::family;
 use crate::load::barrier::Passage;
+use crate::load::highest_rate::Hunt;
 use crate::load::share::Share;
 use crate::load::{Ending, Surroundings};
 
@@ -39,7 +43,25 @@ fn run_workloads(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io:
     Ok(summary)
 }
 
+/// Runs a workload. One that looks for the highest rate begins anew, from its connections on, after a rate at which requests failed.
 fn run_workload(spec: &JobSpec, index: usize, share: Share, around: &Surroundings<'_>) -> io::Result<Ending> {
-    let context = specification::context(spec, index, share).map_err(io::Error::other)?;
-    family::run(context, spec, &spec.workloads[index].parameters, around)
+    let context = || specification::context(spec, index, share).map_err(io::Error::other);
+    let hunt = Hunt::of(&context()?).map(RefCell::new);
+    let around = Surroundings { hunt: hunt.as_ref(), ..*around };
+    let mut beginnings = 0;
+    loop {
+        let mut context = context()?;
+        if beginnings > 0 {
+            // Values of their own, so that none of before is taken for one of now.
+            context.seed = mix(context.seed, beginnings);
+        }
+        let timeout = context.timeout;
+        let ending = family::run(context, spec, &spec.workloads[index].parameters, &around)?;
+        if !hunt.as_ref().is_some_and(|hunt| hunt.borrow_mut().begin_anew()) {
+            return Ok(ending);
+        }
+        beginnings += 1;
+        // By then the store is done with requests whose connections are gone, so that none of them is made over a later one.
+        thread::sleep(timeout);
+    }
 }

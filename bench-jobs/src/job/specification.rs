@@ -8,9 +8,11 @@ use storebench_crds::DurationText;
 use storebench_crds::document;
 use storebench_crds::job::JobSpec;
 use storebench_crds::storage_service::Durability;
+use storebench_crds::workload::FaultKind;
 
 use crate::content::seeds::{mix, mix_text};
 use crate::load::Context;
+use crate::load::outside::{self, Outside};
 use crate::load::share::Share;
 
 /// Why a job file is refused: one line that starts with the file's name or the field.
@@ -37,10 +39,13 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
     // Connections of all processes together are spread over the members as those of one would be.
     let mut endpoints = spec.endpoints.clone();
     endpoints.rotate_left(share.slice(load.connections).start as usize % spec.endpoints.len().max(1));
+    let fault = workload.fault();
+    let kills = fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::Kill);
     Ok(Context {
         workload: workload.name.clone(),
         // The same trial gives two workloads different values, so that a lost write is not hidden by an equal older one.
         seed: mix(mix_text(spec.seed, &workload.name), index as u64),
+        arm_seed: mix_text(mix_text(spec.seed, &workload.name), &spec.arm),
         share,
         endpoints,
         connections,
@@ -50,12 +55,23 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
         duration: load.duration.as_ref().map(DurationText::duration),
         warm_up: load.warm_up.duration(),
         rate: load.rate,
+        arrivals: load.arrivals,
+        highest_rate: load.highest_rate.clone(),
         timeout: load.timeout.duration(),
         synced_writes_percent: match spec.durability {
             Some(Durability::Fsync) => workload.parameters.writes_percent(),
             Some(Durability::Interval | Durability::None) | None => 0,
         },
-        restarts_members: workload.parameters.kills_members(),
+        // A member that stands still loses nothing. Nor may a group, whose others have what was acknowledged, whatever it promises of its disks and
+        // whichever field asks for the fault.
+        may_lose_writes: kills && spec.endpoints.len() == 1 && spec.durability != Some(Durability::Fsync),
+        restarts_members: kills,
+        fault,
+        outside: match &spec.external {
+            Some(external) => Some(Outside::of(external).map_err(|error| SpecError(error.to_string()))?),
+            None => None,
+        },
+        namespace: spec.is_namespaced.then(outside::namespace),
         store_settings: spec.store_settings.clone(),
     })
 }
@@ -74,6 +90,40 @@ mod tests {
                 { "name": "get", "redis": { "command": "Get" }, "load": { "connections": 4, "duration": "2s" } },
             ],
         })
+    }
+
+    #[test]
+    fn only_a_store_of_one_member_that_is_killed_and_does_not_sync_may_lose_writes_however_that_is_asked_for() {
+        let failover = json!({ "operation": "Failover", "keySpace": 100, "killAfter": "1s", "restartAfter": "1s" });
+        let put = json!({ "operation": "Put", "keySpace": 100 });
+        let load = |fault: Value| {
+            let mut load = json!({ "connections": 3, "duration": "5s" });
+            if fault != Value::Null {
+                load["fault"] = fault;
+            }
+            load
+        };
+        let strike =
+            |kind: &str, member: &str| json!({ "kind": kind, "member": member, "after": "1s", "duration": "1s" });
+        let may_lose = |key_value: &Value, load: Value, durability: &str, members: usize| {
+            let mut job = job();
+            let endpoints = &["a:1", "b:1", "c:1"][..members];
+            job["endpoints"] = json!(endpoints);
+            (job["durability"], job["strikesMembers"]) = (json!(durability), json!(true));
+            job["workloads"] = json!([{ "name": "w", "keyValue": key_value, "load": load }]);
+            context(&parse(&job.to_string()).unwrap(), 0, Share::WHOLE).unwrap().may_lose_writes
+        };
+        for durability in ["Fsync", "Interval", "None"] {
+            assert!(!may_lose(&failover, load(Value::Null), durability, 3), "{durability}");
+            for member in ["Leader", "Follower"] {
+                assert!(!may_lose(&put, load(strike("Kill", member)), durability, 3), "{durability} {member}");
+            }
+            let syncs = durability == "Fsync";
+            assert_eq!(may_lose(&put, load(strike("Kill", "Leader")), durability, 1), !syncs, "{durability}");
+            assert_eq!(may_lose(&failover, load(Value::Null), durability, 1), !syncs, "{durability}");
+            assert!(!may_lose(&put, load(strike("Stop", "Leader")), durability, 1), "it stood still");
+            assert!(!may_lose(&put, load(Value::Null), durability, 1), "nothing was done to it");
+        }
     }
 
     fn refusal(path: &str, value: Value) -> String {

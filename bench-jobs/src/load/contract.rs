@@ -1,15 +1,20 @@
 //! What a workload family and the machinery that runs it agree on.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use storebench_crds::job::{JobLine, JobOutcome, WorkloadSummary};
+use storebench_crds::job::{JobLine, JobOutcome, Phase, WorkloadSummary};
+use storebench_crds::workload::Fault;
+use storebench_crds::{Arrivals, HighestRate};
 
 use crate::failure::Failure;
 use crate::load::barrier::Barrier;
 use crate::load::control::Control;
+use crate::load::highest_rate::Hunt;
+use crate::load::outside::Outside;
 use crate::load::session::Session;
 use crate::load::share::Share;
 use crate::measure::meters::Meters;
@@ -23,6 +28,8 @@ pub struct Context {
     pub workload: String,
     /// Seeds keys and values; differs for each trial and workload.
     pub seed: u64,
+    /// The same, but different for each arm, too.
+    pub arm_seed: u64,
     /// Which part of the load is this process's. Connections, clients and threads below are its own already.
     pub share: Share,
     /// Client addresses of the store, `host:port`; connection *c* goes to address *c* modulo their number. Not empty.
@@ -41,17 +48,37 @@ pub struct Context {
     pub warm_up: Duration,
     /// Requests per second of an open loop, of all processes; absent: closed loop.
     pub rate: Option<u64>,
+    /// Open loop: whether requests are due by chance.
+    pub arrivals: Arrivals,
+    /// Open loop: what the highest rate is looked for to keep; absent: `rate` is measured.
+    pub highest_rate: Option<HighestRate>,
     /// No answer for this long is a failure.
     pub timeout: Duration,
+    /// What is done to a member of the store within the measured phase.
+    pub fault: Option<Fault>,
+    /// Whether the store may lose what it acknowledged when that is done to it.
+    pub may_lose_writes: bool,
     /// How many of 100 requests are writes that the store syncs before it acknowledges them, as it was told to.
     pub synced_writes_percent: u32,
     /// Whether members of the store are killed and started again meanwhile: what they count of themselves says nothing then.
     pub restarts_members: bool,
+    /// What may be done to a store that is somebody's; absent: it is this run's own.
+    pub outside: Option<Outside>,
+    /// A name below which all keys are written, and from below which they are removed afterwards; absent: the store is this run's own, and
+    /// goes with it.
+    pub namespace: Option<String>,
     /// Settings that the store must say it has.
     pub store_settings: BTreeMap<String, String>,
 }
 
 impl Context {
+    /// How long a client may wait in a phase before the thread that it belongs to takes it for lost. `None`: it bounds each request itself. That is
+    /// so in the load of a store that has a fault, where a late answer fails nothing as long as requests may fail.
+    pub fn patience(&self, phase: Phase) -> Option<Duration> {
+        let bounds_itself = self.fault.is_some() && matches!(phase, Phase::WarmUp | Phase::Measure);
+        (!bounds_itself).then_some(self.timeout)
+    }
+
     /// Measured requests of this process.
     pub fn own_total(&self) -> Option<u64> {
         self.total.map(|total| self.share.of(total))
@@ -71,8 +98,10 @@ pub struct Surroundings<'a> {
     pub meters: &'a Meters,
     /// Who looks at both ends of the measured phase, if a family has somebody.
     pub onlooker: Option<&'a dyn Onlooker>,
-    /// The driver, where it kills members that it is asked to.
+    /// The driver, where it strikes members that it is asked to.
     pub control: Option<&'a Arc<Control>>,
+    /// The search for the highest rate, where the workload has one: it outlives a workload that begins anew.
+    pub hunt: Option<&'a RefCell<Hunt>>,
 }
 
 /// Reads something at both ends of the measured phase, while no load runs and nobody's use is measured.

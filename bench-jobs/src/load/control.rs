@@ -1,11 +1,12 @@
-//! The driver at the other end of standard output and standard input: what a load process may ask of it while it runs. It kills a member of
-//! the store, and starts it again. That it does not is no fault of the store: [`Control::broken`] then says so.
+//! The driver at the other end of standard output and standard input: what a load process may ask of it while it runs. It kills or stops a member of
+//! the store, and lets it go on. That it does not is no fault of the store: [`Control::broken`] then says so.
 
 use std::io::{self, BufRead};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use storebench_crds::job::{DriverLine, JobLine};
+use storebench_crds::workload::FaultKind;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
@@ -15,7 +16,7 @@ use crate::report::Report;
 
 /// How long the driver may take for what it does at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Answers that wait to be heard: a kill has two.
+/// Answers that wait to be heard: a fault has two.
 const ANSWERS_MAX: usize = 4;
 
 /// The way to the driver.
@@ -42,20 +43,27 @@ impl Control {
         Ok(Self { report: Report::new(false), answers: Mutex::new(answers), broken: OnceLock::new() })
     }
 
-    /// Has the member at `endpoint` killed, and started again after `restart_after`; returns when it is dead.
-    pub async fn kill(&self, workload: &str, endpoint: &str, restart_after: Duration) -> Result<(), Failure> {
-        let line = JobLine::Kill {
+    /// Has the member at `endpoint` killed or stopped, for so long; returns when it is.
+    pub async fn strike(
+        &self,
+        workload: &str,
+        endpoint: &str,
+        kind: FaultKind,
+        duration: Duration,
+    ) -> Result<(), Failure> {
+        let line = JobLine::Strike {
             workload: workload.to_owned(),
             endpoint: endpoint.to_owned(),
-            restart_after_millis: restart_after.as_millis() as u64,
+            kind,
+            duration_millis: duration.as_millis() as u64,
         };
-        self.report.line(&line).map_err(|error| self.fault(format!("cannot be asked to kill a member: {error}")))?;
-        self.hear(&DriverLine::Killed, PATIENCE).await
+        self.report.line(&line).map_err(|error| self.fault(format!("cannot be asked to strike a member: {error}")))?;
+        self.hear(&DriverLine::Struck, PATIENCE).await
     }
 
-    /// Returns when the member that was killed has been started again.
-    pub async fn restarted(&self, restart_after: Duration) -> Result<(), Failure> {
-        self.hear(&DriverLine::Restarted, restart_after + PATIENCE).await
+    /// Returns when the member that was struck for so long has been started again, or goes on.
+    pub async fn released(&self, duration: Duration) -> Result<(), Failure> {
+        self.hear(&DriverLine::Released, duration + PATIENCE).await
     }
 
     async fn hear(&self, wanted: &DriverLine, patience: Duration) -> Result<(), Failure> {
@@ -92,18 +100,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_asked_for_is_done_or_the_driver_is_at_fault() {
-        let both = format!("{}\n{}\n", DriverLine::Killed.encode(), DriverLine::Restarted.encode());
+        let both = format!("{}\n{}\n", DriverLine::Struck.encode(), DriverLine::Released.encode());
         let good = control(&both);
-        good.kill("w", "127.0.0.1:1", Duration::ZERO).await.unwrap();
-        good.restarted(Duration::ZERO).await.unwrap();
+        good.strike("w", "127.0.0.1:1", FaultKind::Kill, Duration::ZERO).await.unwrap();
+        good.released(Duration::ZERO).await.unwrap();
         assert_eq!(good.broken(), None);
         for (said, expected) in [
-            ("", "is gone before it said Killed"),
-            ("killed\n", "unreadable driver line"),
-            (&format!("{}\n", DriverLine::Restarted.encode()), "said Restarted instead of Killed"),
+            ("", "is gone before it said Struck"),
+            ("struck\n", "unreadable driver line"),
+            (&format!("{}\n", DriverLine::Released.encode()), "said Released instead of Struck"),
         ] {
             let bad = control(said);
-            let failure = bad.kill("w", "127.0.0.1:1", Duration::ZERO).await.unwrap_err();
+            let failure = bad.strike("w", "127.0.0.1:1", FaultKind::Stop, Duration::ZERO).await.unwrap_err();
             assert!(failure.text().contains(expected), "{failure}");
             assert!(bad.broken().unwrap().contains(expected), "{:?}", bad.broken());
         }

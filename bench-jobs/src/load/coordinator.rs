@@ -8,8 +8,8 @@
 //! | phase | what happens | ends |
 //! | --- | --- | --- |
 //! | Prepare | [`Family::prepare`] for every client | when all have returned |
-//! | WarmUp (if not 0) | [`Family::load`], counted nowhere but in `/metrics` | after `load.warmUp` |
-//! | Measure | [`Family::load`] | after `load.total` requests or `load.duration` |
+//! | WarmUp (if not 0) | [`Family::load`], counted nowhere but in `/metrics` | after `load.warmUp`; where the highest rate is looked for, when it is found ([`super::search`]) |
+//! | Measure | [`Family::load`] | after `load.total` requests or `load.duration`; back to WarmUp where a rate that was found misses its target |
 //! | Verify | [`Family::verify`] for every client | when all have returned |
 //! | Done | | |
 //!
@@ -17,8 +17,11 @@
 //! finished the load ([`super::barrier`]).
 //!
 //! Requests in flight at the end of a phase are answered before the next begins, so a warm-up leaves nothing behind and
-//! the timetable of an open loop starts afresh. The first failure on any thread ends the workload.
+//! the timetable of an open loop starts afresh. The first failure on any thread ends the workload; where it is one of a rate that is only tried,
+//! the workload begins anew ([`super::highest_rate`]).
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -27,23 +30,28 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
+use storebench_crds::Arrivals;
 use storebench_crds::job::{
-    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, MachineUse, Phase, Usage, WorkloadSummary, encode_histogram,
+    ControlPlaneUsage, Hindrance, JobLine, JobOutcome, LatencyKind, LoadStep, MachineUse, Phase, Usage,
+    WorkloadSummary, encode_histogram,
 };
 use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
 use tokio::sync::mpsc;
 
+use crate::content::seeds::mix;
 use crate::failure::Failure;
 use crate::load::audit::{self, Auditor, Figures, Snapshot};
 use crate::load::barrier::Passage;
 use crate::load::contract::{Context, Ending, Family, Onlooker, Seat, Surroundings};
 use crate::load::durability;
+use crate::load::highest_rate::{Became, Hunt};
 use crate::load::pace::Timetable;
+use crate::load::search::Next;
 use crate::load::thread::{Answer, Order, thread_main};
 use crate::measure::meters::{Sampler, Samplers};
 use crate::measure::{machine, meter};
-use crate::report::board::Live;
+use crate::report::board::{Live, Totals};
 use crate::report::measures::Measures;
 use crate::report::record::Record;
 
@@ -69,7 +77,8 @@ pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>
         );
     }
     around.board.begin(&context.workload, lives);
-    let coordinator = Coordinator { context, around, orders, answered };
+    let rate = Cell::new(context.rate);
+    let coordinator = Coordinator { context, around, orders, answered, rate, releases: Cell::new(0) };
     let ending = coordinator.run();
     coordinator.announce(Phase::Done)?;
     // Threads end when nobody can give orders any more.
@@ -85,6 +94,10 @@ struct Coordinator<'a> {
     around: &'a Surroundings<'a>,
     orders: Vec<mpsc::Sender<Order>>,
     answered: Receiver<Answer>,
+    /// At which rate an open loop loads next.
+    rate: Cell<Option<u64>>,
+    /// How often threads were released: chance differs each time.
+    releases: Cell<u64>,
 }
 
 /// The measured phase: what was recorded and the loader's state around it.
@@ -108,17 +121,26 @@ impl Coordinator<'_> {
             return Ok(self.store_failed(failure.text()));
         }
         let auditor = Auditor::new();
-        let mut verified = 0;
-        let mut wrong = 0;
+        let (mut verified, mut wrong) = (0, 0);
         let mut first_wrong = None;
         let mut measured = None;
         let (mut fsyncs_before, mut fsyncs) = (None, None);
         let mut measures = Measures::default();
-        for phase in [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify] {
+        let mut phases = VecDeque::from([Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Verify]);
+        while let Some(phase) = phases.pop_front() {
+            if phase == Phase::WarmUp
+                && let Some(hunt) = self.around.hunt
+            {
+                match self.look_for_rate(&mut hunt.borrow_mut(), &auditor)? {
+                    None => continue,
+                    Some(ending) => return Ok(ending),
+                }
+            }
             if phase == Phase::WarmUp && self.context.warm_up.is_zero() {
                 continue;
             }
             if phase == Phase::Measure {
+                measures = Measures::default();
                 // Before all processes begin together, which this would delay.
                 if let Some(onlooker) = self.around.onlooker {
                     onlooker.before();
@@ -182,6 +204,18 @@ impl Coordinator<'_> {
                     machines: MachineUse::together(machines),
                 });
             }
+            if let (Phase::Measure, Some(hunt), Some(measured), Some(rate)) =
+                (phase, self.around.hunt, &measured, self.rate.get())
+            {
+                let (audit, figures) = self.audit(measured);
+                let mut hunt = hunt.borrow_mut();
+                let step = hunt.measured(rate, &measured.record, &audit, &figures);
+                self.report_step(&step)?;
+                if !matches!(hunt.next(), Next::Found(_)) {
+                    phases.push_front(Phase::Measure);
+                    phases.push_front(Phase::WarmUp);
+                }
+            }
         }
         self.report_measures(&measures)?;
         let measured = measured.ok_or_else(|| io::Error::other("nothing was measured"))?;
@@ -194,6 +228,93 @@ impl Coordinator<'_> {
             },
         };
         Ok(Ending { summary: Some(summary), outcome })
+    }
+
+    /// Looks for the rate that is to be measured next, all in the phase WarmUp. What ends the workload, if something does.
+    fn look_for_rate(&self, hunt: &mut Hunt, auditor: &Auditor) -> io::Result<Option<Ending>> {
+        let mut last = None;
+        self.announce(Phase::WarmUp)?;
+        loop {
+            let rate = match hunt.next() {
+                Next::Try(rate) => rate,
+                Next::Measure(rate) | Next::Found(rate) => {
+                    self.rate.set(Some(rate));
+                    // What came before the workload began anew has warmed up nothing of this one.
+                    let is_cold = hunt.take_cold() && !self.context.warm_up.is_zero();
+                    let warm = is_cold.then(|| self.load_for(self.context.warm_up, rate, hunt, auditor)).transpose()?;
+                    return Ok(warm.and_then(Result::err));
+                }
+                Next::NeverHeld(rate) => return Ok(Some(self.out_of_reach(hunt.never_held(rate, last.as_ref())))),
+                Next::AlwaysHeld(rate) => return Ok(Some(self.out_of_reach(hunt.always_held(rate)))),
+            };
+            self.rate.set(Some(rate));
+            hunt.take_cold();
+            // What the rate before left behind is not this one's.
+            if !self.context.warm_up.is_zero()
+                && let Err(ending) = self.load_for(self.context.warm_up, rate, hunt, auditor)?
+            {
+                return Ok(Some(ending));
+            }
+            let workload = self.context.workload.clone();
+            self.around.report.line(&JobLine::LoadStepBegins { workload, rate_per_second: rate })?;
+            let measured = match self.load_for(hunt.step_duration(), rate, hunt, auditor)? {
+                Ok(measured) => measured,
+                Err(ending) => return Ok(Some(ending)),
+            };
+            let (audit, figures) = self.audit(&measured);
+            if let Became::Step(step) = hunt.tried(rate, &measured.record, &audit, &figures) {
+                self.report_step(&step)?;
+                last = Some(step);
+            }
+        }
+    }
+
+    /// Loads for so long within the phase WarmUp, at a rate that is not measured yet. The inner error is what ends the workload: a wrong answer, or a
+    /// request that failed, of which the hunt knows whether that is a miss.
+    fn load_for(
+        &self,
+        length: Duration,
+        rate: u64,
+        hunt: &mut Hunt,
+        auditor: &Auditor,
+    ) -> io::Result<Result<Measured, Ending>> {
+        let before = auditor.snapshot();
+        let start = self.release_for(Phase::WarmUp, None, Some(length));
+        let record = self.finished(Phase::WarmUp, start)?;
+        if let Some(first) = record.first_wrong.clone() {
+            return Ok(Err(Ending { summary: None, outcome: self.wrong_answer(record.wrong, first) }));
+        }
+        let failure = record.first_failure.clone();
+        let measured = Measured {
+            started_unix_nanos: 0,
+            elapsed: Duration::from_nanos(record.last_answer_nanos),
+            record,
+            before,
+            after: auditor.snapshot(),
+            usage: None,
+            control_plane: None,
+            machines: Vec::new(),
+        };
+        let Some(failure) = failure else { return Ok(Ok(measured)) };
+        let (audit, figures) = self.audit(&measured);
+        if let Some(step) = hunt.failed(rate, &measured.record, &audit, &figures) {
+            self.report_step(&step)?;
+        }
+        Ok(Err(self.store_failed(&format!("at {rate}/s: {failure}"))))
+    }
+
+    fn report_step(&self, step: &LoadStep) -> io::Result<()> {
+        let workload = self.context.workload.clone();
+        self.around.report.tell(|| {
+            let came = step.missed.as_deref().unwrap_or("holds");
+            format!("{workload}: {}/s: {came}", step.rate_per_second)
+        });
+        self.around.report.line(&JobLine::LoadStep { workload, step: step.clone() })
+    }
+
+    fn out_of_reach(&self, detail: String) -> Ending {
+        let (workload, hindrance) = (self.context.workload.clone(), Hindrance::RateNotReached);
+        Ending { summary: None, outcome: JobOutcome::Hindered { workload, hindrance, detail } }
     }
 
     fn wrong_answer(&self, count: u64, (key, detail): (String, String)) -> JobOutcome {
@@ -280,16 +401,34 @@ impl Coordinator<'_> {
             Phase::Measure => (context.total, context.duration),
             _ => (None, None),
         };
-        let rate = context.rate.filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure));
+        self.release_for(phase, requests, length)
+    }
+
+    /// The same for so many requests, or for so long.
+    fn release_for(&self, phase: Phase, requests: Option<u64>, length: Option<Duration>) -> Instant {
+        let context = &self.context;
+        let rate = self.rate.get().filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure));
+        self.releases.set(self.releases.get() + 1);
+        let timetable = |thread: usize, rate: u64| {
+            let requests = requests.unwrap_or_else(|| Timetable::requests_in(rate, length.unwrap_or_default()));
+            let (seat, seats) = context.share.seat(thread as u32, context.threads);
+            match context.arrivals {
+                Arrivals::Constant => Timetable::new(Instant::now(), rate, requests, seat, seats),
+                Arrivals::Poisson => {
+                    // The same for every arm of a trial.
+                    let seed = mix(mix(context.seed, self.releases.get()), u64::from(seat));
+                    Timetable::by_chance(rate, requests, seat, seats, seed)
+                }
+            }
+        };
+        // Before the start, which they would delay.
+        let mut timetables: VecDeque<Option<Timetable>> =
+            (0..self.orders.len()).map(|thread| rate.map(|rate| timetable(thread, rate))).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let budget = requests.map(|requests| Arc::new(AtomicU64::new(context.share.of(requests))));
         let start = Instant::now();
-        for (thread, orders) in self.orders.iter().enumerate() {
-            let timetable = rate.map(|rate| {
-                let requests = requests.unwrap_or_else(|| Timetable::requests_in(rate, length.unwrap_or_default()));
-                let (seat, seats) = context.share.seat(thread as u32, context.threads);
-                Timetable::new(start, rate, requests, seat, seats)
-            });
+        for orders in &self.orders {
+            let timetable = timetables.pop_front().flatten().map(|timetable| timetable.starting(start));
             // A thread that is gone is noticed when its answer does not come.
             let _ = orders.try_send(Order {
                 phase,
@@ -306,6 +445,7 @@ impl Coordinator<'_> {
     /// Waits until every thread has finished the phase; says how it goes meanwhile.
     fn finished(&self, phase: Phase, start: Instant) -> io::Result<Record> {
         let counts_before = self.around.board.totals();
+        let mut told = (start, counts_before);
         let mut next_progress = start + Duration::from_secs(1);
         let mut merged = Record::default();
         let mut waiting = self.orders.len();
@@ -320,7 +460,7 @@ impl Coordinator<'_> {
                 Ok(Answer::Connected(_)) | Err(RecvTimeoutError::Disconnected) => return Err(crashed()),
                 Err(RecvTimeoutError::Timeout) => {
                     if phase == Phase::Measure {
-                        self.progress(start, &counts_before)?;
+                        self.progress(start, &counts_before, &mut told)?;
                     }
                     next_progress += Duration::from_secs(1);
                 }
@@ -329,8 +469,11 @@ impl Coordinator<'_> {
         Ok(merged)
     }
 
-    fn progress(&self, start: Instant, before: &crate::report::board::Totals) -> io::Result<()> {
+    /// `told` is what was told last, and when.
+    fn progress(&self, start: Instant, before: &Totals, told: &mut (Instant, Totals)) -> io::Result<()> {
         let now = self.around.board.totals();
+        let (told_at, told) = std::mem::replace(told, (Instant::now(), now));
+        let recent_millis = told_at.elapsed().as_millis() as u64;
         let operations = now.operations.saturating_sub(before.operations);
         let elapsed_millis = start.elapsed().as_millis() as u64;
         let workload = self.context.workload.clone();
@@ -344,6 +487,8 @@ impl Coordinator<'_> {
             operations,
             errors: now.errors.saturating_sub(before.errors),
             elapsed_millis,
+            recent_per_second: now.operations.saturating_sub(told.operations) * 1_000 / recent_millis.max(1),
+            recent_p99_nanos_max: now.p99_nanos_max(&told),
         })
     }
 

@@ -1,8 +1,8 @@
 //! The timetable of an open loop: which request is due when, and who may send it. Pure: the caller brings the clock.
 //!
 //! Request *n* of all is due at start + *n* / rate, whether or not the store keeps up. Threads take turns: thread *t* of
-//! *m* sends requests *t*, *t* + *m*, *t* + 2*m*, …, so that each has its own even timetable. A client that is free
-//! takes the next *ticket* of its thread:
+//! *m* sends requests *t*, *t* + *m*, *t* + 2*m*, …, so that each has its own even timetable. Where requests come by chance
+//! instead ([`super::arrivals`]), each thread has its own share of them. A client that is free takes the next *ticket* of its thread:
 //!
 //! - a ticket that is due is sent at once, together with further due ones if the client pipelines. That it is late is
 //!   the store's doing, for all clients were busy until now: the wait counts into the intended latency, not as lag;
@@ -15,24 +15,42 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use crate::load::arrivals::Poisson;
+
 /// Left-over requests are still sent if they are at most one of this many.
 const BACKLOG_DIVISOR: u64 = 50;
 
 /// When one thread's requests are due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timetable {
     start: Instant,
     rate: u64,
     thread: u64,
     threads: u64,
     tickets: u64,
+    /// Absent: evenly.
+    by_chance: Option<Poisson>,
 }
 
 impl Timetable {
     /// `requests` in all at `rate` per second from `start`; of them the share of `thread` of `threads`.
     pub fn new(start: Instant, rate: u64, requests: u64, thread: u32, threads: u32) -> Self {
         let (thread, threads) = (u64::from(thread), u64::from(threads.max(1)));
-        Self { start, rate: rate.max(1), thread, threads, tickets: requests.saturating_sub(thread).div_ceil(threads) }
+        let tickets = requests.saturating_sub(thread).div_ceil(threads);
+        Self { start, rate: rate.max(1), thread, threads, tickets, by_chance: None }
+    }
+
+    /// The same, by chance, which the seed decides; threads must have different ones. Takes about 10 ns for each request: `start` is chosen
+    /// afterwards, by [`Self::starting`].
+    pub fn by_chance(rate: u64, requests: u64, thread: u32, threads: u32, seed: u64) -> Self {
+        let even = Self::new(Instant::now(), rate, requests, thread, threads);
+        let by_chance = Poisson::new(seed, even.rate, even.threads, even.tickets);
+        Self { by_chance: Some(by_chance), ..even }
+    }
+
+    /// The same from another instant.
+    pub fn starting(self, start: Instant) -> Self {
+        Self { start, ..self }
     }
 
     /// How many requests at `rate` per second are due in `length`.
@@ -48,6 +66,9 @@ impl Timetable {
     /// When this thread's `ticket`-th request (0 is the first) is due.
     #[inline]
     pub fn due(&self, ticket: u64) -> Instant {
+        if let Some(by_chance) = &self.by_chance {
+            return self.start + Duration::from_nanos(by_chance.due(ticket));
+        }
         let number = u128::from(ticket * self.threads + self.thread);
         self.start + Duration::from_nanos((number * 1_000_000_000 / u128::from(self.rate)) as u64)
     }
@@ -58,6 +79,9 @@ impl Timetable {
         let Some(elapsed) = now.checked_duration_since(self.start) else {
             return 0;
         };
+        if let Some(by_chance) = &self.by_chance {
+            return by_chance.due_by(elapsed.as_nanos() as u64).min(self.tickets);
+        }
         // Due: number * 1e9 / rate rounded down is at most the elapsed nanoseconds.
         let numbers = ((elapsed.as_nanos() + 1) * u128::from(self.rate)).div_ceil(1_000_000_000) as u64;
         numbers.saturating_sub(self.thread).div_ceil(self.threads).min(self.tickets)
@@ -170,6 +194,25 @@ mod tests {
             let tickets = |thread| Timetable::new(start, 100, requests, thread, threads).tickets();
             prop_assert_eq!((0..threads).map(tickets).sum::<u64>(), requests);
         }
+    }
+
+    #[test]
+    fn a_timetable_by_chance_is_kept_and_ends_as_an_even_one() {
+        let start = Instant::now();
+        let turns = Turns::new(Timetable::by_chance(1_000, 500, 0, 1, 7).starting(start));
+        let mut now = start;
+        for expected in 0..500 {
+            let Turn::At { ticket, due } = turns.take(now, 1) else { panic!("not held") };
+            assert_eq!(ticket, expected);
+            assert!(due >= now);
+            now = due;
+        }
+        assert_eq!(turns.take(now, 1), Turn::Over);
+        let length = (now - start).as_secs_f64();
+        assert!((0.4..0.6).contains(&length), "500 requests at 1,000/s took {length} s");
+        let stalled = Turns::new(Timetable::by_chance(1_000, 500, 0, 1, 7).starting(start));
+        stalled.take(start + Duration::from_secs(9), 1);
+        assert_eq!(stalled.take(start + Duration::from_secs(9), 1), Turn::Over, "a long backlog is given up");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! and the loop is the same in a closed and an open loop: [`Session::next`] returns at once in a closed loop, waits for
 //! the timetable in an open one, and returns `None` when the phase is over. In Prepare and Verify the client decides
 //! itself what to send and uses [`Session::begin`] instead. Everything between `next`/`begin` and `answered` is watched:
-//! no answer within `load.timeout` fails the job.
+//! no answer within `load.timeout` fails the job. In the load phases of a workload with a fault nothing is: clients give up by themselves.
 //!
 //! All methods take `&self`, so that a family may share a session among the tasks of one client (`Rc<Session>`).
 
@@ -61,7 +61,8 @@ pub(crate) enum Source {
 pub(crate) struct ThreadPhase {
     pub(crate) phase: Phase,
     pub(crate) start: Instant,
-    pub(crate) timeout: Duration,
+    /// How long an answer may take. `None`: clients decide that themselves.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) source: Source,
     /// Requests taken from the budget but not yet sent.
     pub(crate) in_hand: Cell<u64>,
@@ -85,16 +86,18 @@ impl ThreadPhase {
 
     /// Fails if a client has waited for an answer for longer than the timeout.
     pub(crate) fn check_timeouts(&self, now: Instant) {
-        let overdue = |(outstanding, since): &(Cell<u32>, Cell<Instant>)| {
-            outstanding.get() > 0 && now.saturating_duration_since(since.get()) > self.timeout
-        };
-        if self.in_flight.iter().any(overdue) {
-            self.fail(&self.timed_out());
+        let waits = self.in_flight.iter().filter(|(outstanding, _)| outstanding.get() > 0);
+        if let Some(longest) = waits.map(|(_, since)| now.saturating_duration_since(since.get())).max() {
+            self.check_wait(longest);
         }
     }
 
-    fn timed_out(&self) -> Failure {
-        Failure::new(format_args!("no answer within {:?}", self.timeout))
+    /// Fails if an answer took, or has taken until now, longer than the timeout.
+    #[inline]
+    fn check_wait(&self, wait: Duration) {
+        if let Some(timeout) = self.timeout.filter(|timeout| wait > *timeout) {
+            self.fail(&Failure::new(format_args!("no answer within {timeout:?}")));
+        }
     }
 
     fn take_budget(&self, budget: &AtomicU64, most: u64) -> u64 {
@@ -224,7 +227,7 @@ impl Session {
 
     /// `count` requests of the batch were answered at `done`: counts them and records their latencies.
     ///
-    /// An answer that took longer than `load.timeout` counts as a failure too.
+    /// An answer that took longer than `load.timeout` counts as a failure too, where it is watched.
     #[inline]
     pub fn answered(&self, batch: &mut Batch, count: u32, done: Instant) {
         let service = done.saturating_duration_since(batch.sent);
@@ -239,10 +242,13 @@ impl Session {
         }
         record.answered_after(done.saturating_duration_since(self.shared.start).as_nanos() as u64);
         drop(record);
-        if service > self.shared.timeout {
-            self.shared.fail(&self.shared.timed_out());
-        }
+        self.shared.check_wait(service);
         self.arrive(batch, count, done);
+    }
+
+    /// Gives up whatever this client has sent and not heard of; how many requests.
+    pub fn give_up(&self) -> u32 {
+        self.shared.in_flight.get(self.place as usize).map_or(0, |(outstanding, _)| outstanding.take())
     }
 
     /// `count` requests of the batch were answered, but are not what is measured (puts whose watch events are):
@@ -329,5 +335,61 @@ impl Session {
             outstanding.set(outstanding.get().saturating_sub(count));
             since.set(now);
         }
+    }
+}
+
+#[cfg(test)]
+impl Session {
+    /// The only client of a measured phase.
+    pub(crate) fn alone(timeout: Option<Duration>, source: Source) -> Self {
+        let now = Instant::now();
+        let shared = ThreadPhase {
+            phase: Phase::Measure,
+            start: now,
+            timeout,
+            source,
+            in_hand: Cell::new(0),
+            stop: Arc::default(),
+            stopped: Notify::new(),
+            record: RefCell::default(),
+            in_flight: vec![(Cell::new(0), Cell::new(now))],
+        };
+        Self { shared: Rc::new(shared), client: 0, place: 0, connection: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client whose request left so long ago.
+    fn waiting(timeout: Option<Duration>, ago: Duration) -> (Session, Batch) {
+        let session = Session::alone(timeout, Source::Client);
+        let batch = session.depart(1, 0, Instant::now() - ago);
+        (session, batch)
+    }
+
+    const TIMEOUT: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn an_answer_that_is_late_or_does_not_come_fails_the_phase() {
+        let (session, batch) = waiting(Some(TIMEOUT), TIMEOUT * 3);
+        session.shared.check_timeouts(batch.sent() + TIMEOUT);
+        assert!(!session.is_stopped());
+        session.shared.check_timeouts(Instant::now());
+        assert!(session.is_stopped());
+        let (session, mut batch) = waiting(Some(TIMEOUT), TIMEOUT * 3);
+        session.answered(&mut batch, 1, Instant::now());
+        assert!(session.is_stopped());
+    }
+
+    /// A timer fires a little late, and the watchdog looks in between.
+    #[test]
+    fn who_gives_up_by_itself_is_failed_by_no_watchdog_and_no_late_answer() {
+        let (session, mut batch) = waiting(None, TIMEOUT * 3);
+        session.shared.check_timeouts(Instant::now());
+        session.answered(&mut batch, 1, Instant::now());
+        assert!(!session.is_stopped());
+        assert_eq!(session.give_up(), 0);
     }
 }

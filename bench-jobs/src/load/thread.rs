@@ -1,7 +1,8 @@
 //! One load thread: its runtime, its clients, its watchdog.
 //!
 //! Promises that a phase ends: when all clients have returned, or when the first failure anywhere stopped it and the
-//! clients of this thread were dropped. A client that waits for an answer for longer than the timeout is such a failure.
+//! clients of this thread were dropped. A client that waits for an answer for longer than the timeout is such a failure; in the load of
+//! a store that has a fault clients give up by themselves, and say whether that is one.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -133,7 +134,7 @@ async fn run_phase<F: Family>(
     let shared = Rc::new(ThreadPhase {
         phase,
         start: order.start,
-        timeout: seat.context.timeout,
+        timeout: seat.context.patience(phase),
         source: match (phase, order.timetable) {
             (Phase::WarmUp | Phase::Measure, Some(timetable)) => {
                 Source::Open { turns: Turns::new(timetable), alarm: Rc::clone(alarm) }

@@ -51,6 +51,20 @@ impl Totals {
         }
     }
 
+    /// Within what 99 of 100 answers came that have come since `earlier`, nanoseconds: one of [`BUCKET_BOUNDS_NANOS`]. `None`: none came, or
+    /// that took longer than the last of them.
+    pub fn p99_nanos_max(&self, earlier: &Self) -> Option<u64> {
+        let counts = self.buckets.iter().zip(earlier.buckets).map(|(now, then)| now.saturating_sub(then));
+        let all: u64 = counts.clone().sum();
+        let mut so_far = 0;
+        let mut bounds = counts.zip(BUCKET_BOUNDS_NANOS);
+        let found = bounds.find(|(count, _)| {
+            so_far += count;
+            so_far >= all - all / 100
+        });
+        found.map(|(_, bound)| bound).filter(|_| all > 0)
+    }
+
     fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.errors += other.errors;
@@ -224,6 +238,23 @@ fn encode_latency(mut encoder: MetricEncoder, totals: &Totals) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tail_is_that_of_what_came_since() {
+        let mut record = Record::default();
+        record.served(1_000_000, 500);
+        let earlier = Totals::of(&record);
+        assert_eq!(earlier.p99_nanos_max(&earlier), None);
+        record.served(20_000, 99);
+        record.served(40_000, 1);
+        let now = Totals::of(&record);
+        assert_eq!(now.p99_nanos_max(&earlier), Some(1 << 15));
+        assert_eq!(now.p99_nanos_max(&Totals::default()), Some(1 << 20));
+        record.served(40_000, 1);
+        assert_eq!(Totals::of(&record).p99_nanos_max(&earlier), Some(1 << 16));
+        record.served(40_000_000_000, 100);
+        assert_eq!(Totals::of(&record).p99_nanos_max(&earlier), None);
+    }
 
     #[test]
     fn counts_never_fall_and_scrapers_see_them() {

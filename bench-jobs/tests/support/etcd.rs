@@ -3,10 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use bench_jobs::family::etcd::messages::{
+use bench_jobs::net::etcd::messages::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, path,
 };
-use harness::{Process, TempDir, command, free_address, peer, until};
+use harness::{Authority, Process, TempDir, command, free_address, peer, until};
 use prost::Message;
 use rustix::process::Signal;
 use service_kit::client::{Channel, GrpcError, Options};
@@ -24,6 +24,13 @@ pub struct Etcd {
 impl Etcd {
     pub fn start() -> Self {
         Self::answering(Self::spawn())
+    }
+
+    /// The same with further arguments.
+    pub fn with(arguments: &[&str]) -> Self {
+        let mut etcd = command(peer("etcd", "etcd"));
+        etcd.args(arguments);
+        Self::answering(Self::spawn_as(etcd))
     }
 
     /// The same behind a proxy with planted faults, which `faulty-store` is.
@@ -57,10 +64,43 @@ impl Etcd {
         Self::spawn_as(command(peer("etcd", "etcd")))
     }
 
-    fn spawn_as(mut etcd: std::process::Command) -> Self {
+    /// One that speaks TLS, whose certificate and clients' certificates this authority has signed. Its user `root` has the password; a
+    /// certificate alone makes nobody a user.
+    pub fn over_tls(authority: &Authority, password: &str) -> Self {
+        let (certificate, key) = authority.sign("etcd");
+        let mut etcd = command(peer("etcd", "etcd"));
+        etcd.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+        etcd.arg("--client-cert-auth").arg("--trusted-ca-file").arg(authority.path());
+        let etcd = Self::spawn_on(etcd, "https");
+        let (certificate, key) = authority.sign("administrator");
+        let ctl = |arguments: &[&str]| {
+            let mut ctl = command(peer("etcd", "etcdctl"));
+            ctl.args(["--endpoints", &format!("https://{}", etcd.endpoint), "--command-timeout", "20s"])
+                .args(arguments);
+            ctl.arg("--cacert").arg(authority.path()).arg("--cert").arg(&certificate).arg("--key").arg(&key);
+            ctl.output().unwrap().status.success()
+        };
+        until("etcd's first answer over TLS", || ctl(&["get", "ready"]));
+        let user = format!("root:{password}");
+        for arguments in [
+            &["user", "add", &user][..],
+            &["role", "add", "root"],
+            &["user", "grant-role", "root", "root"],
+            &["auth", "enable"],
+        ] {
+            assert!(ctl(arguments), "{arguments:?}");
+        }
+        etcd
+    }
+
+    fn spawn_as(etcd: std::process::Command) -> Self {
+        Self::spawn_on(etcd, "http")
+    }
+
+    fn spawn_on(mut etcd: std::process::Command, scheme: &str) -> Self {
         let folder = harness::folder_on_disk();
         let (endpoint, peer_url) = (free_address().to_string(), format!("http://{}", free_address()));
-        let client = format!("http://{endpoint}");
+        let client = format!("{scheme}://{endpoint}");
         etcd.arg("--data-dir")
             .arg(folder.path().join("data"))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])

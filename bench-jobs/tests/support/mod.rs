@@ -7,4 +7,5 @@ pub mod block_node;
 pub mod etcd;
 pub mod job;
 pub mod meter;
+pub mod outside;
 pub mod redis;

@@ -18,7 +18,10 @@ use serde_json::Value;
 pub use self::sense::of_run as sense_of_run;
 use self::text::{folded, shorten};
 use crate::job::JobSpec;
-use crate::{BenchmarkRun, ControlPlane, GROUP, StorageService, VERSION, schema};
+use crate::{
+    BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, GROUP, StorageService, VERSION,
+    schema,
+};
 
 /// Files above this size are refused, bytes. The API server's own limit for an object is 1.5 MiB.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +38,56 @@ pub enum Object {
     ControlPlane(ControlPlane),
     /// A comparison to run.
     BenchmarkRun(BenchmarkRun),
+    /// What a run measured, kept.
+    BenchmarkBaseline(BenchmarkBaseline),
+    /// A matrix of comparisons.
+    BenchmarkSuite(BenchmarkSuite),
+    /// Comparisons by the clock.
+    BenchmarkSchedule(BenchmarkSchedule),
 }
+
+impl Object {
+    /// Its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::StorageService(_) => "StorageService",
+            Self::ControlPlane(_) => "ControlPlane",
+            Self::BenchmarkRun(_) => "BenchmarkRun",
+            Self::BenchmarkBaseline(_) => "BenchmarkBaseline",
+            Self::BenchmarkSuite(_) => "BenchmarkSuite",
+            Self::BenchmarkSchedule(_) => "BenchmarkSchedule",
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        let metadata = match self {
+            Self::StorageService(object) => &object.metadata,
+            Self::ControlPlane(object) => &object.metadata,
+            Self::BenchmarkRun(object) => &object.metadata,
+            Self::BenchmarkBaseline(object) => &object.metadata,
+            Self::BenchmarkSuite(object) => &object.metadata,
+            Self::BenchmarkSchedule(object) => &object.metadata,
+        };
+        metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// How an object of a kind is read: the object, if nothing is wrong with it.
+type Read = fn(&'static str, Value, &mut Vec<Problem>) -> Option<Object>;
+
+/// The kinds that users write, and how each is read.
+const READ: [(&str, Read); 6] = [
+    ("StorageService", |kind, value, problems| typed(kind, value, problems).map(Object::StorageService)),
+    ("ControlPlane", |kind, value, problems| typed(kind, value, problems).map(Object::ControlPlane)),
+    ("BenchmarkRun", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkRun)),
+    ("BenchmarkBaseline", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkBaseline)),
+    ("BenchmarkSuite", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkSuite)),
+    ("BenchmarkSchedule", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkSchedule)),
+];
+
+/// The kinds that users write.
+pub const KINDS: [&str; READ.len()] = [READ[0].0, READ[1].0, READ[2].0, READ[3].0, READ[4].0, READ[5].0];
 
 /// Why a file, or an object in it, was refused. Displays as `file: field: problem`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +157,7 @@ fn documents(file: &str, bytes: &[u8]) -> Result<Vec<Value>, InputError> {
     Ok(documents)
 }
 
-fn object(file: &str, index: usize, value: Value, parsed: &mut Parsed) {
+fn object(file: &str, index: usize, mut value: Value, parsed: &mut Parsed) {
     let at = |object: &str, problem: Problem| InputError {
         file: file.into(),
         field: [object, problem.field.as_str()]
@@ -117,19 +169,18 @@ fn object(file: &str, index: usize, value: Value, parsed: &mut Parsed) {
         problem: problem.text,
     };
     let document = format!("document {}", index + 1);
-    let kind = match identify(&value) {
-        Ok(kind) => kind,
+    let (kind, read) = match identify(&value) {
+        Ok(known) => known,
         Err(problem) => return parsed.problems.push(at(&document, problem)),
     };
+    if matches!(kind, "BenchmarkRun" | "BenchmarkSuite") {
+        take_generated_name(&mut value);
+    }
     let name = value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name)).map(str::to_owned);
     let label = name.as_ref().map_or(document, |name| format!("{kind}/{name}"));
     let outside = metadata::check(value.get("metadata")).err().into_iter().chain(only_known_fields(&value).err());
     let mut problems: Vec<Problem> = outside.collect();
-    let understood = match kind {
-        "StorageService" => typed(kind, value, &mut problems).map(Object::StorageService),
-        "ControlPlane" => typed(kind, value, &mut problems).map(Object::ControlPlane),
-        _ => typed(kind, value, &mut problems).map(Object::BenchmarkRun),
-    };
+    let understood = read(kind, value, &mut problems);
     match understood.filter(|_| problems.is_empty()) {
         Some(object) => parsed.objects.push(object),
         None => parsed.refused.extend(name.map(|name| (kind, name))),
@@ -137,8 +188,8 @@ fn object(file: &str, index: usize, value: Value, parsed: &mut Parsed) {
     parsed.problems.extend(problems.into_iter().map(|problem| at(&label, problem)));
 }
 
-/// The kind, if apiVersion and kind are ours.
-fn identify(value: &Value) -> Result<&'static str, Problem> {
+/// The kind and how it is read, if apiVersion and kind are ours.
+fn identify(value: &Value) -> Result<(&'static str, Read), Problem> {
     let problem = |field: &str, text: String| Problem { field: field.into(), text };
     if !value.is_object() {
         let text = "is not an object: start with apiVersion, kind, metadata and spec";
@@ -156,15 +207,22 @@ fn identify(value: &Value) -> Result<&'static str, Problem> {
             return Err(problem("apiVersion", text));
         }
     }
+    let write = || format!("write {} or {}", KINDS[..KINDS.len() - 1].join(", "), KINDS[KINDS.len() - 1]);
     match &value["kind"] {
-        Value::String(kind) if kind == "StorageService" => Ok("StorageService"),
-        Value::String(kind) if kind == "ControlPlane" => Ok("ControlPlane"),
-        Value::String(kind) if kind == "BenchmarkRun" => Ok("BenchmarkRun"),
-        Value::Null => Err(problem("kind", "is missing: write StorageService, ControlPlane or BenchmarkRun".into())),
-        found => {
-            let text = format!("{} is not known: write StorageService, ControlPlane or BenchmarkRun", quote(found));
-            Err(problem("kind", text))
-        }
+        Value::Null => Err(problem("kind", format!("is missing: {}", write()))),
+        found => READ
+            .into_iter()
+            .find(|(kind, _)| found == kind)
+            .ok_or_else(|| problem("kind", format!("{} is not known: {}", quote(found), write()))),
+    }
+}
+
+/// Where nobody generates names, what has only a `generateName` is called by it, without the dash at its end: a pipeline that creates a new
+/// run each time keeps one history.
+fn take_generated_name(value: &mut Value) {
+    let metadata = &value["metadata"];
+    if let (Value::Null, Some(prefix)) = (&metadata["name"], metadata["generateName"].as_str()) {
+        value["metadata"]["name"] = prefix.trim_end_matches('-').into();
     }
 }
 
@@ -202,6 +260,16 @@ pub fn job(text: &str) -> Result<JobSpec, JobError> {
     structure::check_whole(&RULES.schema, &value).map_err(refused)?;
     RULES.check(&value).into_iter().next().map_or(Ok(()), Err).map_err(refused)?;
     serde_json::from_value(value).map_err(|error| JobError(folded(&format!("the job does not fit: {error}"))))
+}
+
+/// Holds the spec of a template to the rules of its kind, as if it stood in an object of its own.
+///
+/// # Errors
+/// All that is wrong with it: the field, such as `spec.arms[0].name`, and the text, with the remedy.
+pub fn of_template<T: DeserializeOwned>(kind: &'static str, value: Value) -> Result<T, Vec<(String, String)>> {
+    let mut problems: Vec<Problem> = metadata::check(value.get("metadata")).err().into_iter().collect();
+    let object = typed(kind, value, &mut problems).filter(|_| problems.is_empty());
+    object.ok_or_else(|| problems.into_iter().map(|Problem { field, text }| (field, text)).collect())
 }
 
 /// Why a job is refused: one line that begins with the field.
@@ -281,7 +349,7 @@ impl Rules {
     fn of(kind: &str) -> Option<&'static Self> {
         static ALL: LazyLock<Vec<Rules>> = LazyLock::new(|| {
             let rules = |kind| Some(Rules::new(kind, schema::of_kind(kind)?));
-            ["StorageService", "ControlPlane", "BenchmarkRun"].into_iter().filter_map(rules).collect()
+            KINDS.into_iter().filter_map(rules).collect()
         });
         ALL.iter().find(|rules| rules.kind == kind)
     }

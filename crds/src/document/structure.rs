@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Problem;
 use super::text::{folded, shorten};
+use crate::external::{ENDPOINT_PATTERN, endpoint_remedy};
 
 /// A list of values in a message is no longer than this, about.
 const LISTED_BYTES_MAX: usize = 300;
@@ -216,6 +217,11 @@ fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
     }
     if let Some(pattern) = schema["pattern"].as_str() {
         let matches = regex_lite::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
+        if !matches && pattern == ENDPOINT_PATTERN {
+            // A password in it is not to be read in a log.
+            let shown = if text.contains('@') { "what is written".into() } else { format!("`{}`", shorten(text)) };
+            return problem(format!("{shown} does not fit: {}", endpoint_remedy(text)));
+        }
         if !matches {
             let is_duration = pattern == crate::duration::PATTERN;
             let example = if is_duration { Some("500ms, 5s, 2m or 1h") } else { schema["example"].as_str() };

@@ -62,6 +62,8 @@ pub struct Engine {
     pub environment_prefix: Option<&'static str>,
     /// How a group keeps linearizable reads from being stale; `None` where it has no such reads.
     pub linearizable_reads: Option<LinearizableReads>,
+    /// What allocates its memory, in the executables that its source brings.
+    pub allocator: Allocator,
     /// What is started before it and runs beside it, without being measured as the store.
     pub companions: &'static [Companion],
     /// Whether it works on the files of the application, which is the load: then both have a directory in common, and it
@@ -69,11 +71,43 @@ pub struct Engine {
     pub shares_directory: bool,
 }
 
+/// What allocates a store's memory. Of a program in C, C++ or Rust it is a choice of whoever built it, and none of the store's merit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// The C library's: glibc's, or of an image of another libc that one's.
+    Libc,
+    /// jemalloc.
+    Jemalloc,
+    /// The runtime of its language, such as Go's: a part of what the store is.
+    Runtime,
+}
+
+impl Allocator {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Libc => "libc's malloc",
+            Self::Jemalloc => "jemalloc",
+            Self::Runtime => "its language's runtime",
+        }
+    }
+
+    /// Whether it was chosen when the store was built.
+    pub fn is_choice(self) -> bool {
+        match self {
+            Self::Libc | Self::Jemalloc => true,
+            Self::Runtime => false,
+        }
+    }
+}
+
 /// How a group of members keeps linearizable reads from being stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearizableReads {
     /// By a round among members.
     ByRound,
+    /// By the leader's lease, which trusts clocks.
+    ByLease,
     /// By the leader's lease, which trusts clocks, unless a flag has this value.
     ByLeaseUnless {
         /// The flag, without dashes.
@@ -99,6 +133,8 @@ pub enum Protocol {
     Etcd,
     /// The protocol of d-engine 0.2.4: gRPC and, on the same port, HTTP for health and metrics.
     DEngine,
+    /// The protocol of d-engine 0.2.4 and nothing beside it: no HTTP, no streaming RPC, no leases.
+    DEngineOriginal,
     /// The Redis protocol.
     Redis,
     /// Amazon's S3: objects over HTTP.
@@ -116,6 +152,8 @@ pub enum Dialect {
     Etcd,
     /// The flags of our own d-engine.
     DEngine,
+    /// The flags of the program in `peers/d-engine`, which writes the original d-engine's configuration.
+    DEngineOriginal,
     /// The directives of redis.conf, as flags.
     Redis,
     /// versitygw's flags and variables.
@@ -261,17 +299,35 @@ impl Engine {
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 6] = [Self::Etcd, Self::DEngine, Self::Redis, Self::S3, Self::BlockStream, Self::Sqlite];
+    pub const ALL: [Self; 7] =
+        [Self::Etcd, Self::DEngine, Self::DEngineOriginal, Self::Redis, Self::S3, Self::BlockStream, Self::Sqlite];
 
     /// The name in arguments: lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::DEngine => "d-engine",
+            Self::DEngineOriginal => "d-engine-original",
             Self::Redis => "redis",
             Self::S3 => "s3",
             Self::BlockStream => "block-stream",
             Self::Sqlite => "sqlite",
+        }
+    }
+
+    /// Whether clients may ask for reads by a lease.
+    pub fn has_lease_level(self) -> bool {
+        match self {
+            Self::DEngine | Self::DEngineOriginal => true,
+            Self::Etcd | Self::Redis | Self::S3 | Self::BlockStream | Self::Sqlite => false,
+        }
+    }
+
+    /// Whether there is a streaming RPC beside the unary one, which alone has locks and reads of bounded age.
+    pub fn has_streaming_door(self) -> bool {
+        match self {
+            Self::DEngine => true,
+            Self::Etcd | Self::DEngineOriginal | Self::Redis | Self::S3 | Self::BlockStream | Self::Sqlite => false,
         }
     }
 }
@@ -377,7 +433,7 @@ mod tests {
         let error = "Etcd".parse::<Protocol>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no protocol is called that: use one of etcd, d-engine, redis, s3, block-stream, sqlite"
+            "no protocol is called that: use one of etcd, d-engine, d-engine-original, redis, s3, block-stream, sqlite"
         );
     }
 

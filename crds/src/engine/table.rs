@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CLIENT, Companion, Dialect, DurabilityClass, Engine, LinearizableReads, METRICS, Metrics, PEER, Port, Protocol,
-    Readiness, Source, VersionProbe, object_store,
+    Allocator, CLIENT, Companion, Dialect, DurabilityClass, Engine, LinearizableReads, METRICS, Metrics, PEER, Port,
+    Protocol, Readiness, Source, VersionProbe, object_store,
 };
 use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
 
@@ -43,6 +43,7 @@ engines! {
         reserved_flags: ETCD_RESERVED,
         environment_prefix: Some("ETCD_"),
         linearizable_reads: Some(LinearizableReads::ByRound),
+        allocator: Allocator::Runtime,
         companions: &[],
         shares_directory: false,
     }
@@ -66,6 +67,7 @@ engines! {
         // It reads etcd's variables.
         environment_prefix: Some("ETCD_"),
         linearizable_reads: Some(LinearizableReads::ByLeaseUnless { flag: "linearizable-reads", value: "round" }),
+        allocator: Allocator::Libc,
         companions: &[],
         shares_directory: false,
     }
@@ -109,6 +111,37 @@ engines! {
         ],
         environment_prefix: Some("D_ENGINE_"),
         linearizable_reads: Some(LinearizableReads::ByRound),
+        allocator: Allocator::Libc,
+        companions: &[],
+        shares_directory: false,
+    }
+
+    /// d-engine-original: release 0.2.4 of the original d-engine with its file storage, which acknowledges from memory.
+    DEngineOriginal {
+        name: "d-engine-original",
+        protocol: Protocol::DEngineOriginal,
+        dialect: Dialect::DEngineOriginal,
+        source: Source::PeerOnRequest("d-engine-original"),
+        default_version: "0.2.4",
+        executables: &["d-engine-original"],
+        image: "storebench/d-engine-original",
+        // Members and clients come to the same port; nothing listens on the other one.
+        ports: &[Port { name: CLIENT, number: 9081 }, Port { name: PEER, number: 9082 }],
+        readiness: Readiness::Tcp { port: CLIENT },
+        metrics: None,
+        replicas: &[1, 3, 5],
+        // Release 0.2.4 has no other: its only strategy is MemFirst, and it counts what the operating system has as durable.
+        durability: &[DurabilityClass {
+            class: Unsafe,
+            setting: "MemFirst: acknowledged from the memory of a majority",
+            flags: &[],
+        }],
+        version_probe: VersionProbe { argument: "--version", marker: "d-engine-original " },
+        reserved_flags: &["--node-id", "--member", "--listen-address", "--data-dir"],
+        environment_prefix: Some("RAFT__"),
+        // Its LinearizableRead takes the lease first, too.
+        linearizable_reads: Some(LinearizableReads::ByLease),
+        allocator: Allocator::Libc,
         companions: &[],
         shares_directory: false,
     }
@@ -131,6 +164,7 @@ engines! {
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
         linearizable_reads: None,
+        allocator: Allocator::Jemalloc,
         companions: &[],
         shares_directory: false,
     }
@@ -153,6 +187,7 @@ engines! {
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
         linearizable_reads: None,
+        allocator: Allocator::Libc,
         companions: &[],
         shares_directory: false,
     }
@@ -175,6 +210,7 @@ engines! {
         reserved_flags: REDIS_RESERVED,
         environment_prefix: None,
         linearizable_reads: None,
+        allocator: Allocator::Jemalloc,
         companions: &[],
         shares_directory: false,
     }
@@ -198,6 +234,7 @@ engines! {
         reserved_flags: &["--port", "-p", "--health", "--access", "-a", "--secret", "-s", "--region", "-r", "--cert", "--key"],
         environment_prefix: Some("VGW_"),
         linearizable_reads: None,
+        allocator: Allocator::Runtime,
         companions: &[],
         shares_directory: false,
     }
@@ -225,6 +262,7 @@ engines! {
         // Its variables are the Java node's, which have no prefix.
         environment_prefix: Some(""),
         linearizable_reads: None,
+        allocator: Allocator::Libc,
         companions: &[],
         shares_directory: false,
     }
@@ -259,6 +297,7 @@ engines! {
         ],
         environment_prefix: Some(""),
         linearizable_reads: None,
+        allocator: Allocator::Runtime,
         companions: &[],
         shares_directory: false,
     }
@@ -281,6 +320,7 @@ engines! {
         reserved_flags: &["--to", "--endpoint", "--region", "--staging-folder", "--listen", "--config"],
         environment_prefix: None,
         linearizable_reads: None,
+        allocator: Allocator::Libc,
         companions: REPLICATOR_COMPANIONS,
         shares_directory: true,
     }
@@ -304,6 +344,7 @@ engines! {
         reserved_flags: &["-config", "-no-expand-env", "-exec", "-once"],
         environment_prefix: Some("LITESTREAM_"),
         linearizable_reads: None,
+        allocator: Allocator::Runtime,
         companions: REPLICATOR_COMPANIONS,
         shares_directory: true,
     }

@@ -3,14 +3,14 @@
 //! In: a [`JobSpec`] as JSON in a file. Out: a [`JobSummary`] as JSON in the termination message, at most
 //! [`SUMMARY_BYTES_MAX`] bytes, and on standard output [`JobLine`]s, each a line that starts with [`LINE_MARK`].
 //! Everything else on standard output or standard error is for people. On standard input come [`DriverLine`]s, where the job has
-//! `killsMembers` and asked for it; else nothing is read there.
+//! `strikesMembers` and asked for it; else nothing is read there.
 
 mod said;
 mod spec;
 
 pub use said::{
-    ControlPlaneUsage, DriverLine, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoaderAudit,
-    MachineUse, Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
+    ControlPlaneUsage, DriverLine, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoadStep,
+    LoaderAudit, MachineUse, Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
 };
 pub use spec::{JobSpec, RestoreTool};
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
 use crate::latency::{ContractError, LatencySummary};
 use crate::measure::Reading;
 use crate::storage_service::Footprint;
+use crate::workload::FaultKind;
 
 /// Kubernetes keeps this much of a container's termination message.
 pub const SUMMARY_BYTES_MAX: usize = 4096;
@@ -94,7 +96,7 @@ impl Hindrance {
 }
 
 /// What was measured for one workload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSummary {
     /// The workload's name.
@@ -114,8 +116,31 @@ pub struct WorkloadSummary {
     pub intended: Option<LatencySummary>,
 }
 
+/// A rate that was tried in search of the highest that keeps to a target ([`crate::workload::HighestRate`]).
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadStep {
+    /// Requests that were due in a second.
+    pub rate_per_second: u64,
+    /// Whether this was the measured phase, for `load.duration`, and not a step of the search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_measured: bool,
+    /// Why the target was missed, in one line. Absent: it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+    /// Whether it was missed while the loader itself had no time left or was late, so that it is no limit of the store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_loader: bool,
+    /// Requests that failed: refused, broken off, or without an answer. The step ended with the first of them, so that its latencies are
+    /// those of the beginning.
+    #[serde(default, skip_serializing_if = "crate::latency::is_zero")]
+    pub failed: u64,
+    /// From the instant a request was due to its answer, of those that were answered.
+    pub intended: LatencySummary,
+}
+
 /// The loader's account of itself during one measured phase.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoaderAudit {
     /// Largest delay between the instant a request was due and its send while a client was free, nanoseconds. Open loop only.
@@ -151,7 +176,7 @@ pub struct LoaderAudit {
 }
 
 /// What a store used over a span of time, all its processes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Length of the span, nanoseconds.
@@ -180,7 +205,7 @@ pub struct Usage {
 }
 
 /// What one machine went through during a measured phase, and how much of that was the trial's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineUse {
     /// The identifier that its kernel chose when it started.
@@ -232,7 +257,7 @@ impl MachineUse {
 }
 
 /// What a control plane used, its store not included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneUsage {
     /// The API server.
@@ -282,6 +307,12 @@ pub enum JobLine {
         errors: u64,
         /// Since the phase began, milliseconds.
         elapsed_millis: u64,
+        /// Requests answered per second since the last such line.
+        #[serde(default)]
+        recent_per_second: u64,
+        /// Within what 99 of 100 of those came, nanoseconds, from send to answer; a power of two. Absent: none came, or that took longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recent_p99_nanos_max: Option<u64>,
     },
     /// A latency histogram of the measured phase: HDR V2, deflated, base64; nanoseconds.
     Histogram {
@@ -335,15 +366,47 @@ pub enum JobLine {
         #[serde(flatten)]
         reading: Reading,
     },
-    /// Asks the driver to kill a member at once, and to start it again later; it answers with [`DriverLine`]s. Only where the job has
-    /// `killsMembers`.
-    Kill {
+    /// From here on a rate is tried that may be the highest which keeps to a target, and what comes counts; its warm-up is over.
+    LoadStepBegins {
+        /// The workload's name.
+        workload: String,
+        /// Requests that are due in a second.
+        rate_per_second: u64,
+    },
+    /// A rate was tried in search of the highest that keeps to a target. Written in the order in which they were tried.
+    LoadStep {
+        /// The workload's name.
+        workload: String,
+        /// What was tried, and what came of it.
+        #[serde(flatten)]
+        step: LoadStep,
+    },
+    /// From here on the workload writes to a store that is somebody's, below a name of its own. What it wrote stays there unless
+    /// [`JobLine::NamespaceRemoved`] follows. Written before the first write.
+    Namespace {
+        /// The workload's name.
+        workload: String,
+        /// What all its keys begin with.
+        prefix: String,
+        /// A command that removes them; it needs the store's address and credentials.
+        removal: String,
+    },
+    /// Nothing is left below the name that was told last.
+    NamespaceRemoved {
+        /// The workload's name.
+        workload: String,
+    },
+    /// Asks the driver to kill or stop a member at once, and to let it go on later; it answers with [`DriverLine`]s. Only where the job has
+    /// `strikesMembers`.
+    Strike {
         /// The workload's name.
         workload: String,
         /// The member's address as in the job's `endpoints`.
         endpoint: String,
-        /// How long it stays down, from the kill, milliseconds.
-        restart_after_millis: u64,
+        /// What is to be done to it.
+        kind: FaultKind,
+        /// How long it lasts, milliseconds.
+        duration_millis: u64,
     },
     /// What the API server says of its requests during the measured phase. Of workloads on Kubernetes.
     ApiRequests {
@@ -353,7 +416,8 @@ pub enum JobLine {
         #[serde(flatten)]
         requests: ApiRequests,
     },
-    /// What the meters say of the store as a whole. Written once, at the end, by the first load process.
+    /// What the meters say of the store as a whole. Written once, at the end, by the first load process. Of a store that is somebody's,
+    /// which has no meters, the version alone, before each workload.
     Store {
         /// What they say.
         #[serde(flatten)]
@@ -361,14 +425,14 @@ pub enum JobLine {
     },
 }
 
-/// A line on a load process's standard input: what the driver did of what a [`JobLine::Kill`] asked for.
+/// A line on a load process's standard input: what the driver did of what a [`JobLine::Strike`] asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "line")]
 pub enum DriverLine {
-    /// The member is dead.
-    Killed,
-    /// It was started again; it need not answer yet.
-    Restarted,
+    /// The member is dead, or stands still.
+    Struck,
+    /// It was started again, and need not answer yet; or goes on.
+    Released,
 }
 
 impl DriverLine {
@@ -402,7 +466,7 @@ pub enum Phase {
 }
 
 /// What a histogram is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LatencyKind {
     /// From send to answer.
@@ -481,10 +545,14 @@ mod tests {
 
     #[test]
     fn what_was_asked_and_done_is_read_as_it_was_written() {
-        let ask =
-            JobLine::Kill { workload: "failover".into(), endpoint: "127.0.0.1:1".into(), restart_after_millis: 2_000 };
+        let ask = JobLine::Strike {
+            workload: "failover".into(),
+            endpoint: "127.0.0.1:1".into(),
+            kind: FaultKind::Kill,
+            duration_millis: 2_000,
+        };
         assert_eq!(JobLine::decode(&ask.encode()).unwrap().unwrap(), ask);
-        for done in [DriverLine::Killed, DriverLine::Restarted] {
+        for done in [DriverLine::Struck, DriverLine::Released] {
             assert_eq!(DriverLine::decode(&done.encode()).unwrap(), done);
         }
         assert!(DriverLine::decode("killed").is_err());

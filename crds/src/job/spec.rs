@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::external::External;
 use crate::rules::{Rule, Rules};
 use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
@@ -53,6 +54,13 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub control_plane_meter: Option<String>,
+    /// The store is somebody's: nothing of it is overwritten or deleted but what this job wrote. Absent: it is this run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
+    /// Whether keys are written below a name that no other job draws, and removed after each workload: where any arm is external, for all
+    /// arms, so that their keys are equally long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_namespaced: bool,
     /// What the store was told to do before it acknowledges a write, which is held against what it does. Absent: nobody here told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
@@ -73,9 +81,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub fault_proxy: Option<String>,
-    /// Whether who started the job does what [`crate::job::JobLine::Kill`] asks for, and answers on standard input.
+    /// Whether who started the job does what [`crate::job::JobLine::Strike`] asks for, and answers on standard input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub kills_members: bool,
+    pub strikes_members: bool,
     /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(rename = "parallelism", default = "one_process")]

@@ -114,6 +114,20 @@ static FSYNCS_PER_OPERATION: Descriptor = Descriptor {
     gauge: gauge("result_fsyncs_per_operation", 1e-3),
 };
 
+pub(super) static HIGHEST_RATE: Descriptor = Descriptor {
+    name: "HighestRatePerSecond",
+    about: "The highest rate at which latency kept to the target of `load.highestRate`",
+    words: "highest rate",
+    unit: Unit::PerSecond,
+    direction: Direction::Speed,
+    source: Source::Computed(|measured| Some(measured.highest_rate_per_second()? as f64)),
+    over_trials: OverTrials::Median,
+    is_headline: true,
+    place: Place::Measures,
+    column: column("highest rate", 0),
+    gauge: None,
+};
+
 /// What every workload may measure, in the order of the schema. A new one is added at the end.
 pub(super) static BUILT_IN: &[&Descriptor] = &[
     &THROUGHPUT,
@@ -128,4 +142,5 @@ pub(super) static BUILT_IN: &[&Descriptor] = &[
     &MEMORY_PEAK,
     &WRITE_BYTES,
     &FSYNCS_PER_OPERATION,
+    &HIGHEST_RATE,
 ];

@@ -1,8 +1,8 @@
 //! What can be compared and gated: one [`Descriptor`] for each metric, and nothing about it anywhere else.
 //!
 //! The schema's enumeration, the judgement, the status, the tables and words of reports and the operator's metrics are all fed
-//! from descriptors. What every workload may measure stands in `built_in.rs`; what one family measures stands among the
-//! [facts](crate::workload::Facts) of that family.
+//! from descriptors. What every workload may measure stands in `built_in.rs`, what is measured of faults in [`crate::workload::fault`]; what one
+//! family measures stands among the [facts](crate::workload::Facts) of that family.
 
 mod built_in;
 pub mod descriptor;
@@ -22,7 +22,7 @@ pub use descriptor::{
 
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::workload::Family;
+use crate::workload::{Family, fault};
 
 /// A metric: what is known of it by its name.
 #[derive(Clone, Copy)]
@@ -35,13 +35,15 @@ impl Metric {
     pub const LATENCY_MEAN: Self = Self(&built_in::LATENCY_MEAN);
     /// The 99th percentile of latency.
     pub const LATENCY_P99: Self = Self(&built_in::LATENCY_P99);
+    /// The highest rate at which latency kept to a target.
+    pub const HIGHEST_RATE: Self = Self(&built_in::HIGHEST_RATE);
     /// Processor time of the store for each request.
     pub const CPU: Self = Self(&built_in::CPU);
 
-    /// Every metric: what every workload may measure, then what the families measure.
+    /// Every metric: what every workload may measure, what is measured of faults, then what the families measure.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_families = Family::ALL.iter().flat_map(|family| family.facts().metrics);
-        built_in::BUILT_IN.iter().chain(of_families).map(|descriptor| Self(descriptor))
+        built_in::BUILT_IN.iter().chain(fault::METRICS).chain(of_families).map(|descriptor| Self(descriptor))
     }
 
     /// The metric of this name.
@@ -53,6 +55,11 @@ impl Metric {
     pub fn family(self) -> Option<Family> {
         let has = |family: &&Family| family.facts().metrics.iter().any(|descriptor| descriptor.name == self.name);
         Family::ALL.iter().find(has).copied()
+    }
+
+    /// Whether it is measured only where a workload has a fault.
+    pub fn is_of_faults(self) -> bool {
+        fault::METRICS.iter().any(|descriptor| descriptor.name == self.name)
     }
 
     /// Whether any metric reads this measure. What nobody reads need not be measured.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fault::{Fault, FaultKind, FaultMember, count_of_trial, time_of_trial};
 use super::{Api, Facts, KeyOrder};
 use crate::duration::DurationText;
 use crate::measure::{Durations, Total};
@@ -22,8 +23,8 @@ pub static FACTS: Facts = Facts {
         },
         Rule {
             field: ".keyValue.keySpace",
-            holds: "!(self.keyValue.operation in ['CompareAndSwap', 'WatchLatency', 'Failover']) || self.keyValue.keySpace >= \
-                (has(self.load.clients) ? self.load.clients : self.load.connections)",
+            holds: "(!(self.keyValue.operation in ['CompareAndSwap', 'WatchLatency', 'Failover']) && !has(self.load.fault)) || \
+                self.keyValue.keySpace >= (has(self.load.clients) ? self.load.clients : self.load.connections)",
             otherwise: "keySpace must be at least the number of clients: each swaps, watches, or writes keys of its own",
         },
         Rule {
@@ -32,17 +33,7 @@ pub static FACTS: Facts = Facts {
             otherwise: "operation: Failover needs load.duration, not total: the leader is killed at a time of it",
         },
     ],
-    metrics: &[
-        &STALENESS_P99,
-        &STALENESS_MAX,
-        &STALE_READS_SHARE,
-        &WRITE_PAUSE_MEDIAN,
-        &WRITE_PAUSE_MAX,
-        &FIRST_WRITE_MEDIAN,
-        &CATCH_UP_MEDIAN,
-        &FAILED_REQUESTS_MEDIAN,
-        &UNKNOWN_WRITES_MEDIAN,
-    ],
+    metrics: &[&STALENESS_P99, &STALENESS_MAX, &STALE_READS_SHARE, &FIRST_WRITE_MEDIAN, &EXPIRED_LEASES_MEDIAN],
     run_rules: &[
         Rule {
             field: ".parallelism",
@@ -60,19 +51,24 @@ pub static FACTS: Facts = Facts {
             holds: "self.parallelism == 1 || w.keyValue.operation != 'Failover'",
             otherwise: "parallelism must be 1 where keyValue fails over: one load process has the leader killed and times every write",
         },
+        Rule {
+            field: ".parallelism",
+            holds: "self.parallelism == 1 || w.keyValue.operation != 'Lock'",
+            otherwise: "parallelism must be 1 where keyValue locks: one load process sees whether two clients hold a lock",
+        },
     ],
 };
 
-/// Mixed at level Eventual: how old a read's answer was, of every read; 0 of one that missed nothing. Of one that missed a write that
+/// Mixed at levels Bounded and Eventual: how old a read's answer was, of every read; 0 of one that missed nothing. Of one that missed a write that
 /// was acknowledged before the read was sent: how long before, of the newest such write.
 pub const STALENESS: Durations = Durations("staleness");
-/// Mixed at level Eventual: reads that missed a write that was acknowledged before they were sent.
+/// Mixed at levels Bounded and Eventual: reads that missed a write that was acknowledged before they were sent.
 pub const STALE_READS: Total = Total("staleReads");
 
 static STALENESS_P99: Descriptor = delay(
     "StalenessP99Micros",
     "p99 staleness of reads",
-    "99th percentile of the age of what eventual reads found: 0 of a read that missed nothing, else how long the newest write that it \
+    "99th percentile of the age of what eventual and bounded reads found: 0 of a read that missed nothing, else how long the newest write that it \
      missed had been acknowledged when it was sent",
     STALENESS,
     Statistic::P99,
@@ -81,14 +77,14 @@ static STALENESS_P99: Descriptor = delay(
 static STALENESS_MAX: Descriptor = delay(
     "StalenessMaxMicros",
     "largest staleness of a read",
-    "Largest age of what an eventual read found: how long the newest write that it missed had been acknowledged when it was sent",
+    "Largest age of what an eventual or bounded read found: how long the newest write that it missed had been acknowledged when it was sent",
     STALENESS,
     Statistic::Max,
     column("stale max", 3),
 );
 static STALE_READS_SHARE: Descriptor = Descriptor {
     name: "StaleReadsPerThousandOperations",
-    about: "Eventual reads that missed a write that was acknowledged before they were sent, for each thousand requests",
+    about: "Eventual and bounded reads that missed a write that was acknowledged before they were sent, for each thousand requests",
     words: "stale reads",
     unit: Unit::PerThousandOperations,
     direction: Direction::Delay,
@@ -100,99 +96,27 @@ static STALE_READS_SHARE: Descriptor = Descriptor {
     gauge: None,
 };
 
-/// Failover: the longest time of a trial during which no client had a write acknowledged. One for each trial.
-pub const WRITE_PAUSE: Durations = Durations("writePause");
 /// Failover: from the order to kill the leader to the first acknowledgement of a write that was sent after its death. One for each trial.
 pub const FIRST_WRITE: Durations = Durations("firstWriteAfterKill");
-/// Failover: from the moment at which the killed member was due to start again to when its own state had a write that was acknowledged
-/// after that. One for each trial.
-pub const CATCH_UP: Durations = Durations("catchUp");
-/// Failover: requests that clients gave up, reads and writes.
-pub const FAILED_REQUESTS: Total = Total("failedRequests");
-/// Failover: of these the writes of which nobody can say whether they were made.
-pub const UNKNOWN_WRITES: Total = Total("unknownWrites");
 
-/// A time of a failover, of which each trial has one: the median over trials.
-const fn failover_time(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    durations: Durations,
-    column: Option<crate::metric::Column>,
-) -> Descriptor {
-    Descriptor {
-        over_trials: OverTrials::Median,
-        is_headline: true,
-        ..delay(name, words, about, durations, Statistic::Max, column)
-    }
-}
-
-/// A number of requests of a trial: the median over trials.
-const fn failover_count(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    total: Total,
-    column: Option<crate::metric::Column>,
-) -> Descriptor {
-    Descriptor {
-        name,
-        about,
-        words,
-        unit: Unit::Count,
-        direction: Direction::Delay,
-        source: Source::Total(total, Per::Trial),
-        over_trials: OverTrials::Median,
-        is_headline: false,
-        place: Place::Measures,
-        column,
-        gauge: None,
-    }
-}
-
-static WRITE_PAUSE_MEDIAN: Descriptor = failover_time(
-    "WritePauseMicros",
-    "time without writes",
-    "Longest time of a trial during which no client had a write acknowledged; the median over trials",
-    WRITE_PAUSE,
-    column("no writes for", 0),
-);
-static WRITE_PAUSE_MAX: Descriptor = delay(
-    "WritePauseMaxMicros",
-    "longest time without writes",
-    "Longest time during which no client had a write acknowledged, of all trials",
-    WRITE_PAUSE,
-    Statistic::Max,
-    column("at worst", 2),
-);
-static FIRST_WRITE_MEDIAN: Descriptor = failover_time(
+static FIRST_WRITE_MEDIAN: Descriptor = time_of_trial(
     "FirstWriteAfterKillMicros",
     "time to the first write after the kill",
     "From the order to kill the leader to the first acknowledgement of a write that was sent after its death; the median over trials",
     FIRST_WRITE,
     column("first write", 1),
 );
-static CATCH_UP_MEDIAN: Descriptor = failover_time(
-    "CatchUpMicros",
-    "time to catch up",
-    "From the moment at which the killed member was due to start again to when its own state had a write that was acknowledged after \
-     that; the median over trials",
-    CATCH_UP,
-    column("caught up", 2),
-);
-static FAILED_REQUESTS_MEDIAN: Descriptor = failover_count(
-    "FailedRequests",
-    "failed requests",
-    "Requests of a trial that clients gave up around the kill, reads and writes; the median over trials",
-    FAILED_REQUESTS,
-    column("gave up", 3),
-);
-static UNKNOWN_WRITES_MEDIAN: Descriptor = failover_count(
-    "UnknownWrites",
-    "writes of unknown outcome",
-    "Writes of a trial of which nobody can say whether they were made, because no answer came; the median over trials",
-    UNKNOWN_WRITES,
-    column("unknown", 4),
+
+/// Lock: leases that ended because the loader itself was late: it was stopped, or had no processor.
+pub const EXPIRED_LEASES: Total = Total("expiredLeases");
+
+static EXPIRED_LEASES_MEDIAN: Descriptor = count_of_trial(
+    "ExpiredLeases",
+    "leases that the loader let end",
+    "Leases of a trial that ended because the loader itself was late to keep them alive; the store is not blamed for what became of their \
+     locks; the median over trials",
+    EXPIRED_LEASES,
+    column("late leases", 4),
 );
 
 /// Which parameters belong together.
@@ -211,6 +135,26 @@ const RULES: &[Rule] = &[
         field: ".readLevel",
         holds: "self.readLevel == 'Linearizable' || self.operation in ['Get', 'Mixed']",
         otherwise: "readLevel needs operation: Get or Mixed; remove readLevel",
+    },
+    Rule {
+        field: ".maxAge",
+        holds: "has(self.maxAge) == (self.readLevel == 'Bounded')",
+        otherwise: "maxAge and readLevel: Bounded belong together: set both, or neither",
+    },
+    Rule {
+        field: ".door",
+        holds: "!has(self.door) || self.door != 'Streaming' || self.operation in ['Put', 'Get', 'Mixed', 'Scan', 'CompareAndSwap', 'Lock']",
+        otherwise: "door: Streaming needs operation: Put, Get, Mixed, Scan, CompareAndSwap or Lock; remove door",
+    },
+    Rule {
+        field: ".door",
+        holds: "!has(self.door) || self.door != 'Unary' || (self.operation != 'Lock' && self.readLevel != 'Bounded')",
+        otherwise: "operation: Lock and readLevel: Bounded need door: Streaming, which alone has them; remove door",
+    },
+    Rule {
+        field: ".locks",
+        holds: "!has(self.locks) || self.operation == 'Lock'",
+        otherwise: "locks needs operation: Lock; remove locks",
     },
     Rule {
         field: ".killAfter",
@@ -264,6 +208,12 @@ pub struct KeyValueWorkload {
     /// What a read may miss. For Get and Mixed.
     #[serde(default)]
     pub read_level: ReadLevel,
+    /// Level Bounded: how old an answer may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<DurationText>,
+    /// How d-engine is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
     /// Mixed: how many of 100 requests read; the others put. Failover may have it, too; without it all put.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
@@ -272,6 +222,10 @@ pub struct KeyValueWorkload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 1000))]
     pub scan_keys: Option<u32>,
+    /// Lock: for how many locks the clients contend; 1 if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub locks: Option<u32>,
     /// Failover: when the leader is killed, from the beginning of the measured phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_after: Option<DurationText>,
@@ -292,6 +246,17 @@ impl KeyValueWorkload {
     pub fn scanned_keys(&self) -> u32 {
         self.scan_keys.unwrap_or(100)
     }
+
+    /// By which door d-engine is asked.
+    pub fn door(&self) -> Door {
+        let is_streaming_only = self.operation == KeyValueOperation::Lock || self.read_level == ReadLevel::Bounded;
+        self.door.unwrap_or(if is_streaming_only { Door::Streaming } else { Door::Unary })
+    }
+
+    /// For how many locks clients contend.
+    pub fn contended_locks(&self) -> u32 {
+        self.locks.unwrap_or(1)
+    }
 }
 
 impl KeyValueWorkload {
@@ -304,11 +269,12 @@ impl KeyValueWorkload {
                 ReadLevel::Linearizable,
             ) => Some(super::ReadsBy::Engine),
             (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Lease) => Some(super::ReadsBy::Lease),
-            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Eventual) => None,
+            (KeyValueOperation::Get | KeyValueOperation::Mixed, ReadLevel::Bounded | ReadLevel::Eventual) => None,
             (
                 KeyValueOperation::Put
                 | KeyValueOperation::CompareAndSwap
                 | KeyValueOperation::WatchLatency
+                | KeyValueOperation::Lock
                 // At another level, which the schema refuses.
                 | KeyValueOperation::Failover,
                 _,
@@ -316,15 +282,18 @@ impl KeyValueWorkload {
         }
     }
 
-    /// See [`super::Parameters::kills_members`].
-    pub(super) fn kills_members(&self) -> bool {
-        self.operation == KeyValueOperation::Failover
+    /// What a Failover is: a leader that is killed.
+    pub(super) fn failover(&self) -> Option<Fault> {
+        let (after, duration) = (self.kill_after.clone()?, self.restart_after.clone()?);
+        let is_failover = self.operation == KeyValueOperation::Failover;
+        is_failover.then_some(Fault { kind: FaultKind::Kill, member: FaultMember::Leader, after, duration })
     }
 
     /// See [`super::Parameters::writes_percent`].
     pub(super) fn writes_percent(&self) -> u32 {
         match self.operation {
-            KeyValueOperation::Put | KeyValueOperation::CompareAndSwap => 100,
+            // A lock that is acquired is a write at least.
+            KeyValueOperation::Put | KeyValueOperation::CompareAndSwap | KeyValueOperation::Lock => 100,
             // What watchers are told is not what writers are.
             KeyValueOperation::Get | KeyValueOperation::Scan | KeyValueOperation::WatchLatency => 0,
             // A member that starts anew counts its syncs anew.
@@ -341,7 +310,7 @@ pub enum KeyValueOperation {
     Put,
     /// Read one key. The key space is written before the measurement.
     Get,
-    /// Reads and writes of single keys, by `readPercent`. At level Eventual, reads go to another member than writes where there are
+    /// Reads and writes of single keys, by `readPercent`. At levels Bounded and Eventual, reads go to another member than writes where there are
     /// several, and how stale their answers are is measured.
     Mixed,
     /// Read all keys with a common prefix, `scanKeys` of them, at level Linearizable. The key space is written before the measurement.
@@ -354,12 +323,29 @@ pub enum KeyValueOperation {
     /// Write a key and wait for its event on a watch. Each client has a key and a watch of its own, watches on all members. Latency is
     /// from the send of the write to its event.
     WatchLatency,
+    /// Acquire one of `locks` locks, write a key that it guards, and release it. Latency is the time to acquire a lock, waiting in line
+    /// included; an operation is an acquisition. No two clients may hold a lock at a time, fencing tokens must rise with each holder, a write
+    /// with the token of who holds the lock must be taken, and its value must be there at the end. etcd's API: `v3lockpb.Lock`, with a
+    /// lease for each client, the revision of the answer as the token, and a transaction that compares the lock's key; d-engine: the same
+    /// line of keys that end with leases, kept by the client over the streaming RPC of ours, the key's revision as the token.
+    Lock,
     /// Write keys, and read them by `readPercent`, while the leader of three or five members is killed (SIGKILL), `killAfter` into the
     /// load, and started again `restartAfter` later. Measured are the time without an acknowledged write, what became of requests, and
     /// when the killed member has caught up. Every acknowledged write must be there at the end, at every member. A client that has no
     /// answer for `load.timeout`, or whose connection breaks, asks the next member. In embedded runs only: in a cluster a load may kill
     /// nothing.
     Failover,
+}
+
+/// How d-engine is asked. Without it: by `Unary`, but by `Streaming` for what that alone has, operation Lock and level Bounded. etcd's API has unary
+/// calls alone: an arm that is asked by them is ranked against one that is asked by `Streaming` only where the run's `allowUnequal` names `door`.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Door {
+    /// One gRPC call for each request, in the dialect of release 0.2.4.
+    Unary,
+    /// One stream for each connection, `Operate` of the streaming RPC of ours: what the connection's clients ask in the same moment leaves in
+    /// one frame, and answers come in any order. For Put, Get, Mixed, Scan, CompareAndSwap and Lock.
+    Streaming,
 }
 
 /// What a read may miss, and what each protocol calls it.
@@ -371,6 +357,9 @@ pub enum ReadLevel {
     /// The same, as long as clocks keep to a bound. d-engine: `LeaseRead`. etcd's API has no such level: a linearizable range,
     /// which promises at least as much.
     Lease,
+    /// Nothing that was acknowledged `maxAge` before the read began. d-engine: a bounded read of the streaming RPC of ours. etcd's API has
+    /// no such level, and stores that speak it are refused: compare them at level Linearizable, or at level Eventual.
+    Bounded,
     /// Whatever the member that is asked does not have yet. etcd's API: a serializable range; d-engine: `EventualConsistency`.
     Eventual,
 }

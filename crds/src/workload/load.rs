@@ -4,7 +4,9 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fault::Fault;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::latency::LatencySummary;
 use crate::rules::{Rule, Rules};
 
 /// Which fields belong together.
@@ -18,6 +20,27 @@ const RULES: &[Rule] = &[
         field: ".rate",
         holds: "has(self.rate) == (self.mode == 'OpenLoop')",
         otherwise: "rate and mode: OpenLoop belong together: set both, or neither for a closed loop",
+    },
+    Rule {
+        field: ".arrivals",
+        holds: "self.arrivals == 'Constant' || self.mode == 'OpenLoop'",
+        otherwise: "arrivals: Poisson needs mode: OpenLoop: in a closed loop answers decide when requests leave",
+    },
+    Rule {
+        field: ".highestRate",
+        holds: "!has(self.highestRate) || (self.mode == 'OpenLoop' && has(self.duration))",
+        otherwise: "highestRate needs mode: OpenLoop with rate, where the search begins, and duration, for how long the rate that was \
+            found is measured",
+    },
+    Rule {
+        field: ".fault",
+        holds: "!has(self.fault) || has(self.duration)",
+        otherwise: "fault needs duration, not total: it happens at a time of it",
+    },
+    Rule {
+        field: ".fault",
+        holds: "!has(self.fault) || !has(self.highestRate)",
+        otherwise: "fault and highestRate exclude each other: remove one",
     },
     Rule {
         field: ".threads",
@@ -57,10 +80,22 @@ pub struct Load {
     /// Whether a client waits for an answer before its next request, or requests follow a timetable.
     #[serde(default)]
     pub mode: LoadMode,
-    /// OpenLoop: requests per second in all. Latency is then also measured from the instant a request was due.
+    /// OpenLoop: requests per second in all. Latency is then also measured from the instant a request was due. With `highestRate`, where
+    /// the search for it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub rate: Option<u64>,
+    /// OpenLoop: how the instants at which requests are due are spaced.
+    #[serde(default)]
+    pub arrivals: Arrivals,
+    /// OpenLoop: look for the highest rate at which latency keeps to a target, in every trial, and measure that rate for `duration`.
+    /// Steps of the search are not measured; they are the curve of latency against load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_rate: Option<HighestRate>,
+    /// Strike a member of the store within `duration`, and measure what users feel of it: requests that fail meanwhile are counted and fail no
+    /// trial, the time to recover is measured, and what was acknowledged is read back at the end. Embedded runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
     /// A request without an answer after this long counts as an error.
     #[serde(default = "Load::default_timeout")]
     #[x_kube(validation = LONGER_THAN_ZERO)]
@@ -92,4 +127,101 @@ pub enum LoadMode {
     ClosedLoop,
     /// Requests are due on a timetable at `rate`, whether or not the store keeps up: measures what users would feel.
     OpenLoop,
+}
+
+/// How the instants at which requests of an open loop are due are spaced.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Arrivals {
+    /// Evenly: one every 1 / `rate` seconds. The kindest to a store.
+    #[default]
+    Constant,
+    /// As from many users who know nothing of each other: a Poisson process, whose requests come in bunches.
+    Poisson,
+}
+
+/// What the highest rate is looked for to keep. A rate holds where the percentile of latency from the due instant is at most `atMost`,
+/// nothing failed, and every request that was due was sent.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HighestRate {
+    /// Which percentile of latency.
+    #[serde(default)]
+    pub percentile: Percentile,
+    /// What it may be at most.
+    #[x_kube(validation = LONGER_THAN_ZERO)]
+    #[schemars(extend("example" = "5ms"))]
+    pub at_most: DurationText,
+    /// How fine rates are told apart, in basis points (100 = 1 %): the rate that was found holds, and one higher by this missed twice.
+    #[serde(default = "HighestRate::default_tolerance_basis_points")]
+    #[schemars(range(min = 10, max = 5_000))]
+    pub tolerance_basis_points: u32,
+    /// For how long each rate is tried, after `warmUp` at that rate.
+    #[serde(default = "HighestRate::default_step_duration")]
+    #[x_kube(validation = LONGER_THAN_ZERO)]
+    pub step_duration: DurationText,
+}
+
+impl HighestRate {
+    fn default_tolerance_basis_points() -> u32 {
+        300
+    }
+    fn default_step_duration() -> DurationText {
+        DurationText::literal("2s")
+    }
+
+    /// What keeps to the target, in words, as `p99 at most 5ms`.
+    pub fn target(&self) -> String {
+        format!("{} at most {}", self.percentile.words(), self.at_most.as_str())
+    }
+}
+
+/// A percentile of latency.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Percentile {
+    /// The median.
+    P50,
+    /// The 90th percentile.
+    P90,
+    /// The 95th percentile.
+    P95,
+    /// The 99th percentile.
+    #[default]
+    P99,
+    /// The 99.9th percentile.
+    P999,
+}
+
+impl Percentile {
+    /// This percentile, nanoseconds.
+    pub fn of(self, summary: &LatencySummary) -> u64 {
+        match self {
+            Self::P50 => summary.p50_nanos,
+            Self::P90 => summary.p90_nanos,
+            Self::P95 => summary.p95_nanos,
+            Self::P99 => summary.p99_nanos,
+            Self::P999 => summary.p999_nanos,
+        }
+    }
+
+    /// As reports call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+        }
+    }
+
+    /// Of how many requests one is beyond it: with fewer it is the largest latency under another name.
+    pub fn requests_min(self) -> u64 {
+        match self {
+            Self::P50 => 2,
+            Self::P90 => 10,
+            Self::P95 => 20,
+            Self::P99 => 100,
+            Self::P999 => 1_000,
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 pub mod block_stream;
 pub mod etcd;
+pub mod fault;
 pub mod key_value;
 mod keys;
 pub mod kubernetes;
@@ -19,8 +20,9 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+pub use fault::{Fault, FaultKind, FaultMember};
 pub use keys::KeyOrder;
-pub use load::{Load, LoadMode};
+pub use load::{Arrivals, HighestRate, Load, LoadMode, Percentile};
 
 use crate::metric::descriptor::Descriptor;
 use crate::rules::{self, Rule};
@@ -137,15 +139,15 @@ impl Parameters {
         }
     }
 
-    /// Whether it has members of the store killed and started again, which only a driver can do that owns their processes.
-    pub fn kills_members(&self) -> bool {
+    /// By which door stores that have several are asked; `None` in families whose stores have one.
+    pub fn door(&self) -> Option<key_value::Door> {
         match self {
-            Self::KeyValue(parameters) => parameters.kills_members(),
+            Self::KeyValue(parameters) => Some(parameters.door()),
             Self::Etcd(_)
             | Self::Kubernetes(_)
             | Self::Redis(_)
             | Self::SqliteReplication(_)
-            | Self::BlockStream(_) => false,
+            | Self::BlockStream(_) => None,
         }
     }
 
@@ -179,6 +181,18 @@ impl Workload {
     /// What is asked for, parameters aside.
     pub fn family(&self) -> Family {
         self.parameters.family()
+    }
+
+    /// What is done to a member of the store meanwhile, which only a driver can do that owns its process.
+    pub fn fault(&self) -> Option<Fault> {
+        match &self.parameters {
+            Parameters::KeyValue(parameters) => parameters.failover().or_else(|| self.load.fault.clone()),
+            Parameters::Etcd(_)
+            | Parameters::Kubernetes(_)
+            | Parameters::Redis(_)
+            | Parameters::SqliteReplication(_)
+            | Parameters::BlockStream(_) => self.load.fault.clone(),
+        }
     }
 }
 
@@ -266,8 +280,27 @@ fn all() -> impl Iterator<Item = Family> {
     Family::ALL.iter().copied()
 }
 
+/// Workloads whose load may be made again and again at another rate: they use nothing up, and single requests have single answers.
+const HAS_A_HIGHEST_RATE: &str = "!has(self.load.highestRate) \
+    || (has(self.etcd) && self.etcd.operation in ['Put', 'Range', 'TxnPut', 'Mixed']) \
+    || (has(self.keyValue) && self.keyValue.operation in ['Put', 'Get', 'Mixed', 'CompareAndSwap']) \
+    || (has(self.redis) && !(self.redis.command in ['Lpush', 'Rpush', 'Lpop', 'Rpop', 'Spop', 'Zpopmin', 'Xadd']))";
+const NO_HIGHEST_RATE: &str = "highestRate is available for etcd (Put, Range, TxnPut, Mixed), keyValue (Put, Get, Mixed, CompareAndSwap) \
+    and redis commands that make nothing longer or shorter: choose one of these, or remove it";
+
+/// Workloads that outlive a fault: clients connect anew, and every write that was acknowledged is known and read back.
+const CAN_HAVE_A_FAULT: &str = "!has(self.load.fault) \
+    || (has(self.keyValue) && self.keyValue.operation in ['Put', 'Mixed'] && self.keyValue.readLevel == 'Linearizable' \
+        && !(has(self.keyValue.readPercent) && self.keyValue.readPercent == 100)) \
+    || (has(self.redis) && self.redis.command in ['Set', 'Mixed'] \
+        && !(has(self.redis.readPercent) && self.redis.readPercent == 100))";
+const NO_FAULT: &str = "fault is available for keyValue (Put, and Mixed that writes at level Linearizable; also on etcd's API) and redis (Set, and \
+    Mixed that writes): choose one of these, or remove it";
+
 /// Rules about one workload.
 fn add_rules(schema: &mut Schema) {
+    rules::add(schema, ".load.highestRate", HAS_A_HIGHEST_RATE, NO_HIGHEST_RATE);
+    rules::add(schema, ".load.fault", CAN_HAVE_A_FAULT, NO_FAULT);
     let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()).join(", "));
     rules::add(schema, "", &one_family, &give_one_family());
     for family in all() {
@@ -290,6 +323,16 @@ const RUN_RULES: &[Rule] = &[
         holds: "self.workloads.all(w, w.load.connections >= self.parallelism)",
         otherwise: "parallelism must not exceed load.connections of any workload: a load pod without a connection would stay \
             idle",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.parallelism == 1 || self.workloads.all(w, !has(w.load.highestRate))",
+        otherwise: "parallelism must be 1 where load.highestRate is looked for: load pods cannot tell each other yet what held",
+    },
+    Rule {
+        field: ".parallelism",
+        holds: "self.parallelism == 1 || self.workloads.all(w, !has(w.load.fault))",
+        otherwise: "parallelism must be 1 where there is a load.fault: one load process has the member struck and times every write",
     },
     Rule {
         field: ".parallelism",

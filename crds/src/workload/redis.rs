@@ -9,12 +9,20 @@ use crate::rules::{Rule, Rules};
 /// What is known of the family.
 pub static FACTS: Facts = Facts {
     loads: &[Api::Redis],
-    workload_rules: &[Rule {
-        field: ".load.clients",
-        holds: "!has(self.load.clients) || self.load.clients == self.load.connections",
-        otherwise: "load.clients must equal load.connections for redis, where a connection serves one client; use \
-            redis.pipeline for requests in flight",
-    }],
+    workload_rules: &[
+        Rule {
+            field: ".load.clients",
+            holds: "!has(self.load.clients) || self.load.clients == self.load.connections",
+            otherwise: "load.clients must equal load.connections for redis, where a connection serves one client; use \
+                redis.pipeline for requests in flight",
+        },
+        Rule {
+            field: ".redis.keySpace",
+            holds: "!has(self.load.fault) || self.redis.keySpace >= self.load.connections",
+            otherwise: "keySpace must be at least load.connections where there is a fault: each client writes keys of its own, so that it knows \
+                which write was acknowledged last",
+        },
+    ],
     metrics: &[],
     run_rules: &[Rule {
         field: ".parallelism",

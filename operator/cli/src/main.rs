@@ -4,20 +4,29 @@
 //! driver that realises plans as child processes.
 
 mod commands;
+mod destination;
 mod embedded;
 mod exit;
+mod find;
+mod git;
 mod saved;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use service_kit::console;
 
 use commands::across::{Form, Terms};
 use commands::cluster::Place;
 use exit::Exit;
 use storebench_core::input::InputErrors;
 use storebench_crds::line::one_line;
+
+/// musl's allocator has one lock for all threads, and a load has many of them.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Compare storage services honestly: interleaved trials, intervals, equal durability, a verdict.
 #[derive(Parser)]
@@ -55,13 +64,14 @@ enum Command {
         #[command(flatten)]
         place: Place,
         /// What to print
-        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        #[arg(short, long, visible_alias = "format", value_enum, default_value_t = Output::Text)]
         output: Output,
     },
     /// Compare a saved run with an earlier one: what differs between both, and how the figures of each arm moved. Ratios to an unchanged
     /// baseline are compared where both have one. The exit code is 2 where it became slower beyond noise
     Compare {
-        /// The earlier run: a report.json, a folder of one run, or a directory of --save, of which the newest of each run is taken
+        /// The earlier run: a report.json, a folder of one run, or a directory of --save, of which the newest of each run is taken; in Git as
+        /// git:REVISION[:PATH], such as git:main:runs
         before: PathBuf,
         /// The later run
         after: PathBuf,
@@ -74,7 +84,7 @@ enum Command {
     /// Follow all runs in a directory of --save: since when which arm is slower or faster, and what else changed then. The exit code is 2
     /// where one of the last ten runs began a worse level
     History {
-        /// A directory of --save, or the folder of one run in it
+        /// A directory of --save, or the folder of one run in it; in Git as git:REVISION[:PATH]
         directory: PathBuf,
         /// Take runs of other machines than that of the newest, too
         #[arg(long)]
@@ -83,6 +93,9 @@ enum Command {
         #[arg(short, long, value_enum, default_value_t = Form::Text)]
         output: Form,
     },
+    /// Copy saved runs to where they outlive this machine: an object store, a branch of a Git repository, or a receiver of metrics. What is
+    /// there already is not written over: exported twice is exported once
+    Export(commands::export::Arguments),
     /// Wait until a BenchmarkRun in a cluster is complete; the exit code is its verdict
     Wait {
         /// The run, as `benchmarkrun/NAME` or `NAME`
@@ -95,6 +108,19 @@ enum Command {
     },
     /// Print the CustomResourceDefinitions
     Crds,
+    /// Print a JSON Schema: of a kind, for editors, or of `result`, which is what -o json and report.json hold
+    Schema {
+        /// A kind, such as BenchmarkRun, or `result`
+        #[arg(value_name = "KIND|result")]
+        of: String,
+    },
+    /// Explain a field, as `kubectl explain` does without a cluster: storebench explain benchmarkrun.spec.trials
+    Explain {
+        /// A kind, and behind it fields with dots between them; lists add nothing
+        field: String,
+    },
+    /// Write a first file: the stores to compare, and what to ask of them
+    Init(commands::init::Arguments),
     /// List engines: what is installed here, and the command that installs what is not
     Engines {
         /// What to print
@@ -106,8 +132,11 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page: storebench man | man -l -
-    Man,
+    /// Print the manual pages, that of the program first: storebench man | man -l -; or write them all, each as a file
+    Man {
+        /// Where to write storebench.1, storebench-run.1 and so on, such as ~/.local/share/man/man1
+        directory: Option<PathBuf>,
+    },
     /// Load one arm as a job file says (what trials run; rarely useful by hand)
     #[command(disable_help_flag = true)]
     BenchJob {
@@ -145,7 +174,8 @@ struct RunArguments {
     /// end; <run>/latest leads to the newest
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "resume")]
     save: Option<PathBuf>,
-    /// As --save, but go on with runs in DIRECTORY that were interrupted, from the trial at which they were
+    /// As --save, but go on with runs in DIRECTORY that were interrupted, from the trial at which they were; and with those that other
+    /// programs disturbed too often, of which what did not count is repeated. What else came to its end is shown and not repeated
     #[arg(long, value_name = "DIRECTORY")]
     resume: Option<PathBuf>,
     /// Where stores keep their data while they run; must be on the disk you want measured
@@ -156,8 +186,9 @@ struct RunArguments {
     /// the same. 0s: does not wait
     #[arg(long, value_name = "DURATION", env = "STOREBENCH_WAIT_FOR_QUIET", default_value = "5m")]
     wait_for_quiet: String,
-    /// Compare each run with the saved one of its name there, as `compare` does: a report.json, a folder of one run, or a directory of --save
-    #[arg(long, value_name = "FILE|DIRECTORY")]
+    /// Compare each run with the saved one of its name there, as `compare` does: a report.json, a folder of one run, or a directory of --save;
+    /// or the newest of its name at or below PATH in a revision of the Git repository around the current directory (./git:… is a folder)
+    #[arg(long, value_name = "FILE|DIRECTORY|git:REVISION[:PATH]")]
     baseline: Option<PathBuf>,
     #[command(flatten)]
     terms: Terms,
@@ -182,10 +213,26 @@ enum Output {
     Json,
     /// The BenchmarkRun with its status, as the operator would write it
     Yaml,
+    /// For pipelines: each gate a test case
+    Junit,
+}
+
+/// What users type to call a program of this name: kubectl runs `kubectl-storebench` for `kubectl storebench`.
+fn typed(program: &Path) -> String {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix("kubectl-").map_or_else(|| name.to_string(), |plugin| format!("kubectl {plugin}"))
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let program = std::env::args_os().next().map_or("storebench".into(), |program| typed(Path::new(&program)));
+    let after_help = AFTER_HELP.replace("storebench ", &format!("{program} "));
+    let mut command = Cli::command().bin_name(program).after_help(after_help);
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are not errors; anything else is a usage error, whose code here is 1, not clap's 2.
@@ -202,11 +249,15 @@ fn main() -> ExitCode {
         Command::History { directory, allow_different_machine, output } => {
             commands::across::history(&directory, allow_different_machine, output)
         }
+        Command::Export(arguments) => commands::export::export(&arguments),
         Command::Wait { run, place, timeout } => commands::wait::wait(&run, &place, &timeout),
         Command::Crds => commands::crds::crds(),
+        Command::Schema { of } => commands::schema::schema(&of),
+        Command::Explain { field } => commands::explain::explain(&field),
+        Command::Init(arguments) => commands::init::init(&arguments),
         Command::Engines { output } => commands::engines::engines(output),
         Command::Completion { shell } => commands::words::completion(&mut Cli::command(), shell),
-        Command::Man => commands::words::man(Cli::command()),
+        Command::Man { directory } => commands::words::man(Cli::command(), directory.as_deref()),
         Command::BenchJob { arguments } => {
             return bench_jobs::main_with(std::iter::once("storebench bench-job".into()).chain(arguments));
         }
@@ -217,10 +268,10 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             match error.downcast_ref::<InputErrors>() {
-                Some(errors) => {
-                    errors.iter().for_each(|error| eprintln!("storebench: {}", one_line(&error.to_string())))
-                }
-                None => eprintln!("storebench: {}", one_line(&format!("{error:#}"))),
+                Some(errors) => errors
+                    .iter()
+                    .for_each(|error| console::tell(format_args!("storebench: {}", one_line(&error.to_string())))),
+                None => console::tell(format_args!("storebench: {}", one_line(&format!("{error:#}")))),
             }
             Exit::Usage.into()
         }

@@ -12,13 +12,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use storebench_core::ledger::go_on_after_disturbances;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
-use storebench_crds::{ControlPlane, Isolation, StorageService};
+use storebench_crds::external::External;
+use storebench_crds::{ControlPlane, Isolation, StorageService, StorageServiceSpec, Verdict};
 
 use crate::Output;
 use crate::commands::report::render;
+use crate::find::FoundFile;
 
 const RECORD: &str = "record.json";
 pub(crate) const REPORT: &str = "report.json";
@@ -27,6 +30,9 @@ const SERVICES: &str = "services.json";
 const UNFINISHED: &str = "-unfinished";
 pub(crate) const LATEST: &str = "latest";
 const LOCK: &str = "lock";
+/// A report in the forms that are kept.
+const FORMS: [(&str, Output); 3] =
+    [("report.html", Output::Html), ("report.md", Output::Markdown), (REPORT, Output::Json)];
 
 /// The folder of one run, held by this process alone.
 pub(crate) struct Folder {
@@ -38,6 +44,8 @@ pub(crate) struct Folder {
 pub(crate) enum Begun {
     /// It was interrupted: its folder, and what it has measured.
     Unfinished(Folder, Box<RunRecord>),
+    /// It ended because it was disturbed too often: its folder, and what it has measured, ready to go on in another.
+    Disturbed(PathBuf, Box<RunRecord>),
     /// It came to its end: its folder and report.
     Finished(PathBuf, Box<Report>),
 }
@@ -54,13 +62,25 @@ impl Begun {
         let damaged = || format!("--resume: {} is not what storebench writes", wanted.display());
         if is_finished {
             let report = from_json(&text).with_context(damaged)?;
-            let is_same = check_same(&report.record, asked.record, services_are_same).is_ok();
-            return Ok(is_same.then(|| Self::Finished(path.to_owned(), Box::new(report))));
+            if check_same(&report.record, asked.record, services_are_same).is_err() {
+                return Ok(None);
+            }
+            let mut record = report.record.clone();
+            let goes_on = record.aborted.is_none() && go_on_after_disturbances(&record.spec, &mut record.trials);
+            if goes_on && check_stores_are_there(&record).is_err() {
+                return Ok(None);
+            }
+            if goes_on {
+                return Ok(Some(Self::Disturbed(path.to_owned(), Box::new(record))));
+            }
+            complete(path)?;
+            return Ok(Some(Self::Finished(path.to_owned(), Box::new(report))));
         }
         let head: Head = serde_json::from_str(&text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
         let record: RunRecord = serde_json::from_str(&text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
+        check_stores_are_there(&record)?;
         let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
         Ok(Some(Self::Unfinished(folder, Box::new(record))))
     }
@@ -75,12 +95,16 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn of(run: &ValidatedRun) -> Self {
-        let services: BTreeMap<_, _> =
-            run.arms.iter().filter_map(ValidatedArm::service).map(|service| (&service.name, &service.spec)).collect();
+        let deployed = run.arms.iter().filter_map(ValidatedArm::service);
+        let external = run.arms.iter().filter_map(ValidatedArm::external);
+        let services: BTreeMap<_, _> = deployed
+            .map(|service| (&service.name, service.spec.clone()))
+            .chain(external.map(|store| (&store.name, wherever_it_is_kept(store.spec.clone()))))
+            .collect();
         let planes: BTreeMap<_, _> =
             run.arms.iter().filter_map(ValidatedArm::control_plane).map(|plane| (&plane.name, &plane.spec)).collect();
         Self {
-            services: services.into_iter().map(|(name, spec)| StorageService::new(name, spec.clone())).collect(),
+            services: services.into_iter().map(|(name, spec)| StorageService::new(name, spec)).collect(),
             control_planes: planes.into_iter().map(|(name, spec)| ControlPlane::new(name, spec.clone())).collect(),
         }
     }
@@ -92,6 +116,15 @@ impl Objects {
     }
 }
 
+/// Paths in a file are meant from where that is, and this one will be elsewhere.
+fn wherever_it_is_kept(mut spec: StorageServiceSpec) -> StorageServiceSpec {
+    for path in spec.external.iter_mut().flat_map(External::paths_mut) {
+        // One that cannot be told from the current folder stays as it was written.
+        *path = std::path::absolute(&*path).map_or_else(|_| path.clone(), |path| path.display().to_string());
+    }
+    spec
+}
+
 /// What is asked for now.
 pub(crate) struct Asked<'a> {
     /// The run, before its first trial.
@@ -101,11 +134,12 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Folder {
-    /// Makes the folder of a run that begins. Whoever gets one can write there.
-    pub(crate) fn create(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Self> {
+    /// Makes the folder of a run that begins, or goes on there, with what it has measured: from the first moment that is in it. Whoever gets one
+    /// can write there.
+    pub(crate) fn create(directory: &Path, asked: &Asked<'_>, measured: &RunRecord) -> anyhow::Result<Self> {
         let RunRecord { name: run, started_at, .. } = asked.record;
         let all = directory.join(run);
-        let time: String = started_at.chars().filter(|character| character.is_ascii_alphanumeric()).collect();
+        let time = folder_time(started_at);
         let said = || format!("--save: {}: cannot be written to", all.display());
         fs::create_dir_all(&all).with_context(said)?;
         // Two runs may begin within a second.
@@ -118,7 +152,7 @@ impl Folder {
                 fs::create_dir(&path).with_context(said)?;
                 let folder = Self { _lock: lock(&path)?, path };
                 write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
-                folder.keep(asked.record)?;
+                folder.keep(measured)?;
                 return Ok(folder);
             }
         }
@@ -152,9 +186,8 @@ impl Folder {
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
-        let forms = [(REPORT, Output::Json), ("report.md", Output::Markdown), ("report.html", Output::Html)];
         write(&self.path.join(RUN), (objects.yaml()? + &render(report, Output::Yaml)?).as_bytes())?;
-        for (name, form) in forms {
+        for (name, form) in FORMS {
             write(&self.path.join(name), render(report, form)?.as_bytes())?;
         }
         let mut path = self.path.clone();
@@ -164,13 +197,139 @@ impl Folder {
             path = PathBuf::from(format!("{time}-{:?}", report.judgement.verdict));
             let said = || format!("{}: cannot be renamed to {}", self.path.display(), path.display());
             fs::rename(&self.path, &path).with_context(said)?;
-            // The record is in report.json.
-            fs::remove_file(path.join(RECORD)).with_context(said)?;
-            fs::remove_file(path.join(LOCK)).with_context(said)?;
+            tidy(&path)?;
         }
         point_to(&path)?;
         Ok(path)
     }
+}
+
+/// Takes away what only a run that goes on needs: the record is in report.json.
+fn tidy(folder: &Path) -> anyhow::Result<()> {
+    for name in [RECORD, LOCK] {
+        match fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("{}: cannot be removed", folder.join(name).display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Does what is left to do of a run that was killed between its last file and its end.
+fn complete(folder: &Path) -> anyhow::Result<()> {
+    tidy(folder)?;
+    let latest = fs::canonicalize(folder.with_file_name(LATEST)).ok();
+    let name = |path: &Path| path.file_name().map(|name| age(&name.to_string_lossy()));
+    match latest.as_deref().and_then(name) >= name(folder) {
+        true => Ok(()),
+        false => point_to(folder),
+    }
+}
+
+/// A run that came to its end, as `--save` keeps it: what is copied elsewhere.
+pub(crate) struct SavedRun {
+    /// Judged anew.
+    pub(crate) report: Report,
+    /// `TIME-VERDICT`, which no other run of this name has.
+    pub(crate) folder: String,
+    /// Names and contents. The last is report.json: where that is, all are.
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+}
+
+impl SavedRun {
+    /// The run that has this report.json.
+    pub(crate) fn read(file: &FoundFile, report: Report) -> anyhow::Result<Self> {
+        let (name, folder) = (file.name(), file.folder()?);
+        if folder.ends_with(UNFINISHED) {
+            bail!("{name}: the run was interrupted: go on with it first: storebench run FILE --resume DIRECTORY");
+        }
+        if !is_of_a_run(&folder) {
+            bail!(
+                "{name}: lies in no folder of --save (DIRECTORY/RUN/TIME-VERDICT): keep runs with storebench run FILE --save DIRECTORY"
+            );
+        }
+        let mut files = Vec::new();
+        for name in [SERVICES, RUN].into_iter().chain(FORMS.map(|(name, _)| name)) {
+            // One that is not there was kept by an earlier storebench, or by somebody who has no need of it.
+            files.extend(file.beside(name)?.map(|bytes| (name.to_owned(), bytes)));
+        }
+        Self { report, folder, files }.checked()
+    }
+
+    /// A run that is kept nowhere, as `--save` would have kept it; of the services that it names there is nothing.
+    pub(crate) fn of(report: Report) -> anyhow::Result<Self> {
+        let mut files = Vec::new();
+        for (name, form) in [(RUN, Output::Yaml)].into_iter().chain(FORMS) {
+            files.push((name.to_owned(), render(&report, form)?.into_bytes()));
+        }
+        let folder = format!("{}-{:?}", folder_time(&report.record.started_at), report.judgement.verdict);
+        Self { report, folder, files }.checked()
+    }
+
+    /// A report says its own name, and may say anything.
+    fn checked(self) -> anyhow::Result<Self> {
+        let name = &self.report.record.name;
+        let is_safe = |part: char| part.is_ascii_alphanumeric() || "-.".contains(part);
+        match !name.is_empty() && !name.starts_with('.') && name.chars().all(is_safe) {
+            true => Ok(self),
+            false => bail!("`{name}` is no name of a run: a report that storebench wrote has another"),
+        }
+    }
+
+    /// `RUN/TIME-VERDICT`.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.report.record.name, self.folder)
+    }
+}
+
+/// Whether a folder of this name is one of a run that came to its end.
+fn is_of_a_run(folder: &str) -> bool {
+    folder.starts_with(|first: char| first.is_ascii_digit()) && folder.contains('-') && !folder.ends_with(UNFINISHED)
+}
+
+/// Whether a path, with `/` between its parts, is that of the report of a run that came to its end.
+pub(crate) fn is_finished_report(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    name == REPORT && !folder.ends_with(UNFINISHED)
+}
+
+/// Of the paths of reports, the newest of each folder of runs.
+pub(crate) fn newest_of_each<T>(mut files: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<T> {
+    let parts = |file: &T| {
+        let folder = path(file).rsplit_once('/').map_or("", |(folder, _)| folder);
+        let (all, own) = folder.rsplit_once('/').unwrap_or(("", folder));
+        // One that somebody named is a folder by itself.
+        if is_of_a_run(own) { (all.to_owned(), age(own)) } else { (folder.to_owned(), age("")) }
+    };
+    files.sort_by_cached_key(|file| std::cmp::Reverse(parts(file)));
+    files.dedup_by(|one, other| parts(one).0 == parts(other).0);
+    files.reverse();
+    files
+}
+
+/// Keeps the pages of a suite in `DIRECTORY/SUITE/TIME-VERDICT/`, and lets `latest` lead there. One that was gone on with has begun when it
+/// did before, and its pages take the place of the earlier ones. Returns the folder.
+pub(crate) fn keep_suite(
+    directory: &Path,
+    suite: &str,
+    started_at: &str,
+    verdict: Verdict,
+    pages: &[(&str, String)],
+) -> anyhow::Result<PathBuf> {
+    let folder = directory.join(suite).join(format!("{}-{verdict:?}", folder_time(started_at)));
+    fs::create_dir_all(&folder).with_context(|| format!("--save: {}: cannot be written to", folder.display()))?;
+    for (name, text) in pages {
+        write(&folder.join(name), text.as_bytes())?;
+    }
+    point_to(&folder)?;
+    Ok(folder)
+}
+
+/// A time as names of folders have it.
+fn folder_time(started_at: &str) -> String {
+    started_at.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// Nobody else may measure for the same folder.
@@ -219,6 +378,14 @@ fn check_version(name: &str, head: &Head) -> anyhow::Result<()> {
     }
 }
 
+/// Whether further trials can follow those of a record. Where trials share stores, they cannot: those stores ended with their run.
+fn check_stores_are_there(kept: &RunRecord) -> anyhow::Result<()> {
+    if kept.spec.isolation == Isolation::Shared && !kept.trials.is_empty() {
+        bail!("--resume: {} has isolation Shared, and what its trials left in its stores is gone: {REMEDY}", kept.name);
+    }
+    Ok(())
+}
+
 /// Whether a record is of the run that is asked for now, on the same machine. Errors name what differs.
 fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> anyhow::Result<()> {
     let (name, remedy) = (&now.name, REMEDY);
@@ -236,9 +403,6 @@ fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> any
         bail!(
             "--resume: {name} was begun with other services or versions than there are now: restore them, or {remedy}"
         );
-    }
-    if kept.spec.isolation == Isolation::Shared && !kept.trials.is_empty() {
-        bail!("--resume: {name} has isolation Shared, and what its trials left in its stores is gone: {remedy}");
     }
     let (before, after) = (&kept.fingerprint.facts, &now.fingerprint.facts);
     let differs = |fact: &&String| before.get(*fact) != after.get(*fact);
@@ -299,7 +463,7 @@ mod tests {
         fn asked<'a>(record: &'a RunRecord, services: &str) -> Asked<'a> {
             Asked { record, services: Value::from(services) }
         }
-        let folder = Folder::create(directory.path(), &asked(&first, "args a")).unwrap();
+        let folder = Folder::create(directory.path(), &asked(&first, "args a"), &first).unwrap();
         let find = |record: &RunRecord, services: &str| Folder::find(directory.path(), &asked(record, services));
         let refused = |record: &RunRecord, services: &str| format!("{:#}", find(record, services).err().unwrap());
         assert!(refused(&first, "args a").contains("another storebench measures this run"));
@@ -325,12 +489,62 @@ mod tests {
         assert_eq!(names, ["20261122T173014Z-10-Passed", "20261122T173015Z-unfinished", "20261122T173015Z-2-Passed"]);
     }
 
+    /// Killed after its folder had its last name: what leads to the newest run would lead to an earlier one for ever.
+    #[test]
+    fn a_run_that_was_killed_at_its_very_end_is_completed_when_it_is_to_go_on() {
+        let directory = harness::folder();
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let folder = Folder::create(directory.path(), &asked, &record).unwrap();
+        let report = Report { judgement: storebench_core::judgement::judge(&record), record: record.clone() };
+        write(&folder.path.join(REPORT), render(&report, Output::Json).unwrap().as_bytes()).unwrap();
+        let (path, all) = (folder.path.clone(), directory.path().join("run"));
+        drop(folder);
+        let finished = all.join("20261122T173015Z-Invalid");
+        fs::rename(path, &finished).unwrap();
+        let earlier = all.join("20261121T000000Z-Passed");
+        fs::create_dir(&earlier).unwrap();
+        let find = || assert!(matches!(Folder::find(directory.path(), &asked), Ok(Some(Begun::Finished(..)))));
+        for before in [None, Some(&earlier)] {
+            if let Some(before) = before {
+                point_to(before).unwrap();
+            }
+            find();
+            assert_eq!(fs::read_link(all.join(LATEST)).unwrap(), Path::new("20261122T173015Z-Invalid"));
+            assert!(!finished.join(RECORD).exists() && !finished.join(LOCK).exists());
+        }
+        // What is newer stays the newest.
+        let later = all.join("20261123T000000Z-Passed");
+        fs::create_dir(&later).unwrap();
+        point_to(&later).unwrap();
+        find();
+        assert_eq!(fs::read_link(all.join(LATEST)).unwrap(), Path::new("20261123T000000Z-Passed"));
+    }
+
+    #[test]
+    fn of_many_reports_the_newest_of_each_folder_of_runs_is_taken() {
+        let paths = [
+            "runs/first/20261122T173015Z-Passed/report.json",
+            "runs/first/20261122T173015Z-2-Invalid/report.json",
+            "runs/first/20261121T000000Z-Passed/report.json",
+            "runs/second/20261120T000000Z-Passed/report.json",
+            "baseline/report.json",
+            "report.json",
+        ];
+        let newest = newest_of_each(paths.to_vec(), |path| *path);
+        assert_eq!(newest, [paths[5], paths[4], paths[1], paths[3]]);
+        assert!(paths.iter().all(|path| is_finished_report(path)));
+        for other in ["run.yaml", "runs/first/20261122T173015Z-unfinished/report.json", "runs/old-report.json"] {
+            assert!(!is_finished_report(other), "{other}");
+        }
+    }
+
     #[test]
     fn no_run_is_written_over() {
         let directory = harness::folder();
         let record = record();
         let asked = Asked { record: &record, services: Value::Null };
-        let create = || Folder::create(directory.path(), &asked).unwrap().path;
+        let create = || Folder::create(directory.path(), &asked, &record).unwrap().path;
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let first = create();
         assert_eq!(name(&first), "20261122T173015Z-unfinished");
@@ -350,7 +564,7 @@ mod tests {
         fs::write(directory.path().join("file"), "").unwrap();
         let record = record();
         let asked = Asked { record: &record, services: Value::Null };
-        let refused = Folder::create(&directory.path().join("file"), &asked).err().unwrap();
+        let refused = Folder::create(&directory.path().join("file"), &asked, &record).err().unwrap();
         assert!(format!("{refused:#}").contains("file/run: cannot be written to: Not a directory"), "{refused:#}");
     }
 }

@@ -3,7 +3,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each crate and the crates of this workspace that it may depend on.
@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storebench-core", &["storebench-crds"]),
     ("storebench-operator", &["storebench-crds", "storebench-core"]),
     ("bench-jobs", &["storebench-crds", "service-kit", "ltx", "object-store-client"]),
-    ("storebench", &["storebench-crds", "storebench-core", "bench-jobs"]),
+    ("storebench", &["storebench-crds", "storebench-core", "bench-jobs", "object-store-client", "service-kit"]),
     ("service-kit", &[]),
     ("wal", &[]),
     ("persistent-tree", &[]),
@@ -95,6 +95,54 @@ fn the_judgement_stays_pure() {
             }
         }
     }
+}
+
+/// The modules of a folder of sources, and which of the others each names in its code.
+fn modules(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in rust_files(folder).into_iter().filter(|file| !file.ends_with("tests.rs") && !file.ends_with("lib.rs")) {
+        let below = file.strip_prefix(folder).unwrap().components().next().unwrap();
+        let module = below.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        // Fixtures are of tests.
+        if file.components().any(|part| part.as_os_str() == "fixture") {
+            continue;
+        }
+        let code = without_test_items(&std::fs::read_to_string(&file).unwrap());
+        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let names = code.split("crate::").skip(1).map(|rest| {
+            rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap().to_owned()
+        });
+        modules.entry(module.clone()).or_default().extend(names.filter(|name| *name != module));
+    }
+    modules
+}
+
+/// Modules that import one another in a circle; `None`: there is none.
+fn circle(modules: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    let mut rest = modules.clone();
+    loop {
+        let standing: BTreeSet<String> = rest.keys().cloned().collect();
+        // Whoever imports none of those that stand is in no circle.
+        rest.retain(|_, imports| imports.iter().any(|import| standing.contains(import)));
+        if rest.len() == standing.len() {
+            return (!rest.is_empty()).then(|| rest.into_keys().collect());
+        }
+    }
+}
+
+#[test]
+fn modules_of_the_judgement_import_one_another_in_no_circle() {
+    let modules = modules(&root().join("operator/core/src"));
+    assert!(modules["validate"].contains("validated") && modules["report"].contains("judgement"), "{modules:?}");
+    assert_eq!(circle(&modules), None, "{modules:?}");
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let planted = BTreeMap::from([
+        ("a".to_owned(), set(&["b"])),
+        ("b".to_owned(), set(&["c", "d"])),
+        ("c".to_owned(), set(&["b"])),
+        ("d".to_owned(), set(&[])),
+    ]);
+    assert!(circle(&planted).unwrap().contains(&"b".to_owned()));
 }
 
 /// Code of a file without what stands under `#[cfg(test)]`, wherever in the file that is.

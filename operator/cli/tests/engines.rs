@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use storebench_core::engine::{ENGINES, Engine};
+use storebench_crds::engine::{Allocator, EngineKind};
 
 fn engines(arguments: &[&str]) -> String {
     let peers = harness::TempDir::new().unwrap();
@@ -40,5 +41,22 @@ fn people_are_told_each_engine_and_how_to_install_it() {
         let line = line.unwrap_or_else(|| panic!("{} is not in\n{table}", engine.name));
         // Nothing is in the peers directory; a store of our own may be beside storebench, and others on PATH.
         assert!(line.ends_with(&engine.install()) || line.ends_with(engine.binary()), "{line}");
+    }
+}
+
+/// Of a program that says what it is built with, the table must not say something else.
+#[test]
+fn stores_are_built_with_the_allocators_of_their_rows() {
+    for (kind, binary) in [(EngineKind::Redis, "redis-server"), (EngineKind::Valkey, "valkey-server")] {
+        let engine = kind.engine();
+        let output = Command::new(harness::peer(engine.name, binary)).arg("--version").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let built = said.split_whitespace().find_map(|word| word.strip_prefix("malloc=")).expect(&said);
+        let expected = match engine.allocator {
+            Allocator::Jemalloc => "jemalloc",
+            Allocator::Libc => "libc",
+            Allocator::Runtime => "no runtime allocates for a program in C",
+        };
+        assert!(built.starts_with(expected), "{}: {said}", engine.name);
     }
 }

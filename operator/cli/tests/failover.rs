@@ -10,28 +10,16 @@ mod finished;
 mod world;
 
 use serde_json::Value;
-use world::World;
+use world::{World, one_store};
 
 /// Three members of a version of etcd that lose their leader half a second into the load.
 fn failover(version: &str) -> String {
-    format!(
-        "apiVersion: storebench.dev/v1alpha1
-kind: StorageService
-metadata: {{ name: store }}
-spec: {{ engine: Etcd, replicas: 3{version} }}
----
-apiVersion: storebench.dev/v1alpha1
-kind: BenchmarkRun
-metadata: {{ name: run }}
-spec:
-  arms:
-  - {{ name: store, serviceRef: {{ name: store }} }}
-  workloads:
-  - name: failover
-    keyValue: {{ operation: Failover, readPercent: 20, keySpace: 200, killAfter: 500ms, restartAfter: 1s }}
-    load: {{ connections: 6, clients: 12, duration: 5s, warmUp: 200ms, timeout: 1s, mode: OpenLoop, rate: 200 }}
-  trials: {{ min: 1, max: 1, retries: 2, timeout: 90s }}
-"
+    one_store(
+        &format!("engine: Etcd, replicas: 3{version}"),
+        "  - name: failover
+    keyValue: { operation: Failover, readPercent: 20, keySpace: 200, killAfter: 500ms, restartAfter: 1s }
+    load: { connections: 6, clients: 12, duration: 5s, warmUp: 200ms, timeout: 1s, mode: OpenLoop, rate: 200 }",
+        "min: 1, max: 1, retries: 2, timeout: 90s",
     )
 }
 

@@ -14,10 +14,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
+use storebench_core::across::{Baseline, Figures};
 use storebench_core::archive::{SIGNATURE_ANNOTATION, TrialFile, assemble, digest, hash, signed, signed_digest};
 use storebench_core::judgement::judge;
 use storebench_core::record::RunRecord;
-use storebench_core::report::{Report, json as report_json};
+use storebench_core::report::{Report, from_json, json as report_json};
+use storebench_crds::Metric;
 
 /// What the operator wrote when the run began.
 fn head() -> Value {
@@ -211,6 +213,68 @@ fn a_run_in_a_cluster_reads_as_the_same_run_in_a_file() {
     assert_eq!(report["record"]["trials"].as_array().unwrap().len(), 6);
     assert_eq!(report["record"]["arms"][1]["version"], "9.1.1");
     assert_eq!(report["judgement"]["verdict"], "Passed");
+}
+
+#[test]
+fn a_run_in_a_cluster_is_exported_when_it_is_complete_and_reads_the_same_from_there() {
+    let server = ApiServer::start(finished());
+    let git = |arguments: &[&str]| {
+        let mut command = harness::command("git");
+        drop(harness::output(command.arg("-C").arg(server.path()).args(arguments)));
+    };
+    git(&["init", "--quiet"]);
+    git(&["config", "user.name", "a"]);
+    git(&["config", "user.email", "a@b"]);
+    let exported = server.storebench(&["export", "benchmarkrun/demo", "--to", "git:results"]);
+    assert_eq!((exported.code, exported.stderr.as_str()), (Some(0), ""));
+    let began = "demo/20260301T120000Z-Passed committed to git:results as ";
+    assert!(exported.stdout.starts_with(began), "{}", exported.stdout);
+    let again = server.storebench(&["export", "benchrun/demo", "-n", "bench", "--to", "git:results"]);
+    assert_eq!(
+        (again.code, again.stdout.as_str()),
+        (Some(0), "demo/20260301T120000Z-Passed is on git:results already\n")
+    );
+    let of_git = server.storebench(&["report", "git:results:demo", "-o", "json"]);
+    let of_cluster = server.storebench(&["report", "benchmarkrun/demo", "-o", "json"]);
+    assert_eq!((of_git.code, of_git.stdout), (Some(0), of_cluster.stdout));
+    ApiServer::start(going_on(finished()))
+        .storebench(&["export", "benchmarkrun/demo", "--to", "http://localhost:1/v1/metrics"])
+        .error(&["benchmarkrun/demo is not complete (", "wait for it with: storebench wait benchmarkrun/demo"]);
+}
+
+/// The finished run, held against an earlier one in which the new store was half as fast again.
+fn held() -> Contents {
+    let mut figures = Figures::of(&from_json(&saved()).unwrap());
+    figures.record.name = "earlier".into();
+    for series in figures.series.iter_mut().filter(|one| one.arm == "new" && one.metric == Metric::THROUGHPUT) {
+        series.values.iter_mut().for_each(|value| *value *= 1.5);
+    }
+    let baseline = Baseline { name: "last".into(), figures };
+    let mut contents = finished();
+    contents.config_maps[0]["data"]["baseline.json"] = serde_json::to_string(&baseline).unwrap().into();
+    let run = contents.run.as_mut().unwrap();
+    run["spec"]["baselineRef"] = json!({ "name": "last" });
+    run["status"]["verdict"] = "Regressed".into();
+    contents
+}
+
+#[test]
+fn a_run_that_was_held_against_an_earlier_one_is_judged_together_with_it() {
+    let server = ApiServer::start(held());
+    let report = server.storebench(&["report", "benchmarkrun/demo"]);
+    assert_eq!((report.code, report.stderr.as_str()), (Some(2), ""), "{}", report.stdout);
+    for part in ["against BenchmarkBaseline/last: worse by more than 5 %", "now / before", "as ratio to old"] {
+        assert!(report.stdout.contains(part), "{part}: {}", report.stdout);
+    }
+    // One document for machines stays one.
+    let report = server.storebench(&["report", "benchmarkrun/demo", "-o", "json"]);
+    assert_eq!((report.code, report.report()["judgement"]["verdict"].as_str()), (Some(2), Some("Regressed")));
+    assert!(report.stderr.contains("now / before"), "{}", report.stderr);
+    let mut contents = held();
+    contents.config_maps[0]["data"]["baseline.json"] = "[]".into();
+    ApiServer::start(contents)
+        .storebench(&["report", "benchmarkrun/demo"])
+        .error(&["configmap/demo-report: baseline.json is not what storebench"]);
 }
 
 /// Files of other runs, and of a run of this name that was deleted a moment ago, are measurements of something else.

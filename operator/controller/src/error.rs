@@ -23,6 +23,10 @@ fn is_quota(status: &kube::core::Status) -> bool {
     status.code == 403 && status.message.contains("exceeded quota")
 }
 
+fn is_too_large(status: &kube::core::Status) -> bool {
+    status.code == 413 || (status.code == 422 && status.message.contains("Too long"))
+}
+
 /// Who asks is not known or lacks a role; what a quota, a policy or an admission plugin forbids has code 403 as well, and is for good.
 fn is_permission(status: &kube::core::Status) -> bool {
     status.code == 401 || (status.code == 403 && status.message.contains(" cannot "))
@@ -151,8 +155,7 @@ impl Error {
             _ if status.code == 401 || status.code == 403 || status.message.contains("denied request") => {
                 "change the policy or permission that says so, or what it says it of"
             }
-            413 => "it is too large: use fewer workloads in one run",
-            422 if status.message.contains("Too long") => "it is too large: use fewer workloads in one run",
+            _ if is_too_large(status) => "it is too large: use fewer workloads in one run",
             500.. => "the API server answers so again and again: mend that first",
             _ => "change what it says is wrong",
         };
@@ -161,6 +164,11 @@ impl Error {
         // Most answers name the object themselves.
         let tried = if said.contains(name) { String::new() } else { format!(" to {what}") };
         format!("the API server refuses{tried}: {said}; {remedy}")
+    }
+
+    /// Whether the API server refused an object for its size.
+    pub fn is_too_large(&self) -> bool {
+        self.answer().is_some_and(is_too_large)
     }
 
     /// Whether the API server said that there is no such object.
@@ -247,6 +255,9 @@ mod tests {
         );
         assert!(said.ends_with("; raise the quota, or ask for less"), "{said}");
         assert_eq!(answered(403, "denied by policy").reason(), "Forbidden");
+        let long = answered(422, "data: Too long: may not be more than 1048576 bytes");
+        assert!(long.is_too_large() && answered(413, "").is_too_large() && !answered(422, "no").is_too_large());
+        assert!(long.for_user().ends_with("it is too large: use fewer workloads in one run"), "{}", long.for_user());
         assert_eq!(answered(422, "a line\nand another").for_user().lines().count(), 1);
     }
 }

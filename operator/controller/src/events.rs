@@ -2,8 +2,8 @@
 
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
-use storebench_crds::BenchmarkRun;
 use storebench_crds::status::Verdict;
+use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite};
 
 use crate::context::Context;
 
@@ -54,4 +54,15 @@ pub async fn completed(context: &Context, run: &BenchmarkRun, verdict: Verdict, 
 /// A service or control plane answers.
 pub async fn ready<K: Resource<DynamicType = ()>>(context: &Context, object: &K, message: &str) {
     publish(context, object, EventType::Normal, "Ready", "Deploy", message).await;
+}
+
+/// A suite is over.
+pub async fn suite_completed(context: &Context, suite: &BenchmarkSuite, verdict: Verdict, message: &str) {
+    let type_ = if verdict == Verdict::Passed { EventType::Normal } else { EventType::Warning };
+    publish(context, suite, type_, &format!("{verdict:?}"), "Judge", message).await;
+}
+
+/// A schedule has made something.
+pub async fn made(context: &Context, schedule: &BenchmarkSchedule, name: &str) {
+    publish(context, schedule, EventType::Normal, "Made", "Schedule", &format!("made {name}")).await;
 }

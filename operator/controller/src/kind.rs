@@ -101,6 +101,16 @@ pub async fn write_status<K: Kind>(
     Ok(true)
 }
 
+/// An object as the API server has it now: what a watch has seen may be older than what was written last. `None`: it is gone or going, or
+/// another one has its name, or it cannot be read; each of these is an event of its own.
+pub async fn latest<K: Kind>(seen: &K, context: &Context) -> Result<Option<K>, Error> {
+    let (name, namespace) = (seen.name_any(), seen.namespace().unwrap_or_default());
+    let api = Api::<Guarded<K>>::namespaced(context.client.clone(), &namespace);
+    let latest = api.get_opt(&name).await.tried(|| format!("get {} {name}", K::NAME))?;
+    let Some(DeserializeGuard(Ok(latest))) = latest else { return Ok(None) };
+    Ok((latest.uid() == seen.uid() && latest.meta().deletion_timestamp.is_none()).then_some(latest))
+}
+
 async fn unreadable<K: Kind>(object: &Guarded<K>, error: &str, context: &Context) -> Result<(), Error> {
     let name = object.name_any();
     let message = format!("cannot be read by storebench {}: {error}", env!("CARGO_PKG_VERSION"));

@@ -20,7 +20,12 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use storebench_core::archive::RUN_LABEL;
-use storebench_crds::{Arm, BenchmarkRun, ControlPlane, StorageService};
+use storebench_core::recurrence::SCHEDULE_LABEL;
+use storebench_core::suite::SUITE_LABEL;
+use storebench_crds::{
+    Arm, BenchmarkBaseline, BenchmarkRun, BenchmarkRunSpec, BenchmarkSchedule, BenchmarkSuite, ControlPlane,
+    StorageService,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Archive, Context, Failures, Statuses, lock};
@@ -32,7 +37,7 @@ use crate::settings::Settings;
 use crate::signature::Signer;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
-use crate::{control_plane, kind, run, service};
+use crate::{baseline, control_plane, kind, made, run, schedule, service, suite};
 
 /// Several changes of one object within this time are looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -82,20 +87,26 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
 /// Waits until the CRDs can be listed.
 async fn until_installed(client: &Client, settings: &Settings, shown: &Shown) {
     loop {
-        let services = scoped::<DeserializeGuard<StorageService>>(client, settings);
-        let planes = scoped::<DeserializeGuard<ControlPlane>>(client, settings);
-        let runs = scoped::<DeserializeGuard<BenchmarkRun>>(client, settings);
-        let one = ListParams::default().limit(1);
-        let missing = match (services.list(&one).await, planes.list(&one).await, runs.list(&one).await) {
-            (Ok(_), Ok(_), Ok(_)) => return,
-            (Err(error), ..) => format!("StorageServices to be listable: {error}"),
-            (_, Err(error), _) => format!("ControlPlanes to be listable: {error}"),
-            (.., Err(error)) => format!("BenchmarkRuns to be listable: {error}"),
-        };
+        let Err(missing) = all_listable(client, settings).await else { return };
         tracing::warn!("waiting for {missing}");
         *lock(&shown.waits_for) = missing;
         tokio::time::sleep(CRD_INTERVAL).await;
     }
+}
+
+/// Whether every kind can be listed. Errors: what is waited for.
+async fn all_listable(client: &Client, settings: &Settings) -> Result<(), String> {
+    listable::<StorageService>(client, settings).await?;
+    listable::<ControlPlane>(client, settings).await?;
+    listable::<BenchmarkRun>(client, settings).await?;
+    listable::<BenchmarkBaseline>(client, settings).await?;
+    listable::<BenchmarkSuite>(client, settings).await?;
+    listable::<BenchmarkSchedule>(client, settings).await
+}
+
+async fn listable<K: kind::Kind>(client: &Client, settings: &Settings) -> Result<(), String> {
+    let listed = scoped::<DeserializeGuard<K>>(client, settings).list(&ListParams::default().limit(1)).await;
+    listed.map(drop).map_err(|error| format!("{}s to be listable: {error}", K::NAME))
 }
 
 fn scoped<K>(client: &Client, settings: &Settings) -> Api<K>
@@ -114,6 +125,9 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
     let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
     let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
     let (planes, plane_changes) = primary::<control_plane::Guarded>(&client, &settings);
+    let (baselines, baseline_changes) = primary::<baseline::Guarded>(&client, &settings);
+    let (suites, suite_changes) = primary::<suite::Guarded>(&client, &settings);
+    let (schedules, schedule_changes) = primary::<schedule::Guarded>(&client, &settings);
     let (queue, woken) = Queue::new(runs.clone());
     let woken = stream::unfold(woken, async |mut woken| Some((woken.recv().await?, woken)));
     let context = Arc::new(Context {
@@ -136,6 +150,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         .watches_stream(children::<StatefulSet>(&client, &settings), labelled::<StatefulSet, run::Guarded>(RUN_LABEL))
         .watches_stream(events_of::<service::Guarded>(&client, &settings), naming(runs.clone(), planes.clone()))
         .watches_stream(events_of::<control_plane::Guarded>(&client, &settings), referring(runs.clone()))
+        .watches_stream(events_of::<baseline::Guarded>(&client, &settings), held_against(runs.clone()))
         .reconcile_on(woken)
         .run(
             kind::reconcile::<BenchmarkRun>,
@@ -157,7 +172,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         )
         .for_each(|_| std::future::ready(()));
     let of_control_plane = Controller::for_stream(plane_changes, planes.clone())
-        .with_config(config)
+        .with_config(config.clone())
         .watches_stream(
             children::<Pod>(&client, &settings),
             labelled::<Pod, control_plane::Guarded>(CONTROL_PLANE_LABEL),
@@ -173,8 +188,39 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
             Arc::clone(&context),
         )
         .for_each(|_| std::future::ready(()));
+    let of_baseline = Controller::for_stream(baseline_changes, baselines.clone())
+        .with_config(config.clone())
+        .watches_stream(
+            events_of::<run::Guarded>(&client, &settings).predicate_filter(milestone_of_run, Default::default()),
+            keeping(baselines),
+        )
+        .run(
+            kind::reconcile::<BenchmarkBaseline>,
+            |baseline, error, context| failed("BenchmarkBaseline", &kind::key(&baseline), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
+    let of_suite = Controller::for_stream(suite_changes, suites)
+        .with_config(config.clone())
+        .watches_stream(made_runs(&client, &settings), labelled::<run::Guarded, suite::Guarded>(SUITE_LABEL))
+        .run(
+            kind::reconcile::<BenchmarkSuite>,
+            |suite, error, context| failed("BenchmarkSuite", &kind::key(&suite), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
+    let of_schedule = Controller::for_stream(schedule_changes, schedules)
+        .with_config(config)
+        .watches_stream(made_runs(&client, &settings), labelled::<run::Guarded, schedule::Guarded>(SCHEDULE_LABEL))
+        .watches_stream(made_suites(&client, &settings), labelled::<suite::Guarded, schedule::Guarded>(SCHEDULE_LABEL))
+        .run(
+            kind::reconcile::<BenchmarkSchedule>,
+            |schedule, error, context| failed("BenchmarkSchedule", &kind::key(&schedule), error, &context),
+            Arc::clone(&context),
+        )
+        .for_each(|_| std::future::ready(()));
     let counting = count(runs, services, metrics);
-    tokio::join!(of_run, of_service, of_control_plane, counting);
+    tokio::join!(of_run, of_service, of_control_plane, of_baseline, of_suite, of_schedule, counting);
 }
 
 /// Tells this build from every other: a version may have several. Without /proc there is only the version.
@@ -219,6 +265,30 @@ where
     watcher(scoped::<K>(client, settings), selected).default_backoff().touched_objects()
 }
 
+/// Runs that a suite or schedule made, whenever they have come to something.
+fn made_runs(client: &Client, settings: &Settings) -> impl Stream<Item = Result<run::Guarded, watcher::Error>> + use<> {
+    children::<run::Guarded>(client, settings).predicate_filter(milestone_of_run, Default::default())
+}
+
+fn milestone_of_run(run: &run::Guarded) -> Option<u64> {
+    let status = run.0.as_ref().ok().and_then(|run| run.status.as_ref());
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    made::milestone(run.meta().deletion_timestamp.is_some(), conditions)
+}
+
+/// The same of suites.
+fn made_suites(
+    client: &Client,
+    settings: &Settings,
+) -> impl Stream<Item = Result<suite::Guarded, watcher::Error>> + use<> {
+    let milestone = |suite: &suite::Guarded| {
+        let status = suite.0.as_ref().ok().and_then(|suite| suite.status.as_ref());
+        let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        made::milestone(suite.meta().deletion_timestamp.is_some(), conditions)
+    };
+    children::<suite::Guarded>(client, settings).predicate_filter(milestone, Default::default())
+}
+
 /// Every change of a kind that users write, statuses included.
 fn events_of<K>(client: &Client, settings: &Settings) -> impl Stream<Item = Result<K, watcher::Error>> + use<K>
 where
@@ -241,15 +311,15 @@ where
     }
 }
 
-/// The unfinished runs of which an arm is as asked.
+/// The unfinished runs of which the spec is as asked.
 fn unfinished(
     runs: &Store<run::Guarded>,
     namespace: Option<String>,
-    is_asked: impl Fn(&Arm) -> bool,
+    is_asked: impl Fn(&BenchmarkRunSpec) -> bool,
 ) -> Vec<ObjectRef<run::Guarded>> {
     let refers = |run: &BenchmarkRun| {
         let status = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        run.namespace() == namespace && !is_true(status, "Complete") && run.spec.arms.iter().any(&is_asked)
+        run.namespace() == namespace && !is_true(status, "Complete") && is_asked(&run.spec)
     };
     let all = runs.state();
     all.iter().filter(|run| run.0.as_ref().is_ok_and(refers)).map(|run| ObjectRef::from_obj(&**run)).collect()
@@ -267,10 +337,11 @@ fn naming(
             let mut planes = all.iter().filter_map(|plane| plane.0.as_ref().ok());
             planes.any(|other| other.name_any() == plane && other.spec.service_ref.name == name)
         };
-        unfinished(&runs, service.namespace(), |arm| {
+        let refers = |arm: &Arm| {
             arm.service_ref.as_ref().is_some_and(|named| named.name == name)
                 || arm.control_plane_ref.as_ref().is_some_and(|named| in_service(&named.name))
-        })
+        };
+        unfinished(&runs, service.namespace(), |spec| spec.arms.iter().any(refers))
     }
 }
 
@@ -279,7 +350,29 @@ fn referring(runs: Store<run::Guarded>) -> impl Fn(control_plane::Guarded) -> Ve
     move |plane| {
         let name = plane.name_any();
         let refers = |arm: &Arm| arm.control_plane_ref.as_ref().is_some_and(|named| named.name == name);
-        unfinished(&runs, plane.namespace(), refers)
+        unfinished(&runs, plane.namespace(), |spec| spec.arms.iter().any(refers))
+    }
+}
+
+/// The unfinished runs that are held against a baseline.
+fn held_against(runs: Store<run::Guarded>) -> impl Fn(baseline::Guarded) -> Vec<ObjectRef<run::Guarded>> {
+    move |baseline| {
+        let name = baseline.name_any();
+        unfinished(&runs, baseline.namespace(), |spec| {
+            spec.baseline_ref.as_ref().is_some_and(|named| named.name == name)
+        })
+    }
+}
+
+/// The baselines that keep a run.
+fn keeping(baselines: Store<baseline::Guarded>) -> impl Fn(run::Guarded) -> Vec<ObjectRef<baseline::Guarded>> {
+    move |run| {
+        let is_of = |baseline: &BenchmarkBaseline| {
+            baseline.namespace() == run.namespace() && baseline.spec.run_ref.name == run.name_any()
+        };
+        let all = baselines.state();
+        let kept = all.iter().filter(|baseline| baseline.0.as_ref().is_ok_and(is_of));
+        kept.map(|baseline| ObjectRef::from_obj(&**baseline)).collect()
     }
 }
 

@@ -7,41 +7,100 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use sha2::{Digest as _, Sha256};
 use storebench_core::validate::ValidatedService;
+use storebench_crds::StorageServiceSpec;
+use storebench_crds::external::ExternalTls;
 
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
+use crate::health::Trouble;
 
 /// Set to `"true"` on Secrets that stores and arms may use.
 pub const ALLOWED_LABEL: &str = "storebench.dev/allowed";
-/// For conditions.
+/// For conditions: a Secret is not there, or not labelled.
 pub const REASON: &str = "SecretNotAllowed";
+/// For conditions: a Secret lacks what is needed of it.
+pub const INVALID: &str = "InvalidSecret";
 
-/// The Secrets that the environment of a service names. The inner error: why it may not have them, with the remedy.
+/// The Secrets that a service names: in its environment, and for an external store. The inner error: why it may not have them, with
+/// the remedy.
 pub async fn of_service(
     service: &ValidatedService,
     namespace: &str,
     context: &Context,
-) -> Result<Result<Vec<Secret>, String>, Error> {
+) -> Result<Result<Vec<Secret>, Trouble>, Error> {
     let secrets = Api::<Secret>::namespaced(context.client.clone(), namespace);
     let mut all = Vec::new();
-    for (index, variable) in service.spec.env.iter().enumerate() {
-        let Some(reference) = variable.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref()) else {
-            continue;
-        };
-        let name = &reference.name;
-        let found = secrets.get_opt(name).await.tried(|| format!("get Secret {name}"))?;
-        let text = match found {
+    for Named { field, secret: name, keys } in named(&service.spec) {
+        let found = secrets.get_opt(&name).await.tried(|| format!("get Secret {name}"))?;
+        let (reason, text) = match found {
             // Optional or not: what is made later would reach a pod that is there, whatever its label.
-            None => format!("there is no Secret/{name}: create it"),
-            Some(found) if is_allowed(&found.metadata) => {
-                all.push(found);
-                continue;
-            }
-            Some(_) => not_allowed(name),
+            None => (REASON, format!("there is no Secret/{name}: create it")),
+            Some(found) if !is_allowed(&found.metadata) => (REASON, not_allowed(&name)),
+            Some(found) => match lacking(&found, &keys) {
+                Some(key) => (INVALID, format!("Secret/{name} has no key {key}: add it")),
+                None => {
+                    all.push(found);
+                    continue;
+                }
+            },
         };
-        return Ok(Err(format!("StorageService/{} spec.env[{index}].valueFrom: {text}", service.name)));
+        let message = format!("StorageService/{} {field}: {text}", service.name);
+        return Ok(Err(Trouble { reason, message }));
     }
     Ok(Ok(all))
+}
+
+/// A Secret that a field names, and the keys that it must have.
+struct Named {
+    field: String,
+    secret: String,
+    keys: Vec<String>,
+}
+
+fn named(spec: &StorageServiceSpec) -> Vec<Named> {
+    let mut all = Vec::new();
+    for (index, variable) in spec.env.iter().enumerate() {
+        if let Some(reference) = variable.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref()) {
+            // The kubelet says which key is missing, where that is not optional.
+            let field = format!("spec.env[{index}].valueFrom");
+            all.push(Named { field, secret: reference.name.clone(), keys: Vec::new() });
+        }
+    }
+    let Some(external) = &spec.external else { return all };
+    if let Some(key) = external.password_from.as_ref().and_then(|from| from.secret_key_ref.as_ref()) {
+        let field = "spec.external.passwordFrom.secretKeyRef".to_owned();
+        all.push(Named { field, secret: key.name.clone(), keys: vec![key.key.clone()] });
+    }
+    if let Some(name) = external.tls.as_ref().and_then(|tls| tls.secret_name.as_ref()) {
+        let keys = vec![ExternalTls::CA_KEY.to_owned()];
+        all.push(Named { field: "spec.external.tls.secretName".to_owned(), secret: name.clone(), keys });
+    }
+    all
+}
+
+fn has(secret: &Secret, key: &str) -> bool {
+    secret.data.as_ref().is_some_and(|data| data.contains_key(key))
+}
+
+/// The first key that a Secret must have and has not. Of a certificate and its key it must have both or none.
+fn lacking(secret: &Secret, keys: &[String]) -> Option<String> {
+    let missing = keys.iter().find(|key| !has(secret, key)).cloned();
+    let pair = [ExternalTls::CERTIFICATE_KEY, ExternalTls::KEY_KEY];
+    let is_for_tls = keys.iter().any(|key| key == ExternalTls::CA_KEY);
+    let half = || match pair.map(|key| has(secret, key)) {
+        [true, false] => Some(pair[1].to_owned()),
+        [false, true] => Some(pair[0].to_owned()),
+        [true, true] | [false, false] => None,
+    };
+    missing.or_else(|| half().filter(|_| is_for_tls))
+}
+
+/// Whether the Secret for TLS to an external store, which is among these, has a certificate to show.
+pub fn show_certificate(service: &ValidatedService, secrets: &[Secret]) -> bool {
+    let tls = service.spec.external.as_ref().and_then(|external| external.tls.as_ref());
+    let Some(name) = tls.and_then(|tls| tls.secret_name.as_ref()) else { return false };
+    let of_tls = secrets.iter().find(|secret| secret.metadata.name.as_ref() == Some(name));
+    of_tls.is_some_and(|secret| has(secret, ExternalTls::CERTIFICATE_KEY))
 }
 
 /// A hash of what is in a Secret, which has no generation: SHA-256, hexadecimal.
@@ -88,5 +147,20 @@ mod tests {
         hashes.sort();
         hashes.dedup();
         assert_eq!(hashes.len(), 5);
+    }
+
+    #[test]
+    fn a_secret_for_tls_has_an_authority_and_both_halves_of_a_certificate_or_none() {
+        let lacks = |keys: &[&str], wanted: &str| {
+            let data: serde_json::Map<String, serde_json::Value> =
+                keys.iter().map(|key| ((*key).to_owned(), json!("YQ=="))).collect();
+            lacking(&serde_json::from_value(json!({ "data": data })).unwrap(), &[wanted.to_owned()])
+        };
+        assert_eq!(lacks(&[], "ca.crt").as_deref(), Some("ca.crt"));
+        assert_eq!(lacks(&["ca.crt"], "ca.crt"), None);
+        assert_eq!(lacks(&["ca.crt", "tls.crt"], "ca.crt").as_deref(), Some("tls.key"));
+        assert_eq!(lacks(&["ca.crt", "tls.key"], "ca.crt").as_deref(), Some("tls.crt"));
+        assert_eq!(lacks(&["ca.crt", "tls.crt", "tls.key"], "ca.crt"), None);
+        assert_eq!(lacks(&["password", "tls.crt"], "password"), None, "a password needs no certificate");
     }
 }

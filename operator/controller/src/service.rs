@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
 use storebench_core::placement::Pins;
-use storebench_core::validate::{self, ValidatedService};
+use storebench_core::validate::{self, ExternalStore, Target, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
 
@@ -73,8 +73,11 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
             return Ok(Action::await_change());
         }
     };
-    if let Err(message) = secrets::of_service(&valid, &owner.namespace, context).await? {
-        return stalled(service, Found::default(), &Trouble { reason: secrets::REASON, message }, context).await;
+    if let Err(trouble) = secrets::of_service(&valid, &owner.namespace, context).await? {
+        return stalled(service, Found::default(), &trouble, context).await;
+    }
+    if let Target::External(store) = Target::of(valid.clone()) {
+        return is_there_already(service, &store, context).await;
     }
     let name = names::store(&service.name_any());
     let retention = valid.spec.storage.as_ref().map(|storage| storage.retention).unwrap_or(VolumeRetention::Delete);
@@ -109,6 +112,17 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
     }
     deploy::role(&context.client, store).await?;
     observe(service, &valid, &owner, &name, context).await
+}
+
+/// Nothing is deployed, and nobody is asked: the operator dials no store that it has not deployed. Whether the store answers shows where it is loaded.
+async fn is_there_already(service: &StorageService, store: &ExternalStore, context: &Context) -> Result<Action, Error> {
+    let endpoints = BTreeMap::from([("client".to_owned(), store.external.endpoints.join(","))]);
+    let message = format!("it is there already, at {}; whoever loads it finds out whether it answers", store.place());
+    let found = Found { endpoints, ..Found::default() };
+    if report(service, found, ServiceState::External, &message, context).await? {
+        events::ready(context, service, &message).await;
+    }
+    Ok(Action::await_change())
 }
 
 /// A service that was scaled down to one member has no majority to keep.

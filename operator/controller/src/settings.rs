@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, ValueEnum};
+use storebench_core::validate::ValidatedService;
 
 /// Deploys storage services, runs benchmark trials as Jobs, and writes results and verdict into the status.
 #[derive(Parser, Clone, Debug)]
@@ -46,6 +47,10 @@ pub struct Images {
     /// The image with bench-job, store-meter and control-plane-meter
     #[arg(long = "bench-job-image", env = "STOREBENCH_BENCH_JOB_IMAGE", default_value = concat!("storebench/bench-job:", env!("CARGO_PKG_VERSION")))]
     pub bench_job: String,
+    /// What stands before the engines' own images, such as registry.example for registry.example/storebench/etcd:3.7.3; an image
+    /// that a StorageService names stays as it is
+    #[arg(long, env = "STOREBENCH_ENGINE_REGISTRY")]
+    pub engine_registry: Option<String>,
     /// Where the images of Kubernetes are, which control planes are made of: kube-apiserver, kube-controller-manager,
     /// kube-scheduler, kwok/kwok
     #[arg(long, env = "STOREBENCH_KUBERNETES_REGISTRY", default_value = "registry.k8s.io")]
@@ -53,6 +58,16 @@ pub struct Images {
     /// Secrets with which images are pulled, in the namespace of the stores, with commas between them
     #[arg(long, env = "STOREBENCH_IMAGE_PULL_SECRETS", value_delimiter = ',')]
     pub image_pull_secrets: Vec<String>,
+}
+
+impl Images {
+    /// The image of a store: the one that its user names, else its engine's own, in the registry of engines.
+    pub fn of_store(&self, service: &ValidatedService) -> String {
+        match (&service.spec.image, &self.engine_registry) {
+            (None, Some(registry)) => format!("{}/{}", registry.trim_end_matches('/'), service.image),
+            _ => service.image.clone(),
+        }
+    }
 }
 
 /// Who may read the metrics.

@@ -16,10 +16,16 @@ use crate::record::{RunRecord, TrialRecord};
 
 /// The key of the head in the ConfigMap that `status.reportRef` names.
 pub const HEAD_KEY: &str = "record.json";
+/// The key of what a BenchmarkBaseline keeps in its ConfigMap: [`crate::across::Figures`].
+pub const FIGURES_KEY: &str = "figures.json";
+/// The key of what a run is held against beside its head: [`crate::across::Baseline`].
+pub const BASELINE_KEY: &str = "baseline.json";
 /// The key of a trial's file in the ConfigMap of the trial.
 pub const TRIAL_KEY: &str = "trial.json";
 /// The label by which all ConfigMaps of a run are found; its value is the run's name.
 pub const RUN_LABEL: &str = "storebench.dev/run";
+/// The label of what a BenchmarkBaseline keeps; its value is the baseline's name.
+pub const BASELINE_LABEL: &str = "storebench.dev/baseline";
 /// The label that tells the ConfigMaps of trials and report from everything else of a run; its value is [`RECORD_COMPONENT`].
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// See [`COMPONENT_LABEL`].
@@ -148,6 +154,8 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     files.sort_by_key(|file| (file.trial.started_millis, file.trial.index, file.trial.arm.clone()));
     let mut end_millis = 0;
     head.fingerprint.facts.extend(facts(&files));
+    let nodes = placement::fact(files.iter().map(|file| &file.trial));
+    head.fingerprint.facts.extend(nodes.map(|nodes| ("nodes".to_owned(), nodes)));
     for file in files {
         end_millis = end_millis.max(file.trial.started_millis + file.trial.duration_millis);
         if let Some(arm) = head.arms.iter_mut().find(|arm| arm.name == file.trial.arm) {
@@ -212,6 +220,7 @@ mod tests {
         let facts = &record.fingerprint.facts;
         assert_eq!(facts["kernel"], "6.1 (n1); 6.2 (n2)");
         assert_eq!((facts["memory"].as_str(), facts["storebench"].as_str()), ("8 GiB", "0"));
+        assert_eq!(facts["nodes"], "load on n9; store on n1, n2", "another machine of the same kind is another");
         let again = assemble(
             RunRecord { trials: Vec::new(), ..record.clone() },
             vec![file(0, "n1", "6.1"), file(1, "n2", "6.2")],

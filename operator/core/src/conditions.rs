@@ -32,6 +32,8 @@ pub enum ServiceState {
         /// The outcome of the probe.
         protocol: Option<bool>,
     },
+    /// It was there already, and whoever loads it finds out whether it answers.
+    External,
     /// It cannot start, for this reason (CamelCase, one word).
     Stalled(&'static str),
 }
@@ -77,6 +79,7 @@ pub fn of_service(state: ServiceState, message: &str, stamp: &Stamp) -> Vec<Cond
     let (reason, ready, reconciling, stalled, protocol) = match state {
         ServiceState::Starting => ("Starting", "False", "True", "False", None),
         ServiceState::Ready { protocol } => ("Answers", "True", "False", "False", protocol),
+        ServiceState::External => ("External", "True", "False", "False", None),
         ServiceState::Stalled(reason) => (reason, "False", "False", "True", None),
     };
     let (protocol, protocol_reason) = match protocol {
@@ -100,6 +103,54 @@ pub fn of_control_plane(state: ServiceState, message: &str, stamp: &Stamp) -> Ve
     let mut conditions = of_service(state, message, stamp);
     conditions.retain(|condition| condition.type_ != "ProtocolReady");
     conditions
+}
+
+/// How far a baseline has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaselineState {
+    /// Its run is not over.
+    Waiting,
+    /// It keeps what the run measured.
+    Kept,
+    /// It keeps nothing, for this reason (CamelCase, one word).
+    Stalled(&'static str),
+}
+
+/// Conditions of a baseline. `message` is one line for people.
+pub fn of_baseline(state: BaselineState, message: &str, stamp: &Stamp) -> Vec<Condition> {
+    let (reason, ready, reconciling, stalled) = match state {
+        BaselineState::Waiting => ("RunNotComplete", "False", "True", "False"),
+        BaselineState::Kept => ("Kept", "True", "False", "False"),
+        BaselineState::Stalled(reason) => (reason, "False", "False", "True"),
+    };
+    stamp.all(
+        message,
+        [said("Ready", ready, reason), said("Reconciling", reconciling, reason), said("Stalled", stalled, reason)],
+    )
+}
+
+/// What a schedule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleState {
+    /// It makes what is due.
+    Scheduled,
+    /// `spec.suspend` holds it.
+    Suspended,
+    /// It makes nothing, for this reason (CamelCase, one word).
+    Stalled(&'static str),
+}
+
+/// Conditions of a schedule: it is there for long, and current as soon as it was understood. `message` is one line for people.
+pub fn of_schedule(state: ScheduleState, message: &str, stamp: &Stamp) -> Vec<Condition> {
+    let (reason, ready, stalled) = match state {
+        ScheduleState::Scheduled => ("Scheduled", "True", "False"),
+        ScheduleState::Suspended => ("Suspended", "True", "False"),
+        ScheduleState::Stalled(reason) => (reason, "False", "True"),
+    };
+    stamp.all(
+        message,
+        [said("Ready", ready, reason), said("Reconciling", "False", reason), said("Stalled", stalled, reason)],
+    )
 }
 
 /// What conditions are stamped with.

@@ -9,11 +9,10 @@ use serde::Serialize;
 use storebench_crds::benchmark_run::ArmField;
 use storebench_crds::engine::LinearizableReads;
 use storebench_crds::storage_service::Durability;
+use storebench_crds::workload::key_value::Door;
 use storebench_crds::workload::{ReadsBy, Workload};
 
-use crate::engine::Protocol;
-use crate::record::ArmRecord;
-use crate::validate::ValidatedService;
+use crate::validated::{ExternalStore, Target, ValidatedArm, ValidatedRun, ValidatedService};
 
 /// What an arm promises and stands on, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,29 +23,35 @@ pub struct Terms {
     pub replicas: u32,
     /// Whether clients may ask for reads by a lease, and get them.
     pub has_lease_level: bool,
+    /// Whether clients may ask by a stream of frames, and do where the workload wants it.
+    pub has_streaming_door: bool,
     /// What the other fields say, in words; a field that says nothing is absent. Absent as a whole: nobody kept them.
     pub fields: Option<BTreeMap<ArmField, String>>,
 }
 
 impl Terms {
-    /// Those of a service.
-    pub fn of_service(service: &ValidatedService) -> Self {
-        Self {
-            durability: Some(service.durability),
-            replicas: service.replicas,
-            has_lease_level: service.engine.protocol == Protocol::DEngine,
-            fields: Some(fields(service)),
+    /// Those of an arm; `None` where nobody knows its store.
+    pub fn of_arm(arm: &ValidatedArm) -> Option<Self> {
+        match &arm.target {
+            Target::External(store) => Some(Self {
+                durability: Some(store.durability),
+                replicas: 1,
+                has_lease_level: store.engine.protocol.has_lease_level(),
+                has_streaming_door: store.engine.protocol.has_streaming_door(),
+                fields: Some(of_external(store)),
+            }),
+            Target::Service(_) | Target::ControlPlane(_) | Target::Cluster(_) => arm.service().map(Self::of_service),
         }
     }
 
-    /// Those of an arm in a record.
-    pub fn of_record(arm: &ArmRecord) -> Self {
-        let protocol = arm.engine.map(|engine| engine.engine().protocol);
+    /// Those of a service.
+    fn of_service(service: &ValidatedService) -> Self {
         Self {
-            durability: arm.durability,
-            replicas: arm.replicas,
-            has_lease_level: protocol == Some(Protocol::DEngine),
-            fields: arm.fields.clone(),
+            durability: Some(service.durability),
+            replicas: service.replicas,
+            has_lease_level: service.engine.protocol.has_lease_level(),
+            has_streaming_door: service.engine.protocol.has_streaming_door(),
+            fields: Some(of_service(service)),
         }
     }
 
@@ -57,6 +62,14 @@ impl Terms {
             ReadsBy::Lease if self.has_lease_level => Some(BY_LEASE),
             ReadsBy::Lease | ReadsBy::Engine => Some(by_engine),
         }
+    }
+
+    /// How requests of this workload reach the store; `None` where no store has a choice.
+    fn door(&self, workload: &Workload) -> Option<&'static str> {
+        Some(match workload.parameters.door()? {
+            Door::Streaming if self.has_streaming_door => "Streaming",
+            Door::Streaming | Door::Unary => "Unary",
+        })
     }
 }
 
@@ -74,8 +87,22 @@ const UNKNOWN: &str = "in what else they differ is not known, for the record is 
 const BY_LEASE: &str = "by a lease, which trusts clocks";
 const BY_ROUND: &str = "by a round among members";
 
-/// What a service's fields say.
-pub fn fields(service: &ValidatedService) -> BTreeMap<ArmField, String> {
+/// What the fields of an arm's service say.
+pub fn fields(arm: &ValidatedArm) -> BTreeMap<ArmField, String> {
+    match &arm.target {
+        Target::External(store) => of_external(store),
+        Target::Service(_) | Target::ControlPlane(_) | Target::Cluster(_) => {
+            arm.service().map(of_service).unwrap_or_default()
+        }
+    }
+}
+
+/// On what it runs and how it is set up is known to nobody here.
+fn of_external(store: &ExternalStore) -> BTreeMap<ArmField, String> {
+    [(ArmField::External, store.place())].into()
+}
+
+fn of_service(service: &ValidatedService) -> BTreeMap<ArmField, String> {
     let spec = &service.spec;
     let mut fields = BTreeMap::new();
     let mut say = |field, text: Option<String>| {
@@ -105,6 +132,7 @@ fn reads(service: &ValidatedService) -> Option<String> {
     let reads = service.engine.linearizable_reads.filter(|_| service.replicas > 1)?;
     let is_by_lease = match reads {
         LinearizableReads::ByRound => false,
+        LinearizableReads::ByLease => true,
         LinearizableReads::ByLeaseUnless { flag, value } => told(service, flag) != Some(value),
     };
     Some(if is_by_lease { BY_LEASE } else { BY_ROUND }.to_owned())
@@ -151,7 +179,9 @@ pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: 
     if arm.replicas != baseline.replicas {
         differs(ArmField::Replicas, format!("{} replicas against {}", arm.replicas, baseline.replicas));
     }
-    for field in [ArmField::Args, ArmField::Env, ArmField::Storage, ArmField::Resources, ArmField::Pod] {
+    let each =
+        [ArmField::External, ArmField::Args, ArmField::Env, ArmField::Storage, ArmField::Resources, ArmField::Pod];
+    for field in each {
         let [one, other] = [ones, others].map(|fields| fields.get(&field).map(|text| shortened(text)));
         if ones.get(&field) != others.get(&field) {
             let nothing = || if field == ArmField::Storage { "an emptyDir" } else { "none" }.to_owned();
@@ -164,8 +194,49 @@ pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: 
     {
         differs(ArmField::LinearizableReads, format!("linearizableReads {one}, against {other}"));
     }
+    if let (Some(one), Some(other)) = (arm.door(workload), baseline.door(workload))
+        && one != other
+    {
+        differs(ArmField::Door, format!("door {one} against {other}"));
+    }
     let text = |all: Vec<String>| (!all.is_empty()).then(|| all.join("; "));
     Differences { forbidden: text(forbidden), allowed: text(permitted) }
+}
+
+/// What can be known before a run: that it compares nothing; or which of its arms will not be ranked against the baseline, why, and what to do; a
+/// line for each reason of each arm. A gate that needs the ratio is refused elsewhere.
+pub fn unranked(run: &ValidatedRun) -> Vec<String> {
+    let Some(baseline) = run.arms.iter().find(|arm| arm.baseline) else {
+        let all: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
+        // One alone is meant to be measured, and compared with nothing.
+        let line = format!(
+            "nothing will be compared: no arm is the baseline: add baseline: true to one of {}",
+            all.join(", ")
+        );
+        return if all.len() > 1 { vec![line] } else { Vec::new() };
+    };
+    let Some(terms) = Terms::of_arm(baseline) else { return Vec::new() };
+    let mut lines = Vec::new();
+    for arm in run.arms.iter().filter(|arm| arm.name != baseline.name) {
+        let Some(own) = Terms::of_arm(arm) else { continue };
+        // Which workloads show it: arms may differ in how they read, and that in reads alone.
+        let mut workloads: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for workload in &run.spec.workloads {
+            if let Some(reason) = differences(&own, &terms, workload, &run.spec.allow_unequal).forbidden {
+                workloads.entry(reason).or_default().push(&workload.name);
+            }
+        }
+        for (reason, of) in workloads {
+            let everywhere = of.len() == run.spec.workloads.len();
+            let place = if everywhere { String::new() } else { format!(" in {}", of.join(", ")) };
+            lines.push(format!(
+                "will not be ranked: {} against {}{place}, for {reason}: make the two services alike, or, if that is what you compare, name \
+                 the field in spec.allowUnequal, which durability cannot be",
+                arm.name, baseline.name
+            ));
+        }
+    }
+    lines
 }
 
 /// Enough to tell two values apart in a line of a report; the record has the rest.
@@ -297,5 +368,39 @@ mod tests {
         assert_eq!(forbidden(&rusd, &get("Eventual")), None);
         let single = |engine: &str| terms(json!({ "engine": engine }));
         assert_eq!(differences(&single("Rusd"), &single("Etcd"), &range, &[]), Differences::default(), "one member");
+    }
+
+    #[test]
+    fn what_acknowledges_from_memory_is_never_ranked_with_what_syncs() {
+        let [original, memory, synced] = [("DEngineOriginal", "None"), ("DEngine", "None"), ("DEngine", "Fsync")]
+            .map(|(engine, class)| terms(json!({ "engine": engine, "replicas": 3, "durability": class })));
+        let all = [ArmField::LinearizableReads];
+        let put = workload(json!({ "keyValue": { "operation": "Put" } }));
+        let found = differences(&synced, &original, &put, &all).forbidden;
+        assert_eq!(found.as_deref(), Some("durability Fsync against None"));
+        assert_eq!(differences(&memory, &original, &put, &all), Differences::default());
+        let get = workload(json!({ "keyValue": { "operation": "Get" } }));
+        let found = differences(&memory, &original, &get, &[]).forbidden.unwrap();
+        assert!(found.starts_with("linearizableReads by a round among members, against by a lease"), "{found}");
+    }
+
+    #[test]
+    fn a_stream_of_frames_is_no_call_for_each_request() {
+        let group = |engine: &str| terms(json!({ "engine": engine, "replicas": 3 }));
+        let (etcd, d_engine) = (group("Etcd"), group("DEngine"));
+        let by = |door: &str| workload(json!({ "keyValue": { "operation": "Put", "door": door } }));
+        let found = differences(&d_engine, &etcd, &by("Streaming"), &[]);
+        assert_eq!(found.forbidden.as_deref(), Some("door Streaming against Unary"));
+        let found = differences(&d_engine, &etcd, &by("Streaming"), &[ArmField::Door]);
+        let named = Differences { forbidden: None, allowed: Some("door Streaming against Unary".into()) };
+        assert_eq!(found, named);
+        assert_eq!(differences(&d_engine, &etcd, &by("Unary"), &[]), Differences::default());
+        assert_eq!(differences(&d_engine, &d_engine, &by("Streaming"), &[]), Differences::default());
+        let unsaid = workload(json!({ "keyValue": { "operation": "Put" } }));
+        assert_eq!(differences(&d_engine, &etcd, &unsaid, &[]), Differences::default());
+        // What d-engine has by its streaming RPC alone need not be said to be so.
+        let lock = workload(json!({ "keyValue": { "operation": "Lock" } }));
+        let found = differences(&d_engine, &etcd, &lock, &[]);
+        assert_eq!(found.forbidden.as_deref(), Some("door Streaming against Unary"));
     }
 }

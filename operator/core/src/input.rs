@@ -1,10 +1,16 @@
 //! From named bytes to runs that can be planned: every check that needs no cluster, in one call.
 
 use std::fmt;
+use std::path::Path;
 
+use storebench_crds::benchmark_suite::OnFailure;
 use storebench_crds::document::{InputError, Object, parse};
+use storebench_crds::external::External;
+use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, StorageServiceSpec};
 
 use crate::control_plane::{self, ValidatedControlPlane};
+use crate::recurrence::{self, Made, Recurrence};
+use crate::suite::{self, Planned, Told};
 use crate::validate::{self, Problem, Referable, ValidatedRun, ValidatedService};
 
 /// What the files of one invocation hold.
@@ -14,8 +20,42 @@ pub struct Input {
     pub services: Vec<ValidatedService>,
     /// The control planes, in the order written.
     pub control_planes: Vec<ValidatedControlPlane>,
-    /// The runs, in the order written.
+    /// The runs, in the order written: those of a suite where it stands.
     pub runs: Vec<ValidatedRun>,
+    /// The suites, in the order written.
+    pub suites: Vec<SuiteOfRuns>,
+    /// The baselines, in the order written: name, and that of the run that is kept, which need not be in the files.
+    pub baselines: Vec<(String, String)>,
+    /// Names of the schedules, in the order written. What one makes is among the runs, or is a suite, under the schedule's name.
+    pub schedules: Vec<String>,
+}
+
+/// Which of the runs are a suite's.
+#[derive(Clone, Debug)]
+pub struct SuiteOfRuns {
+    /// The suite's name.
+    pub name: String,
+    /// The names of its parameters, in order.
+    pub parameters: Vec<String>,
+    /// Its runs, in order: name, and values of the parameters.
+    pub runs: Vec<(String, Vec<String>)>,
+    /// What becomes of the others when one has not passed.
+    pub on_failure: OnFailure,
+    /// Whether it is to make no runs.
+    pub suspend: bool,
+}
+
+impl SuiteOfRuns {
+    fn of(suite: &BenchmarkSuite, runs: &[(Planned, BenchmarkRun)]) -> Self {
+        let values = |planned: &Planned| planned.values.iter().map(|(_, value)| value.to_string()).collect();
+        Self {
+            name: suite.metadata.name.clone().unwrap_or_default(),
+            parameters: suite.spec.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
+            runs: runs.iter().map(|(planned, _)| (planned.name.clone(), values(planned))).collect(),
+            on_failure: suite.spec.on_failure,
+            suspend: suite.spec.suspend,
+        }
+    }
 }
 
 /// Everything that is wrong with the files of one invocation: one line each.
@@ -46,7 +86,8 @@ impl fmt::Display for InputErrors {
     }
 }
 
-/// Reads and validates files together: a run may name a service of another file.
+/// Reads and validates files together: a run may name a service of another file. Each comes with its path; one that has no folder in
+/// that, such as standard input, is in the current one.
 ///
 /// # Errors
 /// [`InputErrors`]: all mistakes, as far as one does not hide another. Whoever refers to an object that is wrong in itself is not wrong in
@@ -68,8 +109,10 @@ pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
         problem: problem.text,
     };
     let mut input = Input::default();
-    for (file, object) in &objects {
+    for (file, object) in &mut objects {
         if let Object::StorageService(service) = object {
+            let file: &str = file;
+            from_folder_of(file, &mut service.spec);
             match validate::service_problems(service) {
                 Ok(service) => input.services.push(service),
                 Err((first, others)) => {
@@ -97,23 +140,86 @@ pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
         }
     }
     for (file, object) in &objects {
-        if let Object::BenchmarkRun(run) = object {
-            let Input { services, control_planes, .. } = &input;
-            let (validated, problems) =
-                validate::all_problems(run, &Referable { services, control_planes, refused: &refused });
-            found.extend(problems.into_iter().map(|problem| in_file(file, problem)));
-            input.runs.extend(validated);
-        }
+        let problems = match object {
+            Object::BenchmarkRun(run) => input.take_run(run, &refused),
+            Object::BenchmarkSuite(suite) => input.take_suite(suite, &refused),
+            Object::BenchmarkSchedule(schedule) => input.take_schedule(schedule, &refused),
+            Object::BenchmarkBaseline(baseline) => {
+                let name = baseline.metadata.name.clone().unwrap_or_default();
+                input.baselines.push((name, baseline.spec.run_ref.name.clone()));
+                Vec::new()
+            }
+            Object::StorageService(_) | Object::ControlPlane(_) => Vec::new(),
+        };
+        found.extend(problems.into_iter().map(|problem| in_file(file, problem)));
     }
     InputErrors::of(found).map_or(Ok(input), Err)
 }
 
+impl Input {
+    fn take_run(&mut self, run: &BenchmarkRun, refused: &[(&'static str, String)]) -> Vec<Problem> {
+        let Self { services, control_planes, .. } = &*self;
+        let (validated, problems) = validate::all_problems(run, &Referable { services, control_planes, refused });
+        self.runs.extend(validated);
+        problems
+    }
+
+    fn take_suite(&mut self, suite: &BenchmarkSuite, refused: &[(&'static str, String)]) -> Vec<Problem> {
+        let runs = match suite::expand(suite) {
+            Ok(runs) => runs,
+            Err(problems) => return problems,
+        };
+        let object = format!("BenchmarkSuite/{}", suite.metadata.name.as_deref().unwrap_or_default());
+        let mut told = Told::default();
+        for (planned, run) in &runs {
+            if self.runs.iter().any(|other| other.name == planned.name) {
+                let text =
+                    format!("makes a run {}, of which name there is one already: rename one of them", planned.name);
+                return vec![Problem { object, field: "metadata.name".into(), text }];
+            }
+            for problem in self.take_run(run, refused) {
+                told.add(planned, &problem.field, problem.text);
+            }
+        }
+        self.suites.push(SuiteOfRuns::of(suite, &runs));
+        let problem = |(field, text)| Problem { object: object.clone(), field, text };
+        told.problems().into_iter().map(problem).collect()
+    }
+
+    /// What a schedule would make, under its own name: a schedule in a file is what is measured each time, too.
+    fn take_schedule(&mut self, schedule: &BenchmarkSchedule, refused: &[(&'static str, String)]) -> Vec<Problem> {
+        let name = schedule.metadata.name.clone().unwrap_or_default();
+        let problem = |field: String, text| Problem { object: format!("BenchmarkSchedule/{name}"), field, text };
+        let mut problems = Vec::new();
+        if let Err((field, text)) = Recurrence::new(&schedule.spec) {
+            problems.push(problem(field.into(), text));
+        }
+        match recurrence::made(schedule, &name) {
+            Err(others) => problems.extend(others),
+            Ok(Made::Run(run)) => {
+                let found = self.take_run(&run, refused).into_iter();
+                problems.extend(found.map(|one| problem(format!("spec.runTemplate.{}", one.field), one.text)));
+            }
+            Ok(Made::Suite(suite)) => {
+                let found = self.take_suite(&suite, refused).into_iter();
+                problems.extend(found.map(|one| problem(format!("spec.suiteTemplate.{}", one.field), one.text)));
+            }
+        }
+        self.schedules.push(name);
+        problems
+    }
+}
+
+/// Paths in a file are meant from where the file is, whoever reads it from wherever.
+fn from_folder_of(file: &str, spec: &mut StorageServiceSpec) {
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    for path in spec.external.iter_mut().flat_map(External::paths_mut) {
+        *path = folder.join(&*path).display().to_string();
+    }
+}
+
 fn clashes(objects: &[(&str, Object)]) -> Vec<InputError> {
-    let label = |object: &Object| match object {
-        Object::StorageService(service) => ("StorageService", service.metadata.name.clone().unwrap_or_default()),
-        Object::ControlPlane(plane) => ("ControlPlane", plane.metadata.name.clone().unwrap_or_default()),
-        Object::BenchmarkRun(run) => ("BenchmarkRun", run.metadata.name.clone().unwrap_or_default()),
-    };
+    let label = |object: &Object| (object.kind(), object.name().to_owned());
     let mut found = Vec::new();
     for (index, (file, object)) in objects.iter().enumerate() {
         let (kind, name) = label(object);

@@ -78,25 +78,44 @@ fn is_fatal(trial: &TrialRecord) -> bool {
 /// trials, so that one that is busy whenever it measures ends.
 pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
     let mut waited_out = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.state == TrialState::Invalid) {
+    for trial in trials.iter().filter(|trial| trial.state == TrialState::Invalid && !is_half_a_pair(trial)) {
         *waited_out.entry(trial.index).or_insert(true) &= trial.waited_millis.is_some();
     }
     let count = |waited: bool| waited_out.values().filter(|one| **one == waited).count() as u32;
     count(false) + count(true).saturating_sub(spec.trials.max)
 }
 
+/// What stands in the record of a trial that [`repeat_half_a_pair`] discarded, and by which it is known.
+const HALF_A_PAIR: &str = "the run was interrupted before the other arms of this trial had run";
+
+fn is_half_a_pair(trial: &TrialRecord) -> bool {
+    trial.failure.as_ref().is_some_and(|failure| failure.detail == HALF_A_PAIR)
+}
+
 /// Arms of one trial run back to back, so that what drifts is the same for all: what was measured before an interruption is no pair with
-/// what is measured after it. Nobody is to blame, so it uses up no retry.
+/// what is measured after it. Nobody is to blame, so it uses up no retry, however often that happens.
 pub fn repeat_half_a_pair(arms: usize, trials: &mut [TrialRecord]) {
     let Some(last) = trials.iter().map(|trial| trial.index).max() else { return };
     if trials.iter().filter(|trial| trial.index == last).count() >= arms {
         return;
     }
     for trial in trials.iter_mut().filter(|trial| trial.index == last && trial.state == TrialState::Valid) {
-        let detail = "the run was interrupted before the other arms of this trial had run".to_owned();
-        trial.failure = Some(TrialFailure { cause: FailureCause::Disturbed, detail });
+        trial.failure = Some(TrialFailure { cause: FailureCause::Disturbed, detail: HALF_A_PAIR.into() });
         (trial.state, trial.waited_millis) = (TrialState::Invalid, Some(0));
     }
+}
+
+/// Whether a run that ended because it was disturbed more often than `trials.retries` allows can go on: what counted is kept, and what was
+/// disturbed is measured anew, as if it had been waited out, which whoever starts the run again has done. Not what a store did, for that is
+/// what was measured; and no more often than a run has trials.
+pub fn go_on_after_disturbances(spec: &BenchmarkRunSpec, trials: &mut [TrialRecord]) -> bool {
+    if trials.iter().any(is_fatal) || retries_used(spec, trials) <= spec.trials.retries {
+        return false;
+    }
+    for trial in trials.iter_mut().filter(|trial| trial.state == TrialState::Invalid) {
+        trial.waited_millis.get_or_insert(0);
+    }
+    retries_used(spec, trials) <= spec.trials.retries
 }
 
 /// Which trial of the run an index is, counted from 1: those that were to be repeated do not count.
@@ -178,6 +197,60 @@ mod tests {
         let mut complete = whole.clone();
         repeat_half_a_pair(2, &mut complete);
         assert_eq!(complete, whole);
+    }
+
+    /// More often than a run has trials and retries.
+    #[test]
+    fn a_run_that_is_interrupted_again_and_again_ends_as_any_other() {
+        let spec = spec(3, 3, 0);
+        let mut trials = Vec::new();
+        for _ in 0..20 {
+            let Next::Run { index, arm } = next(&spec, &["a", "b"], &trials, Vec::new) else { panic!("it ends") };
+            trials.push(trial(index, &arm, None));
+            repeat_half_a_pair(2, &mut trials);
+        }
+        assert_eq!(retries_used(&spec, &trials), 0);
+        while let Next::Run { index, arm } = next(&spec, &["a", "b"], &trials, || vec![0.0]) {
+            trials.push(trial(index, &arm, None));
+        }
+        assert_eq!(complete_indexes(&["a", "b"], &trials).len(), 3);
+        // Who was disturbed before the interruption was disturbed all the same.
+        let mut three = vec![trial(0, "a", None), trial(0, "b", Some(FailureCause::Disturbed))];
+        repeat_half_a_pair(3, &mut three);
+        assert_eq!(retries_used(&spec, &three), 1);
+    }
+
+    #[test]
+    fn a_run_that_was_disturbed_too_often_goes_on_and_one_that_its_store_ended_does_not() {
+        let spec = spec(3, 3, 1);
+        let disturbed = |index: u32| (index == 1 || index == 2).then_some(FailureCause::Disturbed);
+        let mut trials = run(&spec, &["a", "b"], |index, _| disturbed(index), 0.0);
+        assert_eq!(next(&spec, &["a", "b"], &trials, Vec::new), Next::Finished, "too many disturbances");
+        let before = trials.clone();
+        assert!(go_on_after_disturbances(&spec, &mut trials));
+        let counted = |trials: &[TrialRecord]| {
+            trials.iter().filter(|trial| trial.state == TrialState::Valid).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(counted(&trials), counted(&before), "what counted is kept");
+        let Next::Run { index, .. } = next(&spec, &["a", "b"], &trials, Vec::new) else { panic!("it ends") };
+        assert_eq!((index, number(&trials, index)), (3, 2), "the second trial that counts");
+        // What never ended for disturbances, and what cannot be blamed on them.
+        assert!(!go_on_after_disturbances(&spec, &mut trials.clone()));
+        let mut wrong = before.clone();
+        wrong.push(trial(3, "a", Some(FailureCause::WrongAnswer)));
+        assert!(!go_on_after_disturbances(&spec, &mut wrong));
+        // On a machine that is never quiet it ends for good.
+        let mut ended = 0;
+        loop {
+            while let Next::Run { index, arm } = next(&spec, &["a", "b"], &trials, Vec::new) {
+                trials.push(trial(index, &arm, Some(FailureCause::Disturbed)));
+            }
+            ended += 1;
+            assert!(ended < 10, "it never ends");
+            if !go_on_after_disturbances(&spec, &mut trials) {
+                break;
+            }
+        }
     }
 
     #[test]

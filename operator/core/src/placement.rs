@@ -42,6 +42,20 @@ fn by_group(trial: &TrialRecord) -> BTreeMap<&str, Vec<&str>> {
     groups
 }
 
+/// On which nodes all these trials ran, by group, as a fact of where a run ran. `None`: not known, or embedded.
+pub fn fact<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<String> {
+    let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (group, nodes) in trials.flat_map(by_group) {
+        groups.entry(group).or_default().extend(nodes);
+    }
+    let words = groups.into_iter().map(|(group, nodes)| {
+        let nodes: Vec<&str> = nodes.into_iter().collect();
+        format!("{group} on {}", nodes.join(", "))
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
 /// Where the parts of the next trial of an arm are to run: each group where it ran in the run's first trial, of whichever arm.
 ///
 /// Trials that are to be repeated do not count, so that a node that is gone since the first of them holds up nobody. Nor do, but for

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::{ArmField, BenchmarkRunSpec};
 pub use storebench_crds::job::{ControlPlaneUsage, Usage};
@@ -12,8 +13,12 @@ pub use storebench_crds::measurement::{EncodedHistogram, WorkloadMeasurement};
 use storebench_crds::status::{Fingerprint, TrialState};
 use storebench_crds::storage_service::{Durability, EngineKind, Footprint};
 
+use crate::engine::Protocol;
+use crate::equality::{self, Terms};
+use crate::validated::{STATED_BY_USER, ValidatedArm};
+
 /// Everything that one run asked and measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
     /// Version of this format; readers refuse a newer one.
@@ -47,7 +52,7 @@ pub struct RunRecord {
 pub const RECORD_VERSION: u32 = 1;
 
 /// What realised the plans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Driver {
     /// Child processes on loopback.
     Embedded,
@@ -56,7 +61,7 @@ pub enum Driver {
 }
 
 /// One arm as it was realised.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArmRecord {
     /// The arm's name.
@@ -96,6 +101,53 @@ pub struct ArmRecord {
 }
 
 impl ArmRecord {
+    /// An arm as it is planned: without what shows where it is realised, such as the version.
+    pub fn of(arm: &ValidatedArm) -> Self {
+        let service = arm.service();
+        let external = arm.external();
+        let name = service.map(|service| &service.name).or(external.map(|store| &store.name));
+        Self {
+            name: arm.name.clone(),
+            baseline: arm.baseline,
+            service: name.map(String::as_str).or(arm.cluster()).unwrap_or_default().into(),
+            engine: service.map(|service| service.engine.kind).or(external.map(|store| store.engine.kind)),
+            version: None,
+            folder_version: None,
+            durability: service.map(|service| service.durability).or(external.map(|store| store.durability)),
+            durability_setting: match (service, external) {
+                (Some(service), _) => service.durability_class.setting.to_owned(),
+                (None, Some(_)) => STATED_BY_USER.into(),
+                (None, None) => String::new(),
+            },
+            replicas: service.map(|service| service.replicas).or(external.map(|_| 1)).unwrap_or_default(),
+            fields: Some(equality::fields(arm)),
+            control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
+                name: plane.name.clone(),
+                kubernetes_version: plane.kubernetes_version.clone(),
+                nodes: plane.nodes,
+            }),
+            command: Vec::new(),
+            unavailable: None,
+        }
+    }
+
+    /// What it promised and stood on.
+    pub fn terms(&self) -> Terms {
+        let protocol = self.engine.map(|engine| engine.engine().protocol);
+        Terms {
+            durability: self.durability,
+            replicas: self.replicas,
+            has_lease_level: protocol.is_some_and(Protocol::has_lease_level),
+            has_streaming_door: protocol.is_some_and(Protocol::has_streaming_door),
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// Whether its store was there already, so that all that is known of it is what it says and what its owner states.
+    pub fn is_external(&self) -> bool {
+        self.fields.as_ref().is_some_and(|fields| fields.contains_key(&ArmField::External))
+    }
+
     /// On which nodes it may run, in words.
     pub fn pod(&self) -> Option<&String> {
         self.fields.as_ref()?.get(&ArmField::Pod)
@@ -103,7 +155,7 @@ impl ArmRecord {
 }
 
 /// A control plane as it was realised.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneRecord {
     /// The ControlPlane's name.
@@ -115,7 +167,7 @@ pub struct ControlPlaneRecord {
 }
 
 /// Why an arm could not be started here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unavailable {
     /// What is missing.
@@ -125,7 +177,7 @@ pub struct Unavailable {
 }
 
 /// One trial of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialRecord {
     /// Counts from 0; every arm runs once in each.
@@ -163,7 +215,7 @@ pub struct TrialRecord {
 }
 
 /// Why a trial is not valid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialFailure {
     /// Whose doing it was, which decides whether the trial may be repeated.
@@ -173,7 +225,7 @@ pub struct TrialFailure {
 }
 
 /// Whose doing a failure was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FailureCause {
     /// The store answered wrongly.
     WrongAnswer,

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use storebench_crds::Metric;
+use storebench_crds::benchmark_baseline::BenchmarkBaselineStatus;
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec};
 use storebench_crds::status::{
-    BenchmarkRunStatus, Columns, Comparison, LatencySummary, Schedule, TrialEntry, TrialState, Verdict, WorkloadResult,
+    BaselineResult, BenchmarkRunStatus, Columns, Comparison, GateOutcome, LatencySummary, Schedule, TrialEntry,
+    TrialState, Verdict, WorkloadResult,
 };
 
+use crate::across::Held;
+use crate::judgement::Report;
 use crate::judgement::{Judgement, available};
 use crate::ledger::complete_indexes;
 use crate::record::{RunRecord, TrialRecord};
-use crate::report::Report;
 
 /// A status is kept below this, bytes of JSON: it is read with every list and written to etcd with every change.
 pub const STATUS_BYTES_MAX: usize = 16 * 1024;
@@ -55,6 +58,7 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         resources: judgement.resources.clone(),
         comparisons: judgement.comparisons.clone(),
         gates: judgement.gates.clone(),
+        baseline: None,
         fingerprint: Some(record.fingerprint.clone()),
         queue_position: None,
         omitted: Vec::new(),
@@ -62,6 +66,28 @@ pub fn status(report: &Report) -> BenchmarkRunStatus {
         sealed_trials: None,
         signing_key: None,
     }
+}
+
+/// Adds what came of holding the run against an earlier one.
+pub fn add_baseline(status: &mut BenchmarkRunStatus, held: &Held) {
+    let BaselineResult { name, verdict, .. } = &held.result;
+    let came_of_it = match verdict {
+        Verdict::NoBaseline => "not compared".to_owned(),
+        verdict => format!("{verdict:?}"),
+    };
+    if let Some(columns) = &mut status.columns {
+        columns.baseline = Some(format!("{name}: {came_of_it}"));
+    }
+    status.baseline = Some(held.result.clone());
+}
+
+/// Leaves out the facts of a baseline's fingerprint, of which the hash stays, where they do not fit into [`STATUS_BYTES_MAX`].
+pub fn fit_baseline(mut status: BenchmarkBaselineStatus) -> BenchmarkBaselineStatus {
+    let bytes = serde_json::to_vec(&status).map_or(usize::MAX, |json| json.len());
+    if let Some(fingerprint) = status.fingerprint.as_mut().filter(|_| bytes > STATUS_BYTES_MAX) {
+        fingerprint.facts.clear();
+    }
+    status
 }
 
 /// The results, each with the interval of its throughput.
@@ -90,6 +116,7 @@ fn columns(report: &Report) -> Columns {
         arms: arms.join(" / "),
         throughput_ratio: ratio(Metric::THROUGHPUT),
         p99_ratio: ratio(Metric::LATENCY_P99),
+        baseline: record.spec.baseline_ref.as_ref().map(|baseline| baseline.name.clone()),
         trials: format!("{complete}/{}", record.spec.trials.max),
     }
 }
@@ -105,9 +132,13 @@ fn in_column(comparison: &Comparison) -> String {
 type Omit = fn(&mut BenchmarkRunStatus);
 
 /// What may be left out of a status that is too large, in this order, and how `status.omitted` calls it.
-const OMISSIONS: [(&str, Omit); 13] = [
+const OMISSIONS: [(&str, Omit); 15] = [
     ("comparisons of metrics other than throughput and p99", |status| {
         status.comparisons.retain(|comparison| is_leading(comparison.metric));
+    }),
+    ("baseline.moved that was kept within what is tolerated", |status| {
+        let baseline = status.baseline.iter_mut();
+        baseline.for_each(|baseline| baseline.moved.retain(|one| one.outcome != GateOutcome::Met));
     }),
     ("trials that are valid", |status| status.trials.retain(|trial| trial.state != TrialState::Valid)),
     ("schedule.order", |status| {
@@ -141,6 +172,13 @@ const OMISSIONS: [(&str, Omit); 13] = [
     ("results' intended latency", |status| status.results.iter_mut().for_each(|result| result.intended_latency = None)),
     ("resources", |status| status.resources.clear()),
     ("results", |status| status.results.clear()),
+    ("baseline.moved, baseline.differences, baseline.leftOut", |status| {
+        if let Some(baseline) = &mut status.baseline {
+            baseline.moved.clear();
+            baseline.differences.clear();
+            baseline.left_out.clear();
+        }
+    }),
     ("trials, comparisons", |status| {
         status.trials.clear();
         status.comparisons.clear();
@@ -196,6 +234,7 @@ pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: Strin
             arms: arms.join(" / "),
             throughput_ratio: None,
             p99_ratio: None,
+            baseline: spec.baseline_ref.as_ref().map(|baseline| baseline.name.clone()),
             trials: format!("{complete}/{}", spec.trials.max),
         }),
         schedule: Some(Schedule { seed: spec.trials.seed, order: order.join(" ") }),
@@ -210,7 +249,7 @@ mod tests {
     use crate::report::fixture;
     use storebench_crds::metric::Place;
     use storebench_crds::status::{
-        ApiServerLatency, ArmResources, Fingerprint, GateOutcome, GateResult, MeasuredValue, RequestLatency,
+        ApiServerLatency, ArmResources, Fingerprint, GateResult, MeasuredValue, Movement, RequestLatency,
     };
     use storebench_crds::workload::Family;
 
@@ -306,7 +345,9 @@ mod tests {
     fn measured() -> impl Iterator<Item = Metric> {
         let of = |family: Family| Metric::all().filter(move |metric| metric.family() == Some(family));
         let most = Family::ALL.iter().copied().max_by_key(|family| of(*family).count());
+        // Other families, which have fewer of their own, look for a highest rate, and outlive faults.
         let of_all = Metric::all().filter(|metric| metric.family().is_none());
+        let of_all = of_all.filter(|metric| *metric != Metric::HIGHEST_RATE && !metric.is_of_faults());
         of_all.chain(most.into_iter().flat_map(of).take(OF_ITS_FAMILY_MAX))
     }
 
@@ -337,6 +378,39 @@ mod tests {
     fn a_run_of_everyday_size_loses_nothing() {
         let fitted = fit(large(2, 2, 10, 6, 12));
         assert_eq!(fitted.omitted, Vec::<String>::new(), "{} bytes", bytes(&fitted));
+    }
+
+    #[test]
+    fn what_was_compared_with_an_earlier_run_fits_and_keeps_what_is_worse() {
+        let mut status = large(4, 8, 30, 6, 12);
+        let movement = |outcome| Movement {
+            workload: "w".repeat(40),
+            arm: "a".repeat(32),
+            metric: Metric::LATENCY_P99,
+            control: Some("c".repeat(32)),
+            ratio_basis_points: 12_345,
+            low_basis_points: 12_345,
+            high_basis_points: 12_345,
+            outcome,
+        };
+        let lines = |line: &str| vec![line.repeat(160); 24];
+        let mut moved = vec![movement(GateOutcome::Met); 150];
+        moved.push(movement(GateOutcome::Missed));
+        status.baseline = Some(BaselineResult {
+            name: "b".repeat(63),
+            run: "r".repeat(63),
+            measured_at: "2026-11-22T17:30:15.123456Z".into(),
+            verdict: Verdict::Regressed,
+            message: "m".repeat(320),
+            differences: lines("d"),
+            left_out: lines("l"),
+            moved,
+        });
+        let fitted = fit(status);
+        assert!(bytes(&fitted) <= STATUS_BYTES_MAX, "{} bytes", bytes(&fitted));
+        let baseline = fitted.baseline.unwrap();
+        assert_eq!((baseline.verdict, baseline.message.len()), (Verdict::Regressed, 320));
+        assert!(baseline.moved.iter().all(|one| one.outcome == GateOutcome::Missed), "{:?}", fitted.omitted);
     }
 
     #[test]

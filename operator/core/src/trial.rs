@@ -8,7 +8,7 @@ use storebench_crds::Metric;
 
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
-    ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoaderAudit, MachineUse,
+    ContractError, Hindrance, JobLine, JobOutcome, JobSpec, JobSummary, LatencyKind, LoadStep, LoaderAudit, MachineUse,
     RestoreTool, StoreReading, WorkloadSummary, decode_histogram, encode_histogram, latency_histogram,
 };
 use storebench_crds::measure::{Reading, Readings};
@@ -18,15 +18,17 @@ use storebench_crds::workload::sqlite_replication::{Outage, OutageKind};
 
 use crate::engine;
 use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
-use crate::validate::{Target, ValidatedRun};
+use crate::validated::{Target, ValidatedRun};
 
 /// What a load process of this trial is to do, apart from where it finds meters, companions and other load processes.
 pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) -> JobSpec {
-    // Below Kubernetes others write as well, and its requests are not the store's.
     let loaded = run.arms.iter().find(|candidate| candidate.name == arm).map(|arm| &arm.target);
-    let service = match loaded {
-        Some(Target::Service(service)) => Some(service),
-        _ => None,
+    let (told, external) = match loaded {
+        Some(Target::Service(service)) => (Some(service), None),
+        // What its owner states of a store, nobody here told it.
+        Some(Target::External(store)) => (None, Some(store.external.clone())),
+        // Below Kubernetes others write as well, and its requests are not the store's.
+        Some(Target::ControlPlane(_) | Target::Cluster(_)) | None => (None, None),
     };
     JobSpec {
         run: run.name.clone(),
@@ -39,13 +41,15 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         meters: Vec::new(),
         store_metrics: Vec::new(),
         control_plane_meter: None,
-        durability: service.map(|service| service.durability),
-        store_settings: service.map(engine::stated_settings).unwrap_or_default(),
+        external,
+        is_namespaced: run.arms.iter().any(|arm| arm.external().is_some()),
+        durability: told.map(|service| service.durability),
+        store_settings: told.map(engine::stated_settings).unwrap_or_default(),
         shared_directory: None,
         companions: BTreeMap::new(),
         restore_tool: None,
         fault_proxy: None,
-        kills_members: false,
+        strikes_members: false,
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),
@@ -98,6 +102,8 @@ impl Loaded {
 pub struct Gathering {
     workloads: Vec<Gathered>,
     store: Option<StoreReading>,
+    /// See [`Gathering::left_behind`].
+    left_behind: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -110,6 +116,7 @@ struct Gathered {
     measures: Readings,
     machines: Vec<MachineUse>,
     api_requests: Option<ApiRequests>,
+    steps: Vec<LoadStep>,
 }
 
 impl Gathering {
@@ -118,7 +125,17 @@ impl Gathering {
     pub fn line(&mut self, line: &str) -> Result<Option<JobLine>, ContractError> {
         let Some(line) = JobLine::decode(line).transpose()? else { return Ok(None) };
         match &line {
-            JobLine::Phase { .. } | JobLine::Progress { .. } | JobLine::Kill { .. } => {}
+            JobLine::Phase { .. }
+            | JobLine::Progress { .. }
+            | JobLine::LoadStepBegins { .. }
+            | JobLine::Strike { .. } => {}
+            JobLine::Namespace { workload, prefix, removal } => {
+                self.left_behind = Some(format!(
+                    "{workload}: what the load wrote could not be removed: keys that begin with {prefix} stay in the store; to remove them: \
+                     {removal}"
+                ));
+            }
+            JobLine::NamespaceRemoved { .. } => self.left_behind = None,
             JobLine::Histogram { workload, latency, data } => {
                 decode_histogram(data)?;
                 self.of(workload).histograms.push(EncodedHistogram { latency: *latency, data: data.clone() });
@@ -137,6 +154,7 @@ impl Gathering {
                 }
                 self.of(workload).measures.insert(measure.clone(), reading.clone());
             }
+            JobLine::LoadStep { workload, step } => self.of(workload).steps.push(step.clone()),
             JobLine::ApiRequests { workload, requests } => self.of(workload).api_requests = Some(requests.clone()),
             JobLine::Store { reading } => self.store = Some(reading.clone()),
         }
@@ -151,6 +169,11 @@ impl Gathering {
     /// Takes what the driver itself measured of the control plane.
     pub fn control_plane_usage(&mut self, workload: &str, usage: ControlPlaneUsage) {
         self.of(workload).control_plane = Some(usage);
+    }
+
+    /// What stays in somebody's store if the process has ended now, and how to remove it, in words; `None`: nothing.
+    pub fn left_behind(&self) -> Option<&str> {
+        self.left_behind.as_deref()
     }
 
     fn of(&mut self, workload: &str) -> &mut Gathered {
@@ -179,6 +202,7 @@ impl Gathering {
                 start_skew_nanos: None,
                 foreign_millicores: None,
                 machines: MachineUse::together(gathered.machines),
+                steps: gathered.steps,
                 histograms: gathered.histograms,
             });
         }
@@ -299,6 +323,8 @@ fn merged(all: &[WorkloadMeasurement]) -> Result<WorkloadMeasurement, ContractEr
         start_skew_nanos: starts().max().map(|last| last - first_start),
         foreign_millicores: None,
         machines: MachineUse::together(all.iter().flat_map(|one| one.machines.iter().cloned())),
+        // Looked for by one process only.
+        steps: all.first().map(|one| one.steps.clone()).unwrap_or_default(),
         histograms,
     })
 }

@@ -4,132 +4,24 @@
 //! What one object can say about itself is in the schema (crate `storebench-crds`); here is what takes several objects, or
 //! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour, [`for_cluster`] what one in a cluster cannot.
 
+mod arguments;
+mod external;
+mod faults;
+
 use std::time::Duration;
 
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Bound, Gate, Isolation};
 use storebench_crds::document::sense_of_run;
-use storebench_crds::engine::DurabilityClass;
-use storebench_crds::storage_service::{Durability, StorageService, StorageServiceSpec};
+use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
+use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};
 use storebench_crds::workload::{Api, Parameters};
-use storebench_crds::{Arm, DurationText, Load, Workload};
+use storebench_crds::{Arm, DurationText, Load, Metric, Workload};
 
-use crate::control_plane::ValidatedControlPlane;
-use crate::engine::{self, Engine, Protocol};
+use crate::engine::{Engine, Protocol};
 use crate::equality::{Terms, differences};
-
-/// A run that can be planned.
-#[derive(Clone, Debug)]
-pub struct ValidatedRun {
-    /// The run's name.
-    pub name: String,
-    /// What was asked.
-    pub spec: BenchmarkRunSpec,
-    /// The arms, in the spec's order.
-    pub arms: Vec<ValidatedArm>,
-}
-
-/// An arm whose service exists and fits the workloads.
-#[derive(Clone, Debug)]
-pub struct ValidatedArm {
-    /// The arm's name.
-    pub name: String,
-    /// Whether the others are compared with it.
-    pub baseline: bool,
-    /// What is loaded.
-    pub target: Target,
-}
-
-/// What an arm loads.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A store.
-    Service(ValidatedService),
-    /// Kubernetes on a store.
-    ControlPlane(ValidatedControlPlane),
-    /// A cluster that is there already: the name of the Secret that says how it is reached.
-    Cluster(String),
-}
-
-impl ValidatedArm {
-    /// The store that is loaded, or that holds the cluster that is loaded; `None` where nobody here knows it.
-    pub fn service(&self) -> Option<&ValidatedService> {
-        match &self.target {
-            Target::Service(service) => Some(service),
-            Target::ControlPlane(plane) => Some(&plane.service),
-            Target::Cluster(_) => None,
-        }
-    }
-
-    /// The control plane that is loaded, where it is one of ours.
-    pub fn control_plane(&self) -> Option<&ValidatedControlPlane> {
-        match &self.target {
-            Target::ControlPlane(plane) => Some(plane),
-            Target::Service(_) | Target::Cluster(_) => None,
-        }
-    }
-
-    /// The name of the Secret of a cluster that is there already.
-    pub fn cluster(&self) -> Option<&str> {
-        match &self.target {
-            Target::Cluster(secret) => Some(secret),
-            Target::Service(_) | Target::ControlPlane(_) => None,
-        }
-    }
-
-    /// What it can be loaded through; `None` where there is no family of workloads yet that speaks as it does.
-    pub fn api(&self) -> Option<Api> {
-        match &self.target {
-            Target::ControlPlane(_) | Target::Cluster(_) => Some(Api::Kubernetes),
-            Target::Service(service) => match service.engine.protocol {
-                Protocol::Etcd => Some(Api::Etcd),
-                Protocol::DEngine => Some(Api::DEngine),
-                Protocol::Redis => Some(Api::Redis),
-                Protocol::BlockStream => Some(Api::BlockStream),
-                Protocol::S3 => None,
-                Protocol::Sqlite => Some(Api::Sqlite),
-            },
-        }
-    }
-}
-
-/// A service that its engine can deploy.
-#[derive(Clone, Debug)]
-pub struct ValidatedService {
-    /// The service's name.
-    pub name: String,
-    /// Its engine.
-    pub engine: &'static Engine,
-    /// The version to deploy.
-    pub version: String,
-    /// The container image, pinned.
-    pub image: String,
-    /// Whether the user named that version, so that no other will do.
-    pub version_is_pinned: bool,
-    /// Members.
-    pub replicas: u32,
-    /// What an acknowledged write survives.
-    pub durability: Durability,
-    /// How the engine honours it.
-    pub durability_class: &'static DurabilityClass,
-    /// Further arguments.
-    pub args: Vec<String>,
-    /// Further environment variables with literal values.
-    pub env: Vec<(String, String)>,
-    /// What it needs beside itself, by role.
-    pub companions: Vec<(&'static str, ValidatedService)>,
-    /// What was asked.
-    pub spec: StorageServiceSpec,
-}
-
-impl ValidatedService {
-    /// What a reader must know of its companions: their use of the machine is not the store's.
-    pub fn companions_caveat(&self) -> Option<String> {
-        let names = self.companions.iter().map(|(role, one)| format!("{role} ({} {})", one.engine.name, one.version));
-        let names = names.collect::<Vec<_>>().join(", ");
-        (!names.is_empty())
-            .then(|| format!("beside {} runs its {names}, which is not measured as the store", self.name))
-    }
-}
+pub use crate::validated::{
+    ExternalStore, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun, ValidatedService,
+};
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +33,15 @@ pub struct Problem {
     pub field: String,
     /// What is wrong, and the remedy, in one line.
     pub text: String,
+}
+
+impl Problem {
+    /// The first of several that one object has, and how many more there are, where there is room for a line only.
+    pub fn first_of(problems: &[Problem]) -> String {
+        let Some((first, others)) = problems.split_first() else { return String::new() };
+        let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+        format!("{} {}{more}", first.field, first.text)
+    }
 }
 
 /// Validates a service.
@@ -172,7 +73,7 @@ pub fn service_problems(service: &StorageService) -> Result<ValidatedService, (P
         let text = format!("must be one of {:?} for {}", engine.replicas, engine.name);
         problems.push(problem("spec.replicas", text));
     }
-    problems.extend(reserved(engine, spec).into_iter().map(|(field, text)| problem(&field, text)));
+    problems.extend(arguments::reserved(engine, spec).into_iter().map(|(field, text)| problem(&field, text)));
     let mut problems = problems.into_iter();
     let durability_class = match (problems.next(), durability_class) {
         (Some(first), _) => return Err((first, problems.collect())),
@@ -219,6 +120,7 @@ pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, Validate
             companions: Vec::new(),
             spec: StorageServiceSpec {
                 engine: engine.kind,
+                external: None,
                 version: None,
                 image: None,
                 replicas: 1,
@@ -234,47 +136,6 @@ pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, Validate
     };
     let all = engine.companions.iter();
     all.map(|companion| (companion.role, validated(companion.role, companion.engine.engine()))).collect()
-}
-
-/// Arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
-/// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there. By field.
-fn reserved(engine: &Engine, spec: &StorageServiceSpec) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for (index, argument) in spec.args.iter().enumerate() {
-        let field = format!("spec.args[{index}]");
-        if argument.contains(['\n', '\r']) {
-            found.push((field, "has a line break, after which Redis would read another setting: remove it".into()));
-            continue;
-        }
-        let flag = match engine::flag_of(engine.dialect, argument, index == 0) {
-            Ok(Some(flag)) => flag,
-            Ok(None) => continue,
-            Err(text) => {
-                found.push((field, text));
-                continue;
-            }
-        };
-        let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(flag);
-        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
-            found.push((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
-        }
-    }
-    let Some(prefix) = engine.environment_prefix else { return found };
-    for (index, variable) in spec.env.iter().enumerate() {
-        let same = |reserved: &&&str| {
-            let name = format!("{prefix}{}", bare(reserved).replace('-', "_"));
-            variable.name.eq_ignore_ascii_case(&name)
-        };
-        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
-            let text = format!("means {reserved}, which storebench sets from durability and placement: remove it");
-            found.push((format!("spec.env[{index}].name"), text));
-        }
-    }
-    found
-}
-
-fn bare(flag: &str) -> &str {
-    flag.trim_start_matches('-')
 }
 
 /// The object of this name. Errors: there is none, and which there are, as many as fit a line; whoever has more knows them.
@@ -364,10 +225,16 @@ pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<Va
     if let Err((field, text)) = arms.iter().try_for_each(|arm| check_shared_directory(arm, spec)) {
         problem(field.into(), text);
     }
+    if let Err((index, text)) = check_doors(&arms, spec) {
+        problem(format!("spec.workloads[{index}].keyValue.door"), text);
+    }
     if let Err((index, text)) = check_outages(spec) {
         problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text);
     }
-    if let Err((field, text)) = check_failover(spec) {
+    for (field, text) in external::problems(&arms, spec) {
+        problem(field, text);
+    }
+    if let Err((field, text)) = faults::check(&arms, spec) {
         problem(field, text);
     }
     if let Err(text) = check_timeout(spec) {
@@ -399,7 +266,7 @@ fn resolve(arm: &Arm, referable: &Referable<'_>) -> Result<Option<ValidatedArm>,
             return Ok(None);
         }
         let service = named(services, wanted, "StorageService", |service| &service.name);
-        Target::Service(service.map_err(|text| (SERVICE, text))?.clone())
+        Target::of(service.map_err(|text| (SERVICE, text))?.clone())
     };
     Ok(Some(ValidatedArm { name: arm.name.clone(), baseline: arm.baseline, target }))
 }
@@ -411,7 +278,8 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
         arm.api().is_some_and(|api| loads.contains(&api))
     };
     let Some(workload) = spec.workloads.iter().find(|workload| !fits(workload)) else {
-        return check_members(arm, spec).map_err(|text| (SERVICE, text));
+        let members = arm.service().map_or(Ok(()), |service| faults::check_members(service, spec));
+        return members.and_then(|()| check_read_levels(arm, spec)).map_err(|text| (SERVICE, text));
     };
     let (name, family) = (&workload.name, workload.family());
     let needs_cluster = family.facts().loads == [Api::Kubernetes];
@@ -429,55 +297,75 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
                 control_plane.name
             ),
         ),
-        (Target::Service(service), true) => (
+        (Target::Service(ValidatedService { name: store, .. }), true) => (
             SERVICE,
             format!(
-                "workload {name} speaks Kubernetes, but {} is a store: name a ControlPlane on it in controlPlaneRef",
-                service.name
+                "workload {name} speaks Kubernetes, but {store} is a store: name a ControlPlane on it in controlPlaneRef"
             ),
         ),
-        (Target::Service(service), false) => (
+        (Target::External(ExternalStore { name: store, .. }), true) => (
+            SERVICE,
+            format!(
+                "workload {name} speaks Kubernetes, but {store} is an external store, which holds no cluster: use etcd or redis workloads"
+            ),
+        ),
+        (Target::Service(ValidatedService { engine, .. }) | Target::External(ExternalStore { engine, .. }), false) => (
             SERVICE,
             format!(
                 "workload {name} speaks {family:?}, but {} speaks {:?}: choose another workload or another service",
-                service.engine.name, service.engine.protocol
+                engine.name, engine.protocol
             ),
         ),
     })
 }
 
-/// Who loses its leader needs others to go on.
-fn check_members(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
+/// Reads of bounded age and locks are asked for in words that not every store knows.
+fn check_read_levels(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
     let Target::Service(service) = &arm.target else { return Ok(()) };
-    match spec.workloads.iter().find(|workload| workload.parameters.kills_members()) {
-        Some(workload) if service.replicas < 3 => Err(format!(
-            "workload {} kills the leader, but {} has no other member: set its replicas to 3 or 5",
-            workload.name, service.name
+    let is_bounded = |workload: &&Workload| match &workload.parameters {
+        Parameters::KeyValue(parameters) => parameters.read_level == ReadLevel::Bounded,
+        _ => false,
+    };
+    let is_lock = |workload: &&Workload| match &workload.parameters {
+        Parameters::KeyValue(parameters) => parameters.operation == KeyValueOperation::Lock,
+        _ => false,
+    };
+    let has_leases = arm.api() != Some(Api::DEngine) || arm.has_streaming_door();
+    if let Some(workload) = spec.workloads.iter().find(is_lock).filter(|_| !has_leases) {
+        let (name, engine) = (&workload.name, service.engine.name);
+        return Err(format!(
+            "workload {name} locks, for which {engine} has no leases: use another operation, or DEngine"
+        ));
+    }
+    match spec.workloads.iter().find(is_bounded) {
+        Some(workload) if !arm.has_streaming_door() => Err(format!(
+            "workload {} reads at level Bounded, which {} does not have: use Linearizable or Eventual for it",
+            workload.name, service.engine.name
         )),
         _ => Ok(()),
     }
 }
 
-/// What of a failover takes more than its parameters to say. Errors: the field, and what is wrong with it.
-fn check_failover(spec: &BenchmarkRunSpec) -> Result<(), (String, String)> {
-    for (index, workload) in spec.workloads.iter().enumerate() {
-        let Parameters::KeyValue(parameters) = &workload.parameters else { continue };
-        let length = |text: &Option<DurationText>| text.as_ref().map(DurationText::duration).unwrap_or_default();
-        let (Some(kill), Some(restart)) = (&parameters.kill_after, &parameters.restart_after) else { continue };
-        if kill.duration() + restart.duration() >= length(&workload.load.duration) {
-            let text = format!(
-                "is {} after killAfter {}, when the load is over: make load.duration longer, so that there is load when the member is back",
-                restart.as_str(),
-                kill.as_str()
-            );
-            return Err((format!("spec.workloads[{index}].keyValue.restartAfter"), text));
-        }
-        if spec.isolation == Isolation::Shared {
-            let text = format!("is Shared, but workload {} kills a member of the store: use Fresh", workload.name);
-            return Err(("spec.isolation".into(), text));
-        }
+/// A door that no arm has would be asked for in vain.
+fn check_doors(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
+    // Said to be so: locks and reads of bounded age are refused for stores without them, one by one.
+    let streams = |workload: &Workload| match &workload.parameters {
+        Parameters::KeyValue(parameters) => parameters.door == Some(Door::Streaming),
+        _ => false,
+    };
+    // Of an arm that is wrong in itself nothing is known.
+    let Some(index) = spec.workloads.iter().position(streams).filter(|_| arms.len() == spec.arms.len()) else {
+        return Ok(());
+    };
+    // Its dialect is d-engine's, and the loader would ask it by the same door.
+    let lacks = |arm: &&ValidatedArm| arm.api() == Some(Api::DEngine) && !arm.has_streaming_door();
+    if let Some(arm) = arms.iter().find(lacks) {
+        return Err((index, format!("is Streaming, which arm {} does not have: remove door", arm.name)));
     }
-    Ok(())
+    match arms.iter().any(ValidatedArm::has_streaming_door) {
+        true => Ok(()),
+        false => Err((index, "is Streaming, which d-engine alone has, and no arm is one: remove door".into())),
+    }
 }
 
 /// Two control planes are compared for their stores, so all else must be the same. Of clusters that are there already, the
@@ -536,10 +424,20 @@ fn check_outages(spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
     Ok(())
 }
 
+/// About so many rates are tried until the highest that holds is found: see the table in docs/accuracy.md, whose mean with slow moments is
+/// 18 to 21.
+const SEARCH_STEPS: u32 = 20;
+
 /// A trial that cannot end in time would only show after the first one.
 fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
     let length = DurationText::duration;
-    let measured = |load: &Load| length(&load.warm_up) + load.duration.as_ref().map(length).unwrap_or_default();
+    let searched =
+        |load: &Load| load.highest_rate.as_ref().map(|found| length(&found.step_duration) + length(&load.warm_up));
+    let measured = |load: &Load| {
+        length(&load.warm_up)
+            + load.duration.as_ref().map(length).unwrap_or_default()
+            + searched(load).unwrap_or_default() * SEARCH_STEPS
+    };
     let needed: Duration = spec.workloads.iter().map(|workload| measured(&workload.load)).sum();
     if length(&spec.trials.timeout) > needed {
         return Ok(());
@@ -550,8 +448,26 @@ fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
 
 /// What only one family measures cannot be asked of another.
 fn check_gate_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
-    let Some(family) = gate.metric.family() else { return Ok(()) };
     let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    let lacks_search = |workload: &&Workload| workload.load.highest_rate.is_none();
+    if gate.metric == Metric::HIGHEST_RATE
+        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_search)
+    {
+        return Err(format!(
+            "{:?} is measured where load.highestRate says what to look for, which {} does not: add it, or name another workload",
+            gate.metric, workload.name
+        ));
+    }
+    let lacks_fault = |workload: &&Workload| workload.fault().is_none();
+    if gate.metric.is_of_faults()
+        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_fault)
+    {
+        return Err(format!(
+            "{:?} is measured where load.fault says what is done to the store, which {} does not: add it, or name another workload",
+            gate.metric, workload.name
+        ));
+    }
+    let Some(family) = gate.metric.family() else { return Ok(()) };
     match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
         Some(workload) => Err(format!(
             "{:?} is measured by {} workloads only, which {} is not: name another workload or another metric",
@@ -570,8 +486,7 @@ fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Re
     else {
         return Ok(());
     };
-    let (Some(arm), Some(baseline)) = (arm.service(), baseline.service()) else { return Ok(()) };
-    let (arm, baseline) = (Terms::of_service(arm), Terms::of_service(baseline));
+    let (Some(arm), Some(baseline)) = (Terms::of_arm(arm), Terms::of_arm(baseline)) else { return Ok(()) };
     let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
     let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
     match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
@@ -583,7 +498,7 @@ fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Re
     }
 }
 
-const NO_TLS: &str = "is not available yet: the loaders speak plain TCP; remove it";
+const NO_TLS: &str = "is not available yet: stores that storebench starts are loaded in the clear; remove it (external.tls is for a store of your own)";
 
 /// Refuses what the operator cannot honour yet, rather than leaving it out silently.
 pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
@@ -594,24 +509,35 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
             text: NO_TLS.into(),
         });
     }
-    Ok(())
+    if service.engine.protocol == Protocol::DEngineOriginal && service.replicas > 1 {
+        return Err(Problem {
+            object: format!("StorageService/{}", service.name),
+            field: "spec.replicas".into(),
+            text: "must be 1 in a cluster: members of the original d-engine resolve each other when they start; run a group \
+                   embedded"
+                .into(),
+        });
+    }
+    service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
 }
 
 /// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: a load has no right to kill pods there, and when
 /// a killed container starts again is the kubelet's decision.
 pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
+    let mut external = run.arms.iter().filter_map(ValidatedArm::external);
+    external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
+    run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
     for (index, workload) in run.spec.workloads.iter().enumerate() {
         let (field, text) = match &workload.parameters {
             Parameters::SqliteReplication(replication) if replication.outage_of_replicator().is_some() => (
-                "sqliteReplication.outage.kind",
+                "sqliteReplication.outage.kind".to_owned(),
                 "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
                  ServiceUnavailable, or run it embedded",
             ),
-            parameters if parameters.kills_members() => (
-                "keyValue.operation",
-                "Failover is not available in a cluster, where a load may not kill a store's pods: run it with `storebench run`",
-            ),
-            _ => continue,
+            _ => match faults::in_cluster(workload) {
+                Some(found) => found,
+                None => continue,
+            },
         };
         return Err(Problem {
             object: format!("BenchmarkRun/{}", run.name),
@@ -641,12 +567,20 @@ pub fn for_embedded(run: &ValidatedRun) -> Vec<Problem> {
         problem(&label, "spec.parallelism", text);
     }
     for (index, arm) in run.arms.iter().enumerate() {
-        let Some(service) = arm.service() else {
-            let field = format!("spec.arms[{index}].kubeconfigSecretRef");
-            let text =
-                "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
-            problem(&label, &field, text);
-            continue;
+        let service = match &arm.target {
+            Target::Service(service) => service,
+            Target::ControlPlane(plane) => &plane.service,
+            Target::External(store) => {
+                let label = format!("StorageService/{}", store.name);
+                external::for_embedded(&store.external).iter().for_each(|(field, text)| problem(&label, field, text));
+                continue;
+            }
+            Target::Cluster(_) => {
+                let field = format!("spec.arms[{index}].kubeconfigSecretRef");
+                let text = "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
+                problem(&label, &field, text);
+                continue;
+            }
         };
         let label = format!("StorageService/{}", service.name);
         if service.spec.image.is_some() {

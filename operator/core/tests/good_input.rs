@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
+use storebench_crds::document::KINDS;
 use storebench_crds::workload::Parameters;
 use storebench_crds::{Durability, Isolation, LoadMode, schema};
 
@@ -86,7 +87,7 @@ fn written(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn the_valid_files_write_every_field() {
     let mut known = BTreeSet::new();
-    for kind in ["StorageService", "ControlPlane", "BenchmarkRun"] {
+    for kind in KINDS {
         fields(kind, &schema::of_kind(kind).unwrap()["properties"]["spec"], &mut known);
     }
     let mut found = BTreeSet::new();

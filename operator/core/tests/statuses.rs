@@ -159,6 +159,7 @@ fn states() -> BTreeMap<&'static str, Object> {
         ("service-ready", ready()),
         ("service-ready-not-probed", service(ServiceState::Ready { protocol: None }, "every member answers")),
         ("service-ready-probe-failed", service(ServiceState::Ready { protocol: Some(false) }, probe)),
+        ("service-external", service(ServiceState::External, "it is there already, at 10.0.0.7:2379")),
         ("service-stalled", service(ServiceState::Stalled("CrashLoop"), "etcd-0: exited with 1")),
         ("service-never-observed", service_object(never_observed("StorageService"))),
         ("service-newer-generation", ready().newer()),

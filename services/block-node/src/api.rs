@@ -219,3 +219,18 @@ impl Service for Api {
         self.operations.answer(&head)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use service_kit::reflection::Reflection;
+
+    #[test]
+    fn every_service_is_described() {
+        let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap();
+        for (path, ..) in METHODS {
+            let service = path.trim_start_matches('/').split('/').next().unwrap();
+            assert!(reflection.has_service(service), "{service}");
+        }
+    }
+}

@@ -3,9 +3,11 @@
 //! Once a second each peer is asked for its last block, the most reliable peer first. Where a peer has more, and nobody has published here
 //! meanwhile, its blocks are subscribed to and taken as those of one more publisher: verified, compared with the blocks before them, safe
 //! on disk before they are shown. So a peer cannot bring in what a publisher could not, and a publisher that comes back goes on at any
-//! block. A damaged block is asked for by its number, from one peer after the other, and must stand between those beside it. A peer that
-//! fails,
-//! stalls or sends what is refused is asked last, and less and less often; none is given up.
+//! block. A peer that fails, stalls or sends what is refused is asked last, and less and less often; none is given up.
+//!
+//! A damaged block is asked for by its number, from one peer after the other, and must stand between those beside it. One that no peer has
+//! right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
+//! all were asked for in vain, they are asked for less and less often, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,12 +46,19 @@ enum FetchError {
     Full(Status),
     #[error("its blocks were refused")]
     Refused,
-    #[error("{0}")]
-    Repair(#[from] RepairError),
-    #[error("block {0} is not what its proof says: {1}")]
-    Wrong(u64, String),
     #[error("it ended with status {0} before block {1}")]
     Ended(i32, u64),
+}
+
+/// Why a damaged block is not repaired with what a peer sends.
+#[derive(Debug, thiserror::Error)]
+enum UnfitError {
+    #[error("block {0}: {1}")]
+    Call(u64, GrpcError),
+    #[error("block {0} is not what its proof says: {1}")]
+    Wrong(u64, String),
+    #[error("{0}")]
+    Repair(#[from] RepairError),
 }
 
 /// A peer must send so many bytes of a block a second, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
@@ -89,11 +98,59 @@ impl Peer {
 
     fn failed(&mut self, error: &FetchError) {
         self.failures = self.failures.saturating_add(1);
-        let rest = INTERVAL.saturating_mul(2_u32.saturating_pow(self.failures)).min(REST_MAX);
+        let rest = rest(self.failures);
         self.rests_until = Some(Instant::now() + rest);
         let seconds = rest.as_secs();
         tracing::warn!(peer = %self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
     }
+}
+
+/// How long to wait after so many failures in a row.
+fn rest(failures: u32) -> Duration {
+    INTERVAL.saturating_mul(2_u32.saturating_pow(failures)).min(REST_MAX)
+}
+
+/// Which damaged blocks are asked for next, and when.
+#[derive(Default)]
+struct Turn {
+    /// The first of them; behind the last one the first of all comes again.
+    from: u64,
+    /// Blocks that were asked for since one was repaired.
+    in_vain: usize,
+    /// Times in a row that all were asked for in vain.
+    failures: u32,
+    rests_until: Option<Instant>,
+}
+
+impl Turn {
+    fn is_resting(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Some blocks were asked for, of so many that are damaged.
+    fn is_over(&mut self, round: &Round, damaged: usize) {
+        self.from = round.last.saturating_add(1);
+        if round.repaired > 0 {
+            (self.in_vain, self.failures, self.rests_until) = (0, 0, None);
+            return;
+        }
+        self.in_vain += round.asked;
+        if self.in_vain >= damaged {
+            self.in_vain = 0;
+            self.failures = self.failures.saturating_add(1);
+            self.rests_until = Some(Instant::now() + rest(self.failures));
+        }
+    }
+}
+
+/// What has come of asking for some damaged blocks.
+#[derive(Default)]
+struct Round {
+    /// Blocks that one peer at least was asked for.
+    asked: usize,
+    /// The last of them.
+    last: u64,
+    repaired: usize,
 }
 
 /// Looks after the node until it stops. Without peers it does nothing.
@@ -104,10 +161,11 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
         return std::future::pending().await;
     }
     let mut seen = node.reader.next();
+    let mut turn = Turn::default();
     loop {
         sleep(INTERVAL).await;
         peers.sort_by_key(|peer| peer.failures);
-        repair_from(node, &mut peers, tls).await;
+        repair_from(node, &mut peers, tls, &mut turn).await;
         let next = node.reader.next();
         // Who publishes is nearer than any peer.
         if std::mem::replace(&mut seen, next) != next && node.publishing(|publishing| publishing.publishers()) > 0 {
@@ -132,54 +190,94 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
 }
 
 /// Fetches damaged blocks anew, each from the first peer that has a right one.
-async fn repair_from(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>) {
+async fn repair_from(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>, turn: &mut Turn) {
+    let damaged = node.reader.quarantined_blocks(turn.from, REPAIRS_MAX);
+    if damaged.is_empty() || turn.is_resting() {
+        return;
+    }
+    let mut round = Round::default();
     for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
-        let damaged = node.reader.quarantined_blocks(REPAIRS_MAX);
-        if damaged.is_empty() {
-            return;
+        let repaired_before = round.repaired;
+        let result = repair(node, &peer.address, tls, &damaged, &mut round).await;
+        let blocks = round.repaired - repaired_before;
+        if blocks > 0 {
+            tracing::info!(peer = %peer.address, blocks, "repaired blocks");
         }
-        match repair(node, &peer.address, tls, &damaged).await {
-            Ok(0) => {}
-            Ok(blocks) => tracing::info!(peer = %peer.address, blocks, "repaired blocks"),
+        match result {
+            Ok(None) => {}
+            Ok(Some(error)) => {
+                node.metrics.backfill_failures.inc();
+                tracing::warn!(peer = %peer.address, "not everything that it has repairs what is damaged here: {error}");
+            }
             Err(error) => {
                 node.metrics.backfill_failures.inc();
-                peer.failed(&error);
+                peer.failed(&error.into());
             }
         }
     }
+    if round.asked > 0 {
+        turn.is_over(&round, node.reader.quarantined());
+    }
 }
 
-/// Fetches these damaged blocks as far as a peer has them; how many.
-async fn repair(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>, damaged: &[u64]) -> Result<u64, FetchError> {
-    use proto::block_request::BlockSpecifier::BlockNumber;
+/// Fetches these damaged blocks as far as a peer has them; why the first of those was not taken that were not. Errors: the connection.
+async fn repair(
+    node: &Arc<Node>,
+    address: &Url,
+    tls: Option<&ClientTls>,
+    damaged: &[u64],
+    round: &mut Round,
+) -> Result<Option<UnfitError>, GrpcError> {
     let mut channel = open(node, address, tls).await?;
-    let call = channel.call(GET_BLOCK);
-    let mut repaired = 0;
-    for number in damaged {
-        let request = proto::BlockRequest { block_specifier: Some(BlockNumber(*number)) };
-        let response: proto::BlockResponse = channel.unary(&call, &request).await?;
-        let Some(block) =
-            response.block.filter(|_| response.status == BlockCode::Success.number(node.settings.wire_era))
-        else {
+    let mut unfit = None;
+    for (place, number) in damaged.iter().enumerate() {
+        // Another peer had it.
+        if !node.reader.is_quarantined(*number) {
             continue;
-        };
-        let (limits, rules) = (node.block_limits(), node.proof_rules());
-        let verify = move || Verified::of(&block, limits, &rules).map_err(|error| error.to_string());
-        let verified = match tokio::task::spawn_blocking(verify).await {
-            Ok(verified) => verified.map_err(|why| FetchError::Wrong(*number, why))?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        if verified.number != *number {
-            return Err(FetchError::Wrong(*number, format!("its header says {}", verified.number)));
         }
-        match node.repair(verified).await {
-            Ok(()) => repaired += 1,
-            // Perhaps one beside it comes first.
-            Err(RepairError::Alone(_)) => {}
-            Err(error) => return Err(error.into()),
+        if place >= round.asked {
+            (round.asked, round.last) = (place + 1, *number);
+        }
+        match repair_one(node, &mut channel, *number).await {
+            Ok(is_repaired) => round.repaired += usize::from(is_repaired),
+            Err(UnfitError::Call(_, error @ (GrpcError::Connect(_) | GrpcError::Broken(_)))) => return Err(error),
+            // Neither this node nor the peer can be waited for again and again: the next blocks have their turn later.
+            Err(
+                error @ (UnfitError::Call(_, GrpcError::TimedOut(_)) | UnfitError::Repair(RepairError::NotWritten(_))),
+            ) => {
+                return Ok(Some(error));
+            }
+            Err(error) => {
+                unfit.get_or_insert(error);
+            }
         }
     }
-    Ok(repaired)
+    Ok(unfit)
+}
+
+/// Fetches a damaged block; `false`: the peer does not have it, or one beside it comes first.
+async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Result<bool, UnfitError> {
+    use proto::block_request::BlockSpecifier::BlockNumber;
+    let call = channel.call(GET_BLOCK);
+    let request = proto::BlockRequest { block_specifier: Some(BlockNumber(number)) };
+    let response: Result<proto::BlockResponse, GrpcError> = channel.unary(&call, &request).await;
+    let response = response.map_err(|error| UnfitError::Call(number, error))?;
+    let success = BlockCode::Success.number(node.settings.wire_era);
+    let Some(block) = response.block.filter(|_| response.status == success) else { return Ok(false) };
+    let (limits, rules) = (node.block_limits(), node.proof_rules());
+    let verify = move || Verified::of(&block, limits, &rules).map_err(|error| error.to_string());
+    let verified = match tokio::task::spawn_blocking(verify).await {
+        Ok(verified) => verified.map_err(|why| UnfitError::Wrong(number, why))?,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    if verified.number != number {
+        return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
+    }
+    match node.repair(verified).await {
+        Ok(()) => Ok(true),
+        Err(RepairError::Alone(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn open(node: &Node, address: &Url, tls: Option<&ClientTls>) -> Result<Channel, GrpcError> {
@@ -201,7 +299,7 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
         tracing::warn!(peer = %address, first, from, "the peer does not have the next block any more");
         return Ok(0);
     }
-    let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last };
+    let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last, filter: None };
     let call = channel.call(SUBSCRIBE);
     let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
     sender.finish()?;
@@ -249,6 +347,24 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_damaged_blocks_have_their_turn_and_asking_in_vain_gets_rare() {
+        let mut turn = Turn::default();
+        let round = |last, repaired| Round { asked: 64, last, repaired };
+        turn.is_over(&round(63, 0), 150);
+        turn.is_over(&round(127, 0), 150);
+        assert_eq!((turn.from, turn.is_resting()), (128, false), "there are more");
+        turn.is_over(&Round { asked: 64, last: 41, repaired: 0 }, 150);
+        assert_eq!((turn.from, turn.is_resting(), turn.failures), (42, true, 1), "all were asked for");
+        for _ in 0..3 {
+            turn.is_over(&round(63, 0), 150);
+        }
+        assert_eq!(turn.failures, 2);
+        turn.is_over(&round(63, 1), 150);
+        assert_eq!((turn.failures, turn.in_vain, turn.is_resting()), (0, 0, false));
+        assert_eq!([1, 2, 5, 6, 1_000].map(|failures| rest(failures).as_secs()), [2, 4, 32, 60, 60]);
+    }
 
     #[test]
     fn a_peer_that_trickles_a_block_is_given_up_and_one_that_sends_a_large_one_is_not() {

@@ -3,15 +3,23 @@
 //! Everything else of an item is opaque, and stays as it came. Source: block stream protobufs of consensus node 0.76
 //! (`com.hedera.hapi.block.stream`), field numbers in parentheses.
 
+mod address_book;
 mod builder;
 mod chain;
+mod filtered;
 mod proof;
+mod record_file;
 
+pub use address_book::{AddressBookError, AddressBooks, Nodes, RsaKey};
 pub use builder::{Builder, BuilderError, Limits, Verified};
 pub use chain::{Chain, ChainError};
+pub use filtered::FilteredItem;
 pub use proof::{
-    Evidence, HashOnly, OldProof, ProofError, ProofRules, SignatureVerifier, Verdict, dummy, signature_of,
+    Evidence, HashOnly, OldProof, ProofError, ProofRules, Proven, SignatureVerifier, Verdict, dummy, signature_of,
 };
+#[cfg(test)]
+pub(crate) use record_file::tests as record_file_tests;
+pub use record_file::{RecordFileError, RecordFileRule, record_file_hash};
 
 use std::fmt;
 
@@ -45,6 +53,35 @@ pub enum Category {
     Extension(u8),
     /// block_proof (9), block_footer (12).
     NotHashed,
+}
+
+impl Category {
+    /// The place of its subtree among the leaves below the root, behind previous root, tree of all previous roots and state; `None`: what
+    /// is not hashed has none.
+    pub fn leaf(self) -> Option<usize> {
+        Some(match self {
+            Self::Consensus => 3,
+            Self::Inputs => 4,
+            Self::Outputs => 5,
+            Self::StateChanges => 6,
+            Self::Traces => 7,
+            Self::Extension(number) => 8 + usize::from(number),
+            Self::NotHashed => return None,
+        })
+    }
+
+    /// What has this place; `None`: no subtree has.
+    pub fn of_leaf(leaf: usize) -> Option<Self> {
+        Some(match leaf {
+            3 => Self::Consensus,
+            4 => Self::Inputs,
+            5 => Self::Outputs,
+            6 => Self::StateChanges,
+            7 => Self::Traces,
+            extension @ 8..=15 => Self::Extension(extension as u8 - 8),
+            _ => return None,
+        })
+    }
 }
 
 /// What an item is, as far as it matters here.

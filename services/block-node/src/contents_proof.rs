@@ -4,7 +4,7 @@
 //! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.74 a node has one child, or none has a
 //! prefix: their proofs cannot be said in this message, and are NOT_AVAILABLE.
 
-use crate::block::{Category, Footer, Header, Item, Kind, signature_of};
+use crate::block::{Footer, Header, Item, Kind, signature_of};
 use crate::hash::{Era, Hash, Tree, empty, inner, leaf};
 use crate::messages::{ContentsProofCode, items};
 
@@ -49,19 +49,6 @@ impl ContentsProof {
     }
 }
 
-/// Where the subtree of a category stands among the leaves below the root; behind previous, all previous and state.
-fn place(category: Category) -> Option<usize> {
-    Some(match category {
-        Category::Consensus => 3,
-        Category::Inputs => 4,
-        Category::Outputs => 5,
-        Category::StateChanges => 6,
-        Category::Traces => 7,
-        Category::Extension(number) => 8 + usize::from(number),
-        Category::NotHashed => return None,
-    })
-}
-
 fn root(leaves: &[Hash]) -> Hash {
     let mut tree = Tree::default();
     leaves.iter().for_each(|leaf| tree.add(*leaf));
@@ -101,7 +88,7 @@ pub fn prove(block: &[u8], wanted: &Wanted<'_>) -> Result<ContentsProof, Content
             Kind::Proof | Kind::RecordFile | Kind::Other => {}
         }
         // Footer, proofs and others that are no part of the hash cannot be proven.
-        let Some(place) = place(item.category) else { continue };
+        let Some(place) = item.category.leaf() else { continue };
         let hash = leaf(bytes);
         let is_wanted = match wanted {
             Wanted::Item(wanted) => *wanted == bytes,

@@ -12,6 +12,8 @@ pub use padded::PaddedTree;
 pub use root::{Era, EraError, RootHasher};
 pub use tree::Tree;
 
+use std::sync::LazyLock;
+
 use ring::digest::{Context, SHA384};
 
 /// Length of a hash, bytes.
@@ -52,7 +54,9 @@ pub fn single_child(child: &Hash) -> Hash {
 
 /// The hash of an empty tree, and of what was before the first block.
 pub fn empty() -> Hash {
-    leaf(&[])
+    // Most subtrees of most blocks are empty.
+    static EMPTY: LazyLock<Hash> = LazyLock::new(|| leaf(&[]));
+    *EMPTY
 }
 
 #[cfg(test)]

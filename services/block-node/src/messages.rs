@@ -19,7 +19,10 @@ use crate::wire::{Fields, WireError, put_varint, varint_bytes};
 #[allow(missing_docs, clippy::all)]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
-    pub use self::block_node::*;
+    pub use self::org::hiero::block::api::*;
+
+    /// The same file as an encoded `FileDescriptorSet`, for reflection.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/block_node.descriptors"));
 }
 
 /// publishBlockStream.

@@ -1,15 +1,20 @@
 //! What is counted: from the first item to the acknowledgement, and what is read.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use service_kit::metrics::Process;
+use service_kit::metrics::{Process, gauge};
+use wal::files::Directory;
 
 use crate::messages::PublishResponse;
+use crate::store::Reader;
 
 /// Upper bounds of latencies, seconds.
 const BOUNDS_SECONDS: [f64; 16] =
@@ -30,6 +35,25 @@ impl Latency {
     }
 }
 
+/// Tells at any time what is damaged: readers, repairs and removals change it.
+struct Quarantined<D: Directory>(Reader<D>);
+
+impl<D: Directory> fmt::Debug for Quarantined<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Quarantined").field(&self.0.quarantined()).finish()
+    }
+}
+
+impl<D: Directory + Sync> Collector for Quarantined<D>
+where
+    D::File: Sync,
+{
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Blocks that are damaged on disk, as far as is known";
+        gauge(&mut encoder, "block_node_quarantined_blocks", help, self.0.quarantined() as i64)
+    }
+}
+
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $field:ident: $kind:ident = $name:literal,)*) => {
         /// All metrics.
@@ -39,10 +63,15 @@ macro_rules! metrics {
             $($(#[doc = $help])+ pub $field: $kind,)*
         }
 
-        impl Default for Metrics {
-            fn default() -> Self {
+        impl Metrics {
+            /// Of a node whose blocks these are.
+            pub fn of<D: Directory + Sync>(blocks: Reader<D>) -> Self
+            where
+                D::File: Sync,
+            {
                 let mut registry = Registry::default();
                 registry.register_collector(Box::new(Process));
+                registry.register_collector(Box::new(Quarantined(blocks)));
                 let own = registry.sub_registry_with_prefix("block_node");
                 $(
                     let $field = metrics!(@new $kind);
@@ -62,7 +91,7 @@ macro_rules! metrics {
 metrics! {
     /// From a block's header to its end: how long it took to come
     receive: Latency = "block_receive_seconds",
-    /// From a block's end to its verified hash, compression included
+    /// From a block's end to its verified hash
     verify: Latency = "block_verify_seconds",
     /// Write and sync of a batch of blocks
     sync: Latency = "batch_sync_seconds",
@@ -80,6 +109,8 @@ metrics! {
     stored_bytes: Counter = "blocks_stored_compressed_bytes",
     /// Blocks that were framed for subscribers: when they came, and when they were read from disk
     framed: Counter = "blocks_framed",
+    /// Blocks that were filtered for subscribers: each once for all who filter alike, but for large ones
+    filtered: Counter = "blocks_filtered",
     /// Blocks that were sent to subscribers
     delivered: Counter = "blocks_delivered",
     /// Blocks that were read from disk
@@ -104,6 +135,12 @@ metrics! {
     repaired: Counter = "blocks_repaired",
     /// Peers that failed, stalled or sent what was refused
     backfill_failures: Counter = "backfill_failures",
+    /// Blocks that were read through to look for damage
+    scrubbed: Counter = "blocks_scrubbed",
+    /// Blocks that this has found damaged, or could not read
+    scrub_damaged: Counter = "scrub_damaged_blocks",
+    /// When all blocks had been read through last, seconds since 1970; 0: not since the start
+    scrub_last_pass_seconds: Gauge = "scrub_last_pass_timestamp_seconds",
     /// Publishers at the moment
     publishers: Gauge = "publishers",
     /// Subscribers at the moment
@@ -114,8 +151,6 @@ metrics! {
     cached_bytes: Gauge = "cached_bytes",
     /// Bytes of large blocks that are being sent to subscribers
     lent_bytes: Gauge = "lent_bytes",
-    /// Blocks that are damaged on disk, as far as is known
-    quarantined: Gauge = "quarantined_blocks",
     /// The last block that is safe; -1: none
     last_block: Gauge = "last_block",
     /// 1: blocks are taken
@@ -139,16 +174,19 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Options, Store};
     use service_kit::metrics::Format;
+    use wal::files::SimulatedDirectory;
 
     #[test]
     fn what_was_counted_is_told_with_its_unit() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::of(Store::open(SimulatedDirectory::default(), Options::default()).unwrap().reader());
         metrics.told(&PublishResponse::Skip(1));
         metrics.sync.observe(Duration::from_millis(3));
         let text = Format::OpenMetrics.write(&metrics.registry);
         assert!(text.contains("\nblock_node_skips_total 1\n"), "{text}");
         assert!(text.contains("block_node_batch_sync_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
+        assert!(text.contains("\nblock_node_quarantined_blocks 0\n"), "{text}");
         assert!(text.contains("# HELP block_node_batch_sync_seconds Write and sync of a batch of blocks.\n"), "{text}");
     }
 }

@@ -2,20 +2,22 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use wal::files::RealDirectory;
 
-use crate::block::{Footer, HashOnly, Limits, ProofRules, Verified};
-use crate::hash::Hash;
+use crate::block::{Limits, ProofRules, Verified};
+use crate::filter::Filtered;
 use crate::lending::{Lending, Loan, PIECE_BYTES};
-use crate::messages::{EndCode, WireEra};
+use crate::messages::{EndCode, sets};
 use crate::metrics::Metrics;
+use crate::packer::Packer;
 use crate::publish::{Candidate, PublisherId, Publishing};
-use crate::recent::{Recent, Shared};
+use crate::recent::{Recent, SET_BYTES_MAX, Shared};
 use crate::settings::Settings;
 use crate::store::{Appended, Dictionary, Prepared, ReadError, Reader, Store, Trainer, Writer};
 use crate::wire::WireError;
@@ -26,29 +28,23 @@ const STORE: &str = "store";
 const READS_MAX: usize = 32;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
+/// Of a thread that works when no other wants to.
+const LOWEST_PRIORITY: i32 = 19;
 
-/// A verified block with what the writer needs.
-pub struct Offered {
-    root: Hash,
-    footer: Footer,
-    prepared: Prepared,
-    shared: Arc<Shared>,
-}
-
-impl Offered {
-    /// Compresses a block for the disk, and frames it for subscribers.
-    fn of(verified: &Verified, dictionary: Option<Arc<Dictionary>>, era: WireEra) -> Result<Self, WireError> {
-        let shared = Shared::new(verified.number, verified.root, &verified.bytes, era)?;
-        let prepared = Prepared::with(verified, dictionary);
-        Ok(Self { root: verified.root, footer: verified.footer, prepared, shared })
-    }
-}
-
-/// A block on its way to the disk.
+/// A verified block on its way to the disk.
 pub struct OnItsWay {
-    prepared: Prepared,
-    shared: Arc<Shared>,
+    verified: Verified,
+    /// Where its sets of items stand.
+    sets: Vec<Range<usize>>,
     received: Instant,
+}
+
+impl OnItsWay {
+    /// Of a block whose end was received then.
+    pub fn new(verified: Verified, received: Instant) -> Result<Self, WireError> {
+        let sets = sets(&verified.bytes, SET_BYTES_MAX)?;
+        Ok(Self { verified, sets, received })
+    }
 }
 
 /// A block that the writer has, and nobody else knows of.
@@ -85,9 +81,8 @@ pub struct Tip {
     pub is_stopping: bool,
 }
 
-struct Inner {
-    publishing: Publishing<OnItsWay>,
-    written: VecDeque<Written>,
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The server's state.
@@ -104,10 +99,17 @@ pub struct Node {
     pub recent: Recent,
     /// What subscribers hold.
     pub lending: Lending,
-    inner: Mutex<Inner>,
+    /// What some of them have asked for.
+    pub filtered: Filtered,
+    publishing: Mutex<Publishing<OnItsWay>>,
+    /// Blocks that are submitted go through it, and then to the writer.
+    packer: Mutex<Option<Packer<OnItsWay>>>,
     writer: Mutex<Option<Writer>>,
+    written: Mutex<VecDeque<Written>>,
     trainer: Mutex<Trainer>,
     changed: watch::Sender<()>,
+    /// Blocks are on their way, and looked after by [`Node::tick`].
+    tick_wanted: Notify,
     tip: watch::Sender<Tip>,
     reads: Semaphore,
     began: Instant,
@@ -115,13 +117,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// Goes on with an open store, and gives it its thread.
-    pub fn start(settings: Settings, store: Store<RealDirectory>) -> io::Result<Arc<Self>> {
+    /// Goes on with an open store, and gives it its threads; of blocks that come these proofs are accepted.
+    pub fn start(settings: Settings, rules: ProofRules, store: Store<RealDirectory>) -> io::Result<Arc<Self>> {
         let reader = store.reader();
         let publishing = Publishing::new(settings.publish, reader.first(), store.chain().clone());
         let tip = Tip { next: reader.next(), at: Instant::now(), is_stopping: false };
-        let rules = ProofRules { accepts_dummy: settings.accept_dummy_proofs, verifier: Arc::new(HashOnly) };
-        let metrics = Metrics::default();
+        let metrics = Metrics::of(reader.clone());
         metrics.last_block.set(reader.last().map_or(-1, |last| last as i64));
         metrics.accepting.set(1);
         let readiness = Readiness::default();
@@ -129,46 +130,60 @@ impl Node {
         let node = Arc::new(Self {
             recent: Recent::new(settings.cache_bytes),
             lending: Lending::new(settings.readers_memory_bytes, metrics.lent_bytes.clone()),
+            filtered: Filtered::new(settings.cache_bytes / 4),
             settings,
             metrics,
             readiness,
             reader,
-            inner: Mutex::new(Inner { publishing, written: VecDeque::new() }),
+            publishing: Mutex::new(publishing),
+            packer: Mutex::new(None),
             writer: Mutex::new(None),
+            written: Mutex::default(),
             trainer: Mutex::new(Trainer::new(store.dictionary())),
             changed: watch::Sender::new(()),
+            tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
             reads: Semaphore::new(READS_MAX),
             began: Instant::now(),
             rules,
         });
-        let of_writer = Arc::downgrade(&node);
-        let writer = Writer::start(store, move |appended| {
+        let [of_queue, of_writer] = [(); 2].map(|()| Arc::downgrade(&node));
+        let under_way = move || of_queue.upgrade().map_or(0, |node| node.with(|publishing| publishing.under_way()));
+        let writer = Writer::start(store, under_way, move |appended| {
             if let Some(node) = of_writer.upgrade() {
                 node.appended(appended);
             }
         })?;
-        *node.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+        *locked(&node.writer) = Some(writer);
+        let of_packer = Arc::downgrade(&node);
+        let packer = Packer::start(move |block| {
+            if let Some(node) = of_packer.upgrade() {
+                node.pack(block);
+            }
+        })?;
+        *locked(&node.packer) = Some(packer);
         Ok(node)
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
-        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
+        act(&mut locked(&self.publishing))
     }
 
     /// Asks or tells who publishes what; everybody who waits for a change looks again.
     pub fn publishing<T>(&self, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
-        let (result, publishers, held_bytes, version) = self.with(|inner| {
-            let before = inner.publishing.version();
-            let result = act(&mut inner.publishing);
-            let publishing = &inner.publishing;
-            let version = (publishing.version() != before).then_some(());
-            (result, publishing.publishers(), publishing.held_bytes(), version)
+        let (result, publishers, held_bytes, has_changed, needs_tick) = self.with(|publishing| {
+            let before = publishing.version();
+            let result = act(publishing);
+            let has_changed = publishing.version() != before;
+            (result, publishing.publishers(), publishing.held_bytes(), has_changed, publishing.needs_tick())
         });
         self.metrics.publishers.set(publishers as i64);
         self.metrics.held_bytes.set(held_bytes as i64);
-        if version.is_some() {
+        if has_changed {
             self.changed.send_replace(());
+        }
+        if needs_tick {
+            self.tick_wanted.notify_one();
         }
         result
     }
@@ -199,51 +214,65 @@ impl Node {
         self.rules.clone()
     }
 
-    fn trainer(&self) -> MutexGuard<'_, Trainer> {
-        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A publisher's block is whole and its hash verified; it began to come then.
+    pub fn offer(&self, id: PublisherId, block: OnItsWay, began: Instant) {
+        self.metrics.receive.observe(block.received.duration_since(began));
+        self.metrics.verify.observe(block.received.elapsed());
+        let (root, footer) = (block.verified.root, block.verified.footer);
+        let packer = locked(&self.packer);
+        // Under one lock, so that the packer gets them in the order in which they are submitted.
+        let has_changed = self.with(|publishing| {
+            let before = publishing.version();
+            for block in publishing.whole(id, Candidate { root, footer, block }) {
+                if let Some(packer) = &*packer {
+                    packer.hand(block);
+                }
+            }
+            publishing.version() != before
+        });
+        drop(packer);
+        // All publishers wake up: only where one of them has something to do. They are acknowledged when the block is safe.
+        if has_changed {
+            self.changed.send_replace(());
+            self.tick_wanted.notify_one();
+        }
     }
 
-    /// Makes a verified block ready to be offered.
-    pub fn prepare(self: &Arc<Self>, verified: &Verified) -> Result<Offered, WireError> {
+    /// On the packer's thread: compresses a block for the disk, and frames it for subscribers.
+    fn pack(self: &Arc<Self>, block: OnItsWay) {
+        let OnItsWay { verified, sets, received } = block;
+        let dictionary = self.dictionary(&verified);
+        let prepared = Prepared::with(&verified, dictionary, self.settings.compression_level);
+        let shared = Shared::framed(verified.number, verified.root, &verified.bytes, &sets, self.settings.wire_era);
+        self.metrics.framed.inc();
+        let stored_bytes = prepared.stored.len();
+        locked(&self.written).push_back(Written { shared, stored_bytes, received });
+        if let Some(writer) = &*locked(&self.writer) {
+            writer.append(prepared);
+        }
+    }
+
+    /// What a block is compressed with. Now and then blocks are enough to train the next one from.
+    fn dictionary(self: &Arc<Self>, verified: &Verified) -> Option<Arc<Dictionary>> {
         let (samples, dictionary) = {
-            let mut trainer = self.trainer();
+            let mut trainer = locked(&self.trainer);
             (trainer.take(&verified.bytes), trainer.dictionary())
         };
         if let Some(samples) = samples {
             let node = Arc::clone(self);
             let train = move || {
-                let dictionary = samples.train();
+                // Of this thread alone, on Linux: blocks are not to wait for it. An error: it trains all the same.
+                let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+                let dictionary = samples.train(node.settings.compression_level);
                 tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
-                node.trainer().trained(dictionary);
+                locked(&node.trainer).trained(dictionary);
             };
             // Without a thread there is no dictionary, and blocks are stored larger.
             if let Err(error) = std::thread::Builder::new().name("dictionary".into()).spawn(train) {
                 tracing::warn!("no dictionary is trained: {error}");
             }
         }
-        Offered::of(verified, dictionary, self.settings.wire_era)
-    }
-
-    /// A publisher's block is whole and its hash verified.
-    pub fn offer(&self, id: PublisherId, offered: Offered, began: Instant, received: Instant) {
-        let Offered { root, footer, prepared, shared } = offered;
-        self.metrics.framed.inc();
-        self.metrics.receive.observe(received.duration_since(began));
-        self.metrics.verify.observe(received.elapsed());
-        let block = OnItsWay { prepared, shared, received };
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under one lock, so that the writer gets them in the order in which they are submitted.
-        self.with(|inner| {
-            for OnItsWay { prepared, shared, received } in inner.publishing.whole(id, Candidate { root, footer, block })
-            {
-                let stored_bytes = prepared.stored.len();
-                inner.written.push_back(Written { shared, stored_bytes, received });
-                if let Some(writer) = &*writer {
-                    writer.append(prepared);
-                }
-            }
-        });
-        self.changed.send_replace(());
+        dictionary
     }
 
     /// On the writer's thread.
@@ -251,10 +280,11 @@ impl Node {
         match appended {
             Appended::Safe { last, took } => {
                 self.metrics.sync.observe(took);
-                let written = self.with(|inner| {
-                    let count = inner.written.iter().take_while(|written| written.shared.number <= last).count();
-                    inner.written.drain(..count).collect::<Vec<_>>()
-                });
+                let written: Vec<Written> = {
+                    let mut written = locked(&self.written);
+                    let count = written.iter().take_while(|written| written.shared.number <= last).count();
+                    written.drain(..count).collect()
+                };
                 for Written { shared, stored_bytes, received } in written {
                     self.metrics.blocks.inc();
                     self.metrics.plain_bytes.inc_by(shared.block_bytes() as u64);
@@ -270,7 +300,6 @@ impl Node {
             Appended::Repaired(number) => {
                 tracing::info!(number, "a damaged block is whole again");
                 self.metrics.repaired.inc();
-                self.metrics.quarantined.set(self.reader.quarantined() as i64);
                 self.tip.send_modify(|_| ());
             }
             Appended::Failed(error) => {
@@ -306,7 +335,6 @@ impl Node {
             Ok(Err(error @ ReadError::NotStored(_))) => Err(error),
             Ok(Err(error)) => {
                 tracing::error!("{error}");
-                self.metrics.quarantined.set(self.reader.quarantined() as i64);
                 Err(error)
             }
             Err(error) => Err(ReadError::Files { number, source: io::Error::other(error) }),
@@ -327,11 +355,11 @@ impl Node {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let mut tip = self.tip();
-        match &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*locked(&self.writer) {
             Some(writer) => writer.repair(prepared),
             None => return Err(RepairError::NotWritten(number)),
         }
-        let is_over = |tip: &Tip| !self.reader.quarantined_blocks(usize::MAX).contains(&number) || tip.is_stopping;
+        let is_over = |tip: &Tip| !self.reader.is_quarantined(number) || tip.is_stopping;
         let written = tokio::time::timeout(REPAIR_PATIENCE, tip.wait_for(is_over)).await;
         match written {
             Ok(Ok(tip)) if !tip.is_stopping => Ok(()),
@@ -342,7 +370,7 @@ impl Node {
     /// Whether a block stands between those beside it.
     fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
         let number = verified.number;
-        let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+        let rules = ProofRules::accepted_before();
         let before = number.checked_sub(1).and_then(|before| self.reader.read(before).ok());
         let behind = self.reader.read(number + 1).ok();
         let behind = behind.and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &rules).ok());
@@ -373,20 +401,18 @@ impl Node {
 
     /// Whether blocks are compared with the tree of all root hashes before.
     pub fn knows_all(&self) -> bool {
-        self.with(|inner| inner.publishing.knows_all())
+        self.with(|publishing| publishing.knows_all())
     }
 
     /// Gives up blocks that are late, for as long as this runs. It sleeps while none is on its way.
     pub async fn tick(&self) {
-        let mut changed = self.changed();
         loop {
-            changed.borrow_and_update();
-            if self.with(|inner| inner.publishing.needs_tick()) {
+            // Who has asked before this is heard now.
+            self.tick_wanted.notified().await;
+            while self.with(|publishing| publishing.needs_tick()) {
                 tokio::time::sleep(Duration::from_millis(250)).await;
                 let now = self.now_micros();
                 self.publishing(|publishing| publishing.tick(now));
-            } else if changed.changed().await.is_err() {
-                return;
             }
         }
     }
@@ -398,9 +424,11 @@ impl Node {
         self.tip.send_modify(|tip| tip.is_stopping = true);
     }
 
-    /// Makes safe what was submitted, and ends the writer.
+    /// Makes safe what was compressed, and ends packer and writer. What was not is not acknowledged.
     pub fn close(&self) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let packer = locked(&self.packer).take();
+        drop(packer);
+        let writer = locked(&self.writer).take();
         drop(writer);
     }
 }

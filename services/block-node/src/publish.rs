@@ -206,7 +206,6 @@ impl<B> Publishing<B> {
         match self.slots.get_mut(index) {
             Some(slot) if matches!(slot.progress, Progress::Vacant { .. }) => {
                 slot.progress = streaming;
-                self.version += 1;
             }
             Some(_) => {
                 publisher.tell(PublishResponse::Skip(number));
@@ -214,8 +213,6 @@ impl<B> Publishing<B> {
             }
             None if index == slots && index < self.settings.window_blocks => {
                 self.slots.push_back(Slot { progress: streaming, held_bytes: 0 });
-                // Blocks that are on their way are looked after: see `needs_tick`.
-                self.version += 1;
             }
             // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
             None if index == slots && !vacant => return Verdict::Wait,
@@ -236,9 +233,8 @@ impl<B> Publishing<B> {
         };
         let index = (number - self.base) as usize;
         let has_room = index == 0 || self.held_bytes + bytes <= self.settings.memory_bytes_max;
-        let is_vacant_before =
-            self.slots.iter().take(index).any(|slot| matches!(slot.progress, Progress::Vacant { .. }));
-        if !has_room && is_vacant_before {
+        let is_vacant = |slot: &Slot<B>| matches!(slot.progress, Progress::Vacant { .. });
+        if !has_room && self.slots.iter().take(index).any(is_vacant) {
             // The room becomes free only when somebody sends the vacant block: perhaps nobody but this publisher can.
             self.give_up(id);
             self.tell_behind(id);
@@ -385,7 +381,12 @@ impl<B> Publishing<B> {
     /// Whether a block is waited for, so that [`Publishing::tick`] is needed.
     pub fn needs_tick(&self) -> bool {
         let is_awaited = |slot: &Slot<B>| matches!(slot.progress, Progress::Streaming { .. } | Progress::Vacant { .. });
-        !self.publishers.is_empty() && self.slots.iter().any(is_awaited)
+        !self.publishers.is_empty() && self.not_submitted().any(is_awaited)
+    }
+
+    /// Blocks that are not safe yet, from the first item on.
+    pub fn under_way(&self) -> usize {
+        self.slots.len()
     }
 
     /// What blocks under way take, bytes.
@@ -408,8 +409,13 @@ impl<B> Publishing<B> {
         if self.base == self.first { NO_BLOCK } else { self.base - 1 }
     }
 
+    /// The slots behind those that are submitted, which may be many.
+    fn not_submitted(&self) -> impl Iterator<Item = &Slot<B>> {
+        self.slots.range((self.chain.next() - self.base) as usize..)
+    }
+
     fn has_vacant(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.progress, Progress::Vacant { .. }))
+        self.not_submitted().any(|slot| matches!(slot.progress, Progress::Vacant { .. }))
     }
 
     /// Drops what a publisher is sending.

@@ -3,20 +3,25 @@
 //! A publisher that does not read its answers is not read from either; one that must wait for room keeps what it sent last and
 //! nothing more.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
+use bytes::{Bytes, BytesMut};
+use service_kit::grpc::{Code, Requests, Responses, Status, append_with};
+use tokio::task::yield_now;
 
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
 use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
-use crate::node::Node;
+use crate::node::{Node, OnItsWay};
 use crate::publish::{PublisherId, Room, Verdict};
 use crate::wire::Fields;
 
-/// More than this is hashed and compressed on a thread of its own, so that other clients of this one need not wait.
+/// More than this is hashed on a thread of its own, and after so many bytes others have their turn, so that other clients of this one need
+/// not wait.
 const AT_ONCE_BYTES: usize = 256 << 10;
+/// No more than this is read before an answer is written.
+const BEHIND_ANSWER_BYTES: usize = 32 << 10;
 
 /// Answers a publishBlockStream.
 pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Responses) -> Result<(), Status> {
@@ -26,43 +31,68 @@ pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Respons
         return Ok(());
     }
     let mut waiting = None;
+    let mut must_look = true;
+    let mut read_bytes = 0;
     loop {
-        // What changes from here on wakes this task again.
-        changed.borrow_and_update();
-        if tell(&session, &responses).await {
-            return Ok(());
+        if must_look || changed.has_changed().unwrap_or(true) {
+            must_look = false;
+            // What changes from here on wakes this task again.
+            changed.borrow_and_update();
+            match tell(&session, &responses).await {
+                Told::Over => return Ok(()),
+                // It is written when this task waits; more to read is often there before.
+                Told::Something => read_bytes = read_bytes.max(AT_ONCE_BYTES - BEHIND_ANSWER_BYTES),
+                Told::Nothing => {}
+            }
         }
         if let Some(work) = waiting.take() {
             waiting = session.work(work).await;
             if waiting.is_none() {
+                must_look = true;
                 continue;
             }
         }
+        if read_bytes >= AT_ONCE_BYTES {
+            read_bytes = 0;
+            yield_now().await;
+        }
         tokio::select! {
             biased;
-            _ = changed.changed() => {}
+            _ = changed.changed() => must_look = true,
             request = requests.next(), if waiting.is_none() => match request? {
                 None => return Ok(()),
-                Some(message) => match session.request(&message) {
-                    Next::Work(work) => waiting = Some(work),
-                    Next::Nothing => {}
-                    Next::End => return Ok(()),
-                },
+                Some(message) => {
+                    read_bytes += message.len();
+                    match session.request(&message) {
+                        Next::Work(work) => waiting = Some(work),
+                        Next::Nothing => {}
+                        Next::End => return Ok(()),
+                    }
+                }
             },
         }
     }
 }
 
-/// Sends what there is to tell; `true`: the stream is over.
-async fn tell(session: &Session, responses: &Responses) -> bool {
+/// What was sent to a publisher.
+enum Told {
+    Nothing,
+    Something,
+    /// The stream is over.
+    Over,
+}
+
+/// Sends what there is to tell.
+async fn tell(session: &Session, responses: &Responses) -> Told {
+    let mut result = Told::Nothing;
     loop {
         let told = session.node.publishing(|publishing| publishing.take(session.id));
         if told.is_empty() {
-            return false;
+            return result;
         }
         let era = session.node.settings.wire_era;
         let is_over = told.last().is_some_and(|response| response.ends_stream(era));
-        let mut frames = Vec::new();
+        let mut frames = BytesMut::new();
         for response in told {
             session.node.metrics.told(&response);
             let root = match response {
@@ -73,18 +103,19 @@ async fn tell(session: &Session, responses: &Responses) -> bool {
                 _ => None,
             };
             let message = response.encode(era, root);
-            frames.push(encode_with(|out| out.extend_from_slice(&message), message.len()));
+            append_with(&mut frames, |out| out.extend_from_slice(&message), message.len());
         }
-        if responses.send(frames.concat().into()).await.is_err() || is_over {
-            return true;
+        if responses.send(frames.freeze()).await.is_err() || is_over {
+            return Told::Over;
         }
+        result = Told::Something;
     }
 }
 
 /// Something that must be done before more is read.
 enum Work {
-    /// A header wants its slot; and the items that came with it.
-    Begin(Box<Builder>, Bytes),
+    /// The header of this block wants its slot. It is the item that stands there in the set that begins the block.
+    Begin(u64, Range<usize>, Bytes),
     /// Items want room, and then to be hashed.
     Items(Bytes),
     /// The block is whole.
@@ -166,22 +197,24 @@ impl Session {
     }
 
     fn items(&mut self, set: Bytes) -> Next {
-        let (frame, first) = match item_ranges(&set).next() {
+        let first = match item_ranges(&set).next() {
             None => return Next::Nothing,
-            Some(Ok((frame, item))) => (frame, &set[item]),
+            Some(Ok((_, item))) => item,
             Some(Err(error)) => {
                 self.refuse(EndCode::InvalidRequest, &error);
                 return Next::Nothing;
             }
         };
-        let is_header = matches!(Fields::of(first).next(), Some(Ok(field)) if field.number == HEADER_FIELD);
+        let is_header =
+            matches!(Fields::of(&set[first.clone()]).next(), Some(Ok(field)) if field.number == HEADER_FIELD);
         match (&self.building, is_header) {
             (Building::Taking(_), false) => Next::Work(Work::Items(set)),
             (Building::Ignoring, false) => Next::Nothing,
             (Building::Between | Building::Ignoring, true) => {
                 self.began = Instant::now();
-                match Builder::begin(first, self.node.block_limits()) {
-                    Ok(builder) => Next::Work(Work::Begin(Box::new(builder), set.slice(frame.end..))),
+                // No more is read or hashed before it is known that somebody wants it: of several publishers all but one send it in vain.
+                match Builder::number_of(&set[first.clone()]) {
+                    Ok(number) => Next::Work(Work::Begin(number, first, set)),
                     Err(error) => {
                         self.refuse(EndCode::BadBlockProof, &error);
                         Next::Nothing
@@ -202,22 +235,28 @@ impl Session {
     /// Does what can be done now; what comes back must wait for a change.
     async fn work(&mut self, work: Work) -> Option<Work> {
         match work {
-            Work::Begin(builder, set) => {
+            Work::Begin(number, header, set) => {
                 let now = self.node.now_micros();
-                let number = builder.number();
                 match self.node.publishing(|publishing| publishing.header(self.id, number, now)) {
-                    Verdict::Wait => return Some(Work::Begin(builder, set)),
+                    Verdict::Wait => return Some(Work::Begin(number, header, set)),
                     Verdict::Ignore => {
                         self.building = Building::Ignoring;
                         return None;
                     }
-                    Verdict::Take => self.building = Building::Taking(Some(builder)),
+                    Verdict::Take => {}
                 }
-                self.keep(set).await
+                match Builder::begin(&set[header.clone()], self.node.block_limits()) {
+                    Ok(builder) => self.building = Building::Taking(Some(Box::new(builder))),
+                    Err(error) => {
+                        self.refuse(EndCode::BadBlockProof, &error);
+                        return None;
+                    }
+                }
+                self.keep(set.slice(header.end..)).await
             }
             Work::Items(set) => self.keep(set).await,
             Work::End(number) => {
-                self.finish(number).await;
+                self.finish(number);
                 None
             }
         }
@@ -247,14 +286,14 @@ impl Session {
                 let (number, is_proven) = (builder.number(), builder.is_proven());
                 self.building = Building::Taking(Some(builder));
                 if is_proven && !self.node.settings.wire_era.has_end_of_block() {
-                    self.finish(number).await;
+                    self.finish(number);
                 }
             }
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
         }
     }
 
-    async fn finish(&mut self, number: u64) {
+    fn finish(&mut self, number: u64) {
         let building = std::mem::replace(&mut self.building, Building::Between);
         let Building::Taking(Some(builder)) = building else { return };
         if builder.number() != number {
@@ -262,13 +301,10 @@ impl Session {
             return self.refuse(EndCode::InvalidRequest, &why);
         }
         let received = Instant::now();
-        let rules = self.node.proof_rules();
-        let is_large = builder.bytes() > AT_ONCE_BYTES;
-        let node = Arc::clone(&self.node);
-        let finish = move || Ok(node.prepare(&builder.finish(&rules)?)?);
-        let finished = if is_large { aside(finish).await } else { finish() };
-        match finished {
-            Ok(offered) => self.node.offer(self.id, offered, self.began, received),
+        // Its items are hashed, and the packer compresses it: what is left to do is little, however large it is.
+        let verified = builder.finish(&self.node.proof_rules());
+        match verified.and_then(|verified| Ok(OnItsWay::new(verified, received)?)) {
+            Ok(block) => self.node.offer(self.id, block, self.began),
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
         }
     }
@@ -351,6 +387,7 @@ impl Fed {
 }
 
 fn add_all(mut builder: Box<Builder>, set: &[u8]) -> Result<Box<Builder>, BuilderError> {
+    builder.expect(set.len());
     for item in items(set) {
         builder.add(item?)?;
     }

@@ -13,7 +13,7 @@ use crate::messages::{SUBSCRIBE_ITEMS_FIELD, WireEra, end_of_block, put_set, set
 use crate::wire::WireError;
 
 /// Sets of items are about this large; it is what the Java node sends.
-const SET_BYTES_MAX: usize = 1 << 20;
+pub const SET_BYTES_MAX: usize = 1 << 20;
 
 /// A block that many may read, in the frames of a subscribeBlockStream; nothing else is kept of it.
 #[derive(Debug)]
@@ -31,10 +31,15 @@ pub struct Shared {
 impl Shared {
     /// Of a `Block` message, for subscribers of this era.
     pub fn new(number: u64, root: Hash, block: &[u8], era: WireEra) -> Result<Arc<Self>, WireError> {
-        let mut frames = BytesMut::with_capacity(block.len() + 32 * (2 + block.len() / SET_BYTES_MAX));
-        let mut placed = Vec::new();
-        for set in sets(block, SET_BYTES_MAX)? {
-            let set = &block[set];
+        Ok(Self::framed(number, root, block, &sets(block, SET_BYTES_MAX)?, era))
+    }
+
+    /// Of a `Block` message whose sets of items are known, each of [`SET_BYTES_MAX`] or of one item.
+    pub fn framed(number: u64, root: Hash, block: &[u8], sets: &[Range<usize>], era: WireEra) -> Arc<Self> {
+        let mut frames = BytesMut::with_capacity(block.len() + 32 * (2 + sets.len()));
+        let mut placed = Vec::with_capacity(sets.len());
+        for set in sets {
+            let set = &block[set.clone()];
             let bytes = set_bytes(SUBSCRIBE_ITEMS_FIELD, set.len());
             append_with(&mut frames, |out| put_set(out, SUBSCRIBE_ITEMS_FIELD, set), bytes);
             placed.push(frames.len() - set.len()..frames.len());
@@ -43,7 +48,7 @@ impl Shared {
             let end = end_of_block(number);
             append_with(&mut frames, |out| out.put_slice(&end), end.len());
         }
-        Ok(Arc::new(Self { number, root, frames: frames.freeze(), sets: placed, block_bytes: block.len() }))
+        Arc::new(Self { number, root, frames: frames.freeze(), sets: placed, block_bytes: block.len() })
     }
 
     /// All messages of a subscribeBlockStream that make up this block, in their frames. Shared, not copied.
@@ -54,6 +59,11 @@ impl Shared {
     /// Length of these.
     pub fn frames_bytes(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Where in the frames a set of items stands, from 0 on; `None`: there are no more.
+    pub fn set(&self, index: usize) -> Option<Range<usize>> {
+        self.sets.get(index).cloned()
     }
 
     /// Length of its `Block` message.

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use service_kit::directory::make_private;
 use service_kit::grpc::{Limits, Memory};
 use service_kit::listen::Group;
 use service_kit::operations::{Accompanied, Operations};
@@ -16,19 +15,25 @@ use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::backfill;
+use crate::block::ProofRules;
+use crate::data_directory::{self, DataDirectoryError};
+use crate::messages::proto;
 use crate::node::Node;
-use crate::settings::Settings;
+use crate::scrub;
+use crate::settings::{Settings, record_files};
 use crate::store::{self, OpenError, Store};
 
 /// How long connections may go on after streams have ended.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest frame of HTTP/2: what a publisher sends at once comes in one piece, and is not copied together.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
 
 /// Why a server cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The directory.
     #[error("--files-recent-live-root-path: {0}")]
-    Directory(io::Error),
+    Directory(#[from] DataDirectoryError),
     /// What is in it.
     #[error("--files-recent-live-root-path: {0}")]
     Store(#[from] OpenError),
@@ -41,6 +46,9 @@ pub enum ServerError {
     /// Who is to be trusted is not said.
     #[error("--backfill-peers: {0} speaks TLS: --backfill-tls-authority must say who signs its certificate")]
     NoAuthority(Url),
+    /// Who signs record files.
+    #[error("{0}")]
+    AddressBook(String),
     /// Sockets.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -65,6 +73,8 @@ pub async fn run(
     if let (None, Some(peer)) = (&of_peers, settings.backfill_peers.iter().find(|peer| peer.is_tls)) {
         return Err(ServerError::NoAuthority(peer.clone()));
     }
+    let record_files = record_files(settings.address_book.as_deref(), settings.signers_percent_min);
+    let rules = ProofRules::published(settings.accept_dummy_proofs, record_files.map_err(ServerError::AddressBook)?);
     let store = open(&settings)?;
     let options = Options {
         tls,
@@ -73,6 +83,7 @@ pub async fn run(
             connection_messages_bytes_max: settings.messages_memory_bytes / 2,
             stream_window_bytes: settings.window_bytes,
             connection_window_bytes: settings.window_bytes.max(8 << 20),
+            frame_bytes_max: settings.window_bytes.min(FRAME_BYTES_MAX),
             streams_max: settings.streams_max,
             ..Limits::default()
         },
@@ -81,23 +92,26 @@ pub async fn run(
         ..Options::default()
     };
     let delay = settings.shutdown_delay;
-    let node = Node::start(settings, store).map_err(ServerError::Thread)?;
+    let node = Node::start(settings, rules, store).map_err(ServerError::Thread)?;
     let of_workers = Arc::clone(&node);
     let operations = Operations { registry: Arc::clone(&node.metrics.registry), readiness: node.readiness.clone() };
     let mut server = bound.start(options, move |_| {
         let api = Api::new(Arc::clone(&of_workers), operations.clone());
-        Accompanied::new(api, operations.clone(), Reflection::default())
+        // The build made it: a set that cannot be decoded does not pass its test.
+        let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
+        Accompanied::new(api, operations.clone(), reflection)
     })?;
     ready(server.addresses());
     let result = tokio::select! {
         () = stop => Ok(()),
         () = node.tick() => Ok(()),
         () = backfill::run(&node, of_peers.as_ref()) => Ok(()),
+        () = scrub::run(&node) => Ok(()),
         result = server.accept() => result,
     };
     node.end_streams();
     tokio::time::sleep(delay).await;
-    // What was submitted is made safe, and may still be acknowledged.
+    // What is on its way to the disk is made safe, and may still be acknowledged.
     node.close();
     server.stop();
     Ok(result?)
@@ -105,13 +119,13 @@ pub async fn run(
 
 fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {
     let path = &settings.directory;
-    make_private(path).map_err(ServerError::Directory)?;
-    let directory = RealDirectory::open(path).map_err(ServerError::Directory)?;
+    let directory = data_directory::open(path)?;
     let options = store::Options {
         segment_bytes: settings.segment_bytes,
         keep_blocks: settings.keep_blocks,
         first_block: settings.first_block,
         salt: rand::random(),
+        compression_level: settings.compression_level,
     };
     let store = Store::open(directory, options)?;
     let reader = store.reader();

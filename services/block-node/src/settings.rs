@@ -1,17 +1,21 @@
 //! The command line and the environment, in the Java node's words where it has them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 use service_kit::url::Url;
 
+use crate::block::{AddressBooks, RecordFileRule};
 use crate::connect;
 use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
 use crate::publish;
+use crate::scrub;
 use crate::simulate::{ConsumerFlags, PublisherFlags};
+use crate::store;
 use crate::verify::VerifyFlags;
 
 /// A Hiero block node: verifies blocks, makes them safe on disk before it acknowledges them, serves one copy to everyone.
@@ -52,6 +56,9 @@ pub enum Simulate {
 /// How to serve.
 #[derive(Clone, Debug, Args)]
 pub struct Flags {
+    /// File in TOML with these flags as words (`server-port = 40840`); the environment overrides it, and flags override both
+    #[arg(long, env = "BLOCK_NODE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Directory of the blocks; it is created where it does not exist, for this user alone
     #[arg(long, visible_alias = "data-dir", env = "FILES_RECENT_LIVE_ROOT_PATH", default_value = "block-node-data")]
     pub files_recent_live_root_path: PathBuf,
@@ -97,6 +104,13 @@ pub struct Flags {
     /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
     #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
     pub accept_dummy_proofs: bool,
+    /// JSON of who signs record files, as the Java node has it: a NodeAddressBook (rsa-bootstrap-roster.json), or a
+    /// RangedAddressBookHistory. Without it blocks that hold record files are refused
+    #[arg(long, env = "APP_STATE_RSA_BOOTSTRAP_FILE_PATH")]
+    pub rsa_address_book: Option<PathBuf>,
+    /// How many of an address book's nodes must have signed a record file, percent; one in any case, which is enough for the Java node
+    #[arg(long, env = "BLOCK_NODE_RECORD_FILE_SIGNERS_PERCENT", default_value_t = 0, requires = "rsa_address_book", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub record_file_signers_percent: u8,
     /// Whose status codes and framing are spoken, with clients and peers: v0.13 (block node 0.13 and 0.14), v0.15 (to 0.19), v0.20 (to
     /// 0.24), today (0.25 and later)
     #[arg(long, env = "BLOCK_NODE_WIRE_ERA", default_value = "today")]
@@ -125,9 +139,19 @@ pub struct Flags {
     /// Size at which a new file for blocks is begun, bytes
     #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
     pub segment_bytes: u64,
+    /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
+    #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub compression_level: i32,
     /// How many of the newest blocks are kept at least; older ones go with their files. Without it all are kept
     #[arg(long, env = "BLOCK_NODE_KEEP_BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_blocks: Option<u64>,
+    /// How often all blocks are read through to look for damage, seconds; 0: never. What is found is quarantined, and fetched again from
+    /// --backfill-peers
+    #[arg(long, env = "BLOCK_NODE_SCRUB_INTERVAL_SECONDS", default_value_t = 7 * 24 * 60 * 60, value_parser = clap::value_parser!(u64).range(0..=315_360_000))]
+    pub scrub_interval_seconds: u64,
+    /// How fast, bytes of blocks as they came a second; a pass that takes longer than the interval is followed by the next at once
+    #[arg(long, env = "BLOCK_NODE_SCRUB_BYTES_PER_SECOND", default_value_t = 8_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub scrub_bytes_per_second: u64,
     /// HOST:PORT of block nodes to fetch from what this one is behind by and what is damaged here, or https://HOST:PORT, separated by
     /// commas
     #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',', value_parser = connect::address)]
@@ -176,6 +200,10 @@ pub struct Settings {
     pub future_max: u64,
     /// Whether a dummy is accepted as proof.
     pub accept_dummy_proofs: bool,
+    /// Where it is told who signs record files.
+    pub address_book: Option<PathBuf>,
+    /// How many of them must have.
+    pub signers_percent_min: u8,
     /// Whose numbers are spoken.
     pub wire_era: WireEra,
     /// Publishers at a time.
@@ -190,12 +218,16 @@ pub struct Settings {
     pub subscriber_timeout: std::time::Duration,
     /// Size at which a new file is begun.
     pub segment_bytes: u64,
+    /// How hard zstd tries.
+    pub compression_level: i32,
     /// Whom to ask for what this node is behind by.
     pub backfill_peers: Vec<Url>,
     /// How peers that speak TLS are checked, and what is shown to them.
     pub backfill_tls: Option<ClientTlsFiles>,
     /// How many of the newest blocks are kept; `None`: all.
     pub keep_blocks: Option<u64>,
+    /// When blocks are read through to look for damage; `None`: never.
+    pub scrub: Option<scrub::Settings>,
 }
 
 impl Flags {
@@ -233,6 +265,8 @@ impl Flags {
             },
             future_max: self.subscriber_maximum_future_request,
             accept_dummy_proofs: self.accept_dummy_proofs,
+            address_book: self.rsa_address_book.clone(),
+            signers_percent_min: self.record_file_signers_percent,
             wire_era: self.wire_era,
             publishers_max: self.publishers_max,
             messages_memory_bytes: self.messages_memory_bytes,
@@ -240,6 +274,7 @@ impl Flags {
             readers_memory_bytes: self.readers_memory_bytes,
             subscriber_timeout: std::time::Duration::from_millis(self.subscriber_timeout_millis),
             segment_bytes: self.segment_bytes,
+            compression_level: self.compression_level,
             backfill_peers: self.backfill_peers.clone(),
             backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
                 authority: Some(authority),
@@ -247,8 +282,21 @@ impl Flags {
                 protocol: Protocol::default(),
             }),
             keep_blocks: self.keep_blocks,
+            scrub: (self.scrub_interval_seconds > 0).then_some(scrub::Settings {
+                interval: std::time::Duration::from_secs(self.scrub_interval_seconds),
+                bytes_per_second: self.scrub_bytes_per_second,
+            }),
         }
     }
+}
+
+/// Reads who signs record files; `None`: nobody is known to.
+pub fn record_files(address_book: Option<&Path>, percent_min: u8) -> Result<RecordFileRule, String> {
+    let Some(path) = address_book else { return Ok(RecordFileRule::Refuse) };
+    let named = |error: &dyn std::fmt::Display| format!("--rsa-address-book: {}: {error}", path.display());
+    let json = std::fs::read(path).map_err(|error| named(&error))?;
+    let books = Arc::new(AddressBooks::of(&json).map_err(|error| named(&error))?);
+    Ok(RecordFileRule::Signers { books, percent_min })
 }
 
 #[cfg(test)]
@@ -263,6 +311,9 @@ mod tests {
         assert_eq!(settings.listen.to_string(), "http://127.0.0.1:40840");
         assert_eq!((settings.message_bytes_max, settings.future_max), (131_072_000, 4_000));
         assert!(!settings.accept_dummy_proofs);
+        assert_eq!(settings.scrub.unwrap().interval.as_secs(), 604_800);
+        let never = CommandLine::try_parse_from(["block-node", "--scrub-interval-seconds", "0"]).unwrap();
+        assert_eq!(never.flags.settings().scrub, None);
     }
 
     #[test]
@@ -271,6 +322,11 @@ mod tests {
             &["--nonsense"][..],
             &["--wire-era", "v0.14"],
             &["--keep-blocks", "0"],
+            &["--scrub-bytes-per-second", "0"],
+            &["--compression-level", "0"],
+            &["--compression-level", "20"],
+            &["--record-file-signers-percent", "50"],
+            &["--rsa-address-book", "a", "--record-file-signers-percent", "101"],
             &["--producer-duplicate-block-skip-window", "11"],
             &["--tls-certificate", "certificate"],
             &["--tls-client-authority", "authority"],

@@ -16,7 +16,7 @@ use clap::Args;
 use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol};
 
-use crate::connect;
+use crate::{connect, console};
 
 /// How long a node may take to answer a unary call.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -60,14 +60,14 @@ fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Bo
 /// Publishes, and prints how that went.
 pub fn publisher(flags: &PublisherFlags) -> Result<(), Box<dyn Error>> {
     let published = block_on(publish(flags))?;
-    println!("{published}");
+    console::print(format_args!("{published}\n"))?;
     Ok(())
 }
 
 /// Reads and verifies, and prints how that went.
 pub fn consumer(flags: &ConsumerFlags) -> Result<(), Box<dyn Error>> {
     let read = block_on(read(flags, |_| ()))?;
-    println!("{read}");
+    console::print(format_args!("{read}\n"))?;
     match read.wrong {
         None => Ok(()),
         Some(wrong) => Err(wrong.into()),

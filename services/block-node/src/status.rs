@@ -4,6 +4,7 @@ use bytes::Bytes;
 use service_kit::grpc::encode;
 use wal::files::Directory;
 
+use crate::block::{Nodes, ProofRules, RecordFileRule, RsaKey};
 use crate::messages::{NO_BLOCK, WireEra, proto};
 use crate::node::Node;
 use crate::store::Reader;
@@ -54,12 +55,16 @@ pub fn detail(node: &Node) -> proto::ServerStatusDetailResponse {
         plugin_software_version: Some(software()),
         plugin_feature_names: features,
     };
+    let rules = node.proof_rules();
+    let (node_address_book, ranged_address_book_history) = address_books(&rules.record_files);
     proto::ServerStatusDetailResponse {
+        node_address_book,
+        ranged_address_book_history,
         version_information: Some(proto::BlockNodeVersions {
             stream_proto_version: Some(version(STREAM_PROTO)),
             block_node_version: Some(software()),
             installed_plugin_versions: vec![
-                plugin("verification", features(node.settings.accept_dummy_proofs, node.knows_all())),
+                plugin("verification", features(&rules, node.knows_all())),
                 plugin("store", vec!["synced before acknowledgement".into(), "checksummed".into(), "zstd".into()]),
             ],
         }),
@@ -68,12 +73,36 @@ pub fn detail(node: &Node) -> proto::ServerStatusDetailResponse {
     }
 }
 
-fn features(accepts_dummy: bool, knows_all: bool) -> Vec<String> {
+/// The newest address book, and all of them where there are several.
+fn address_books(rule: &RecordFileRule) -> (Option<proto::NodeAddressBook>, Option<proto::RangedAddressBookHistory>) {
+    let RecordFileRule::Signers { books, .. } = rule else { return (None, None) };
+    let address = |(id, key): (&u64, &RsaKey)| proto::NodeAddress { rsa_pub_key: key.given(), node_id: *id as i64 };
+    let book = |nodes: &Nodes| proto::NodeAddressBook { node_address: nodes.iter().map(address).collect() };
+    let ranged: Vec<_> = books
+        .all()
+        .map(|(blocks, nodes)| proto::RangedNodeAddressBook {
+            address_book: Some(book(nodes)),
+            start_block: *blocks.start(),
+            // 0 is no end.
+            end_block: if *blocks.end() == u64::MAX { 0 } else { *blocks.end() },
+        })
+        .collect();
+    let newest = ranged.last().and_then(|ranged| ranged.address_book.clone());
+    (newest, (ranged.len() > 1).then_some(proto::RangedAddressBookHistory { address_books: ranged }))
+}
+
+fn features(rules: &ProofRules, knows_all: bool) -> Vec<String> {
     let mut features = vec!["hash verified, signature unchecked".to_owned(), "previous root hash compared".into()];
+    if let RecordFileRule::Signers { percent_min, .. } = rules.record_files {
+        features.push(match percent_min {
+            0 => "record files: RSA signatures verified, one suffices".into(),
+            percent => format!("record files: RSA signatures of {percent} % of the nodes verified"),
+        });
+    }
     if knows_all {
         features.push("tree of all previous root hashes compared".into());
     }
-    if accepts_dummy {
+    if rules.accepts_dummy {
         features.push("dummy proofs accepted".into());
     }
     features
@@ -92,6 +121,7 @@ fn version((major, minor, patch): (i32, i32, i32)) -> proto::SemanticVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::record_file_tests as record_file;
     use crate::store::{Options, Store};
     use wal::files::SimulatedDirectory;
 
@@ -123,8 +153,15 @@ mod tests {
 
     #[test]
     fn what_is_not_checked_is_told() {
-        assert!(features(true, false).contains(&"dummy proofs accepted".to_owned()));
-        assert_eq!(features(false, true).len(), 3);
+        let rules = |accepts_dummy| ProofRules::published(accepts_dummy, RecordFileRule::Refuse);
+        assert!(features(&rules(true), false).contains(&"dummy proofs accepted".to_owned()));
+        assert_eq!(features(&rules(false), true).len(), 3);
+        let signed = ProofRules::published(false, record_file::rule(34));
+        assert!(features(&signed, true).iter().any(|feature| feature.contains("34 % of the nodes")));
+        let (newest, history) = address_books(&signed.record_files);
+        let addresses = newest.unwrap().node_address;
+        assert_eq!(addresses.iter().map(|address| address.node_id).collect::<Vec<_>>(), [0, 3, 7]);
+        assert!(addresses[0].rsa_pub_key.starts_with("30820122") && history.is_none());
         assert_eq!(software().minor, 1);
     }
 }

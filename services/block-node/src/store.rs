@@ -43,7 +43,8 @@
 //! - **Between the creation of a segment and its first sync**: it has no valid head, nothing in it was acknowledged, it is removed.
 //! - **Not a crash**: a record that is not valid in front of one of a *later* batch. Something that was safe has been damaged. The
 //!   block is quarantined: it is not served, status tells the gap, and the rest goes on. Fetched again, it is appended as a record of its
-//!   own kind, to which the index points from then on.
+//!   own kind, to which the index points from then on. Of two records of a block the later one counts; one that was repaired keeps its
+//!   number where no whole block stands behind it.
 //!
 //! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
 //!   the first segment that is left; an index without its segments is no block's.
@@ -51,6 +52,7 @@
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
 
 mod compress;
+mod contexts;
 mod dictionary;
 mod format;
 mod index;
@@ -61,7 +63,7 @@ mod scan;
 mod segments;
 mod writer;
 
-pub use compress::{Encoding, Prepared, UnpackError};
+pub use compress::{Encoding, LEVEL, Prepared, UnpackError};
 pub use dictionary::{Dictionary, Samples, Trainer};
 pub use open::Store;
 pub use reader::{ReadError, Reader, Stored};
@@ -81,11 +83,13 @@ pub struct Options {
     pub keep_blocks: Option<u64>,
     /// Random bits for a new store; see the layout above.
     pub salt: u64,
+    /// How hard zstd tries with the dictionary that is found.
+    pub compression_level: i32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, first_block: 0, keep_blocks: None, salt: 0 }
+        Self { segment_bytes: 64 << 20, first_block: 0, keep_blocks: None, salt: 0, compression_level: LEVEL }
     }
 }
 
@@ -120,6 +124,11 @@ pub struct AppendError {
     pub what: &'static str,
     /// What the file system said then.
     pub source: Arc<io::Error>,
+}
+
+/// Whether a file of this name is one of a store's.
+pub fn is_file_name(name: &str) -> bool {
+    scan::number(name).is_some() || index::is_index(name)
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {

@@ -3,8 +3,10 @@
 //! A subscriber has no queue. It looks which block is next for it, takes it from memory or from disk, and sends it when the client has
 //! room; if the block is not there yet it waits for the tip to move. So history flows into live without a gap or a repeat, a slow
 //! subscriber reads from disk and holds nobody up, and a wake-up cannot be lost: the tip is looked at before it is waited for. What it
-//! holds of a block is bounded with what all others hold, and by time: see [`crate::lending`].
+//! holds of a block is bounded with what all others hold, and by time: see [`crate::lending`]. What it did not ask for comes as hashes:
+//! see [`crate::filter`].
 
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -12,7 +14,9 @@ use bytes::Bytes;
 use prost::Message as _;
 use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
-use crate::lending::PIECE_BYTES;
+use crate::block::ItemError;
+use crate::filter::{self, Filter, Part, Place};
+use crate::lending::{Loan, PIECE_BYTES};
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
 use crate::node::Node;
 use crate::store::ReadError;
@@ -85,7 +89,9 @@ pub async fn subscribe(node: Arc<Node>, mut requests: Requests, responses: Respo
             return Err(Status::new(Code::DeadlineExceeded, text));
         }
         // It was removed before this subscriber came to it.
-        Err(Undelivered::Unread(ReadError::NotStored(_))) => Some(SubscribeCode::NotAvailable),
+        Err(Undelivered::Unread(ReadError::NotStored(_)) | Undelivered::Unfiltered) => {
+            Some(SubscribeCode::NotAvailable)
+        }
         Err(Undelivered::Unread(_)) => Some(SubscribeCode::Error),
     };
     if let Some(code) = code {
@@ -105,6 +111,8 @@ enum Undelivered {
     Late,
     /// There is no block.
     Unread(ReadError),
+    /// It is of a time that had no filters.
+    Unfiltered,
 }
 
 /// Sends blocks until the end.
@@ -119,6 +127,11 @@ async fn send(
         Ok(plan) => plan,
         Err(code) => return Ok(code),
     };
+    let filter = match Filter::of(request.filter.as_ref()) {
+        Ok(filter) => filter.map(Arc::new),
+        Err(code) => return Ok(code),
+    };
+    let subscriber = Subscriber { node, responses };
     responses.open().map_err(|_| Undelivered::Gone)?;
     let mut number = plan.from;
     loop {
@@ -132,7 +145,10 @@ async fn send(
             }
             continue;
         }
-        deliver(node, number, responses).await?;
+        match &filter {
+            None => subscriber.deliver(number).await?,
+            Some(filter) => subscriber.deliver_filtered(number, filter).await?,
+        }
         node.metrics.delivered.inc();
         if number + 1 == now.next {
             node.metrics.deliver.observe(now.at.elapsed());
@@ -144,37 +160,120 @@ async fn send(
     }
 }
 
-/// Sends a block. It is held while the client takes of it, or nobody else wants the room that it takes.
-async fn deliver(node: &Arc<Node>, number: u64, responses: &Responses) -> Result<(), Undelivered> {
-    let send = async |piece: Bytes| match tokio::time::timeout(node.settings.subscriber_timeout, responses.send(piece))
-        .await
-    {
-        Ok(sent) => sent.map_err(|_| Undelivered::Gone),
-        Err(_) => Err(Undelivered::Late),
-    };
-    let mut sent = 0;
-    'lent: loop {
-        let loan = node.lend(number).await.map_err(Undelivered::Unread)?;
+/// Whom blocks are sent to.
+struct Subscriber<'a> {
+    node: &'a Arc<Node>,
+    responses: &'a Responses,
+}
+
+impl Subscriber<'_> {
+    async fn send(&self, piece: Bytes) -> Result<(), Undelivered> {
+        match tokio::time::timeout(self.node.settings.subscriber_timeout, self.responses.send(piece)).await {
+            Ok(sent) => sent.map_err(|_| Undelivered::Gone),
+            Err(_) => Err(Undelivered::Late),
+        }
+    }
+
+    /// Sends a piece while a block is lent; what comes back is the loan, if nobody else wants the room that it takes.
+    async fn send_of(&self, piece: Bytes, loan: Arc<Loan>) -> Result<Option<Arc<Loan>>, Undelivered> {
+        let mut sending = pin!(self.send(piece));
+        tokio::select! {
+            sent = &mut sending => sent.map(|()| Some(loan)),
+            () = self.node.lending.is_wanted() => {
+                drop(loan);
+                sending.await.map(|()| None)
+            }
+        }
+    }
+
+    /// A block, where it was not lent until now.
+    async fn lent(&self, number: u64, loan: Option<Arc<Loan>>) -> Result<Arc<Loan>, Undelivered> {
+        match loan {
+            Some(loan) => Ok(loan),
+            None => self.node.lend(number).await.map_err(Undelivered::Unread),
+        }
+    }
+
+    /// Sends a part of a block's frames. It is held while the client takes of it, or nobody else wants the room that it takes.
+    async fn send_frames(
+        &self,
+        number: u64,
+        mut loan: Option<Arc<Loan>>,
+        mut part: Range<usize>,
+    ) -> Result<Option<Arc<Loan>>, Undelivered> {
+        while !part.is_empty() {
+            let lent = self.lent(number, loan).await?;
+            // A copy: what waits in the connection keeps nothing else in memory. The rest of a message follows.
+            let end = part.end.min(part.start + PIECE_BYTES);
+            let piece = Bytes::copy_from_slice(&lent.block().frames()[part.start..end]);
+            part.start = end;
+            loan = self.send_of(piece, lent).await?;
+        }
+        Ok(loan)
+    }
+
+    async fn deliver(&self, number: u64) -> Result<(), Undelivered> {
+        let loan = self.lent(number, None).await?;
         let frames = loan.block().frames();
         if frames.len() <= PIECE_BYTES {
             drop(loan);
-            return send(frames).await;
+            return self.send(frames).await;
         }
-        while sent < frames.len() {
-            // A copy: what waits in the connection keeps nothing else in memory. The rest of a message follows.
-            let piece = Bytes::copy_from_slice(&frames[sent..frames.len().min(sent + PIECE_BYTES)]);
-            sent += piece.len();
-            let mut sending = pin!(send(piece));
-            tokio::select! {
-                sent = &mut sending => sent?,
-                () = node.lending.is_wanted() => {
-                    drop((frames, loan));
-                    sending.await?;
-                    continue 'lent;
+        let all = 0..frames.len();
+        drop(frames);
+        self.send_frames(number, Some(loan), all).await.map(|_| ())
+    }
+
+    /// Sends what was asked for of a block, and hashes of the rest.
+    async fn deliver_filtered(&self, number: u64, filter: &Arc<Filter>) -> Result<(), Undelivered> {
+        let (node, era) = (self.node, self.node.settings.wire_era);
+        // What is stored was verified: it has no items that cannot be read.
+        let damaged = |error: ItemError| Undelivered::Unread(ReadError::Damaged { number, what: error.to_string() });
+        let mut loan = self.lent(number, None).await?;
+        if !filter.fits(loan.block()) {
+            return Err(Undelivered::Unfiltered);
+        }
+        if loan.block().frames_bytes() <= PIECE_BYTES {
+            let make = || {
+                node.metrics.filtered.inc();
+                filter.frames(loan.block(), era)
+            };
+            let frames = node.filtered.frames(number, filter, make).map_err(damaged)?;
+            drop(loan);
+            return self.send(frames).await;
+        }
+        node.metrics.filtered.inc();
+        let mut place = Place::default();
+        loop {
+            let (of_thread, filter) = (Arc::clone(&loan), Arc::clone(filter));
+            let next = move || {
+                let part = filter.next(of_thread.block(), &mut place);
+                part.map(|part| (part, place))
+            };
+            let (part, behind) = match tokio::task::spawn_blocking(next).await {
+                Ok(next) => next.map_err(damaged)?,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The server has stopped.
+                    Err(_) => return Err(Undelivered::Gone),
+                },
+            };
+            place = behind;
+            let kept = match part {
+                None => break,
+                Some(Part::Message(message)) => self.send_of(message, loan).await?,
+                Some(Part::Long(head, item)) => {
+                    let kept = self.send_of(head, loan).await?;
+                    self.send_frames(number, kept, item).await?
                 }
-            }
+            };
+            loan = self.lent(number, kept).await?;
         }
-        return Ok(());
+        drop(loan);
+        match filter::end(number, era) {
+            end if end.is_empty() => Ok(()),
+            end => self.send(end).await,
+        }
     }
 }
 
@@ -185,7 +284,8 @@ mod tests {
     #[test]
     fn requests_are_planned_by_the_rules() {
         let plan = |start, end, next| {
-            let request = proto::SubscribeStreamRequest { start_block_number: start, end_block_number: end };
+            let request =
+                proto::SubscribeStreamRequest { start_block_number: start, end_block_number: end, filter: None };
             Plan::of(&request, (10, next), 4_000).map(|plan| (plan.from, plan.to))
         };
         let (none, late) = (NO_BLOCK, Err(SubscribeCode::NotAvailable));

@@ -2,15 +2,15 @@
 //! and that it continues the blocks before it. For a directory that no server has open.
 
 use std::error::Error;
-use std::io;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wal::files::{Directory, RealDirectory};
 
-use crate::block::{Chain, HashOnly, Limits, ProofRules, Verified};
+use crate::block::{Chain, Limits, ProofRules, Verified};
+use crate::console;
+use crate::data_directory;
 use crate::store::{self, Reader, Store, Stored};
 
 /// What is verified.
@@ -32,31 +32,31 @@ pub struct Found {
     pub wrong: Vec<(u64, String)>,
 }
 
+/// Opens the store of a node that does not run, which must be there. A torn end is mended, as it is by every start.
+pub(crate) fn open(path: &Path) -> Result<Store<RealDirectory>, String> {
+    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
+    let directory = data_directory::open_existing(path).map_err(|error| named(&error))?;
+    Store::open(directory, store::Options::default()).map_err(|error| named(&error))
+}
+
 /// Verifies a directory, and prints what was found.
 pub fn run(flags: &VerifyFlags) -> Result<(), Box<dyn Error>> {
-    let path = &flags.files_recent_live_root_path;
-    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
-    if !path.is_dir() {
-        return Err(named(&format!("{}: {}", path.display(), io::ErrorKind::NotADirectory)).into());
-    }
-    let directory = RealDirectory::open(path).map_err(|error| named(&error))?;
-    // A torn end is mended, as it is by every start.
-    let store = Store::open(directory, store::Options::default()).map_err(|error| named(&error))?;
+    let store = open(&flags.files_recent_live_root_path)?;
     let found = verify(&store.reader());
     for (number, why) in &found.wrong {
-        println!("block {number}: {why}");
+        console::print(format_args!("block {number}: {why}\n"))?;
     }
     let Some(blocks) = &found.blocks else {
-        println!("no blocks");
+        console::print("no blocks\n")?;
         return Ok(());
     };
-    println!(
-        "blocks {} to {}: {} bytes verified, {} blocks wrong",
+    console::print(format_args!(
+        "blocks {} to {}: {} bytes verified, {} blocks wrong\n",
         blocks.start(),
         blocks.end(),
         found.bytes,
         found.wrong.len()
-    );
+    ))?;
     match found.wrong.is_empty() {
         true => Ok(()),
         false => Err(format!("{} blocks are damaged or are no blocks of this chain", found.wrong.len()).into()),
@@ -87,7 +87,7 @@ pub fn verify<D: Directory>(reader: &Reader<D>) -> Found {
 /// A stored block, as what a publisher sends is checked.
 pub(crate) fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> {
     // Which proofs were accepted was decided when the block came.
-    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let rules = ProofRules::accepted_before();
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let limits = Limits { block_bytes_max: usize::MAX };
     let verified = Verified::of(&stored.bytes, limits, &rules).map_err(|error| said(&error))?;

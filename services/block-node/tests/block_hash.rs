@@ -6,10 +6,13 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use block_node::block::{BuilderError, HashOnly, ItemError, Limits, ProofRules, Verified, Version};
+use block_node::block::{BuilderError, ItemError, Limits, ProofRules, Verified, Version};
 use block_node::craft::{Crafter, field};
+use block_node::filter::Filter;
+use block_node::messages::{WireEra, proto};
+use block_node::recent::Shared;
+use prost::Message as _;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
@@ -24,9 +27,9 @@ const VERSIONS: [Version; 3] = [
 ];
 
 /// For each block its root, in hexadecimal, or `refused: ` and why.
-fn roots_in_python(blocks: &[Vec<u8>]) -> Vec<String> {
+fn roots_in_python(blocks: &[Vec<u8>], flags: &[&str]) -> Vec<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/block-hash/block_hash.py");
-    let child = Command::new("python3").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let child = Command::new("python3").arg(script).args(flags).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("this test needs python3 (apt-get install python3-minimal)");
     let mut input = child.stdin.take().unwrap();
     let bytes: Vec<u8> =
@@ -42,9 +45,13 @@ fn roots_in_python(blocks: &[Vec<u8>]) -> Vec<String> {
 
 /// The root that the node computes, or why it refuses.
 fn root(block: &[u8]) -> Result<String, BuilderError> {
-    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let rules = ProofRules::accepted_before();
     let verified = Verified::of(block, Limits { block_bytes_max: 1 << 24 }, &rules)?;
-    Ok(verified.root.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(&verified.root))
+}
+
+fn hexadecimal(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Blocks of up to 30 items; of those before the last era some have an item that their time did not know.
@@ -82,7 +89,7 @@ fn both_implementations_agree_on_random_blocks_of_every_era() {
     for (seed, version) in (7..).zip(VERSIONS) {
         let blocks = random_blocks(seed, version);
         let mut refused = 0;
-        for (block, theirs) in blocks.iter().zip(&roots_in_python(&blocks)) {
+        for (block, theirs) in blocks.iter().zip(&roots_in_python(&blocks, &[])) {
             match root(block) {
                 Ok(ours) => assert_eq!(&ours, theirs, "{version}"),
                 Err(BuilderError::Item(ItemError::Unknown(_))) => {
@@ -104,8 +111,45 @@ fn both_implementations_refuse_what_nobody_knows() {
         let mut crafter = Crafter::in_version(3, 0, version);
         let blocks: Vec<_> =
             [8, 13, 18, 19, 21, 22, 36, 58].map(|number| crafter.next_of([field(number, b"what")]).bytes).into();
-        for (block, theirs) in blocks.iter().zip(roots_in_python(&blocks)) {
+        for (block, theirs) in blocks.iter().zip(roots_in_python(&blocks, &[])) {
             assert!(root(block).is_err() && theirs.starts_with("refused: "), "{version}: {theirs}");
         }
+    }
+}
+
+#[test]
+fn both_implementations_agree_on_blocks_of_which_items_were_filtered() {
+    let mut random = SmallRng::seed_from_u64(11);
+    for (seed, version) in (17..).zip(&VERSIONS[1..]) {
+        let (mut filtered, mut expected, mut hidden) = (Vec::new(), Vec::new(), 0);
+        for (number, block) in (0..).zip(random_blocks(seed, *version)) {
+            let Ok(root) = root(&block) else { continue };
+            // Of what may be named some kinds, as those that are wanted or those that are not.
+            let may_be_named = FIELDS.iter().filter(|field| !matches!(**field % 20, 0 | 19));
+            let filter = Filter::of(Some(&proto::BlockStreamFilter {
+                include: random.random_bool(0.5),
+                block_item_types: may_be_named.copied().filter(|_| random.random_bool(0.4)).chain([4]).collect(),
+            }));
+            let filter = filter.unwrap().unwrap();
+            let shared = Shared::new(number, [0; 48], &block, WireEra::Today).unwrap();
+            let mut frames = &filter.frames(&shared, WireEra::Today).unwrap()[..];
+            let mut received = Vec::new();
+            while let Some((head, rest)) = frames.split_first_chunk::<5>() {
+                let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+                let message = proto::SubscribeStreamResponse::decode(&rest[..length]).unwrap();
+                if let Some(proto::subscribe_stream_response::Response::BlockItems(set)) = message.response {
+                    received.extend(set);
+                }
+                frames = &rest[length..];
+            }
+            let verified =
+                Verified::of_filtered(&received, Limits { block_bytes_max: 1 << 24 }, &ProofRules::accepted_before());
+            assert_eq!(hexadecimal(&verified.unwrap().root), root, "{version}");
+            hidden += usize::from(received != block);
+            filtered.push(received);
+            expected.push(root);
+        }
+        assert!(hidden > BLOCKS / 2, "{version}: something was filtered of {hidden} blocks");
+        assert_eq!(roots_in_python(&filtered, &["--filtered"]), expected, "{version}");
     }
 }

@@ -4,11 +4,9 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
-
-use block_node::block::{HashOnly, Limits, ProofRules, Verified};
+use block_node::block::{Limits, ProofRules, Verified};
 use block_node::craft::{Crafter, Shape, Traffic};
-use block_node::store::{Options, Prepared, Store, Trainer};
+use block_node::store::{LEVEL, Options, Prepared, Store, Trainer};
 use wal::files::RealDirectory;
 
 /// What a file takes whole numbers of, bytes.
@@ -30,18 +28,18 @@ impl Taken {
 }
 
 /// Stores blocks as the server does, and measures their files.
-fn taken(blocks: impl Iterator<Item = Vec<u8>>) -> Taken {
+fn taken(blocks: impl Iterator<Item = Vec<u8>>, level: i32) -> Taken {
     let folder = harness::folder();
     let mut store = Store::open(RealDirectory::open(folder.path()).unwrap(), Options::default()).unwrap();
-    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+    let rules = ProofRules::accepted_before();
     let mut trainer = Trainer::new(None);
     let mut taken = Taken { raw: 0, ours: 0, recent: 0, historic: 0 };
     for block in blocks {
         let verified = Verified::of(&block, Limits { block_bytes_max: 1 << 24 }, &rules).unwrap();
         if let Some(samples) = trainer.take(&block) {
-            trainer.trained(samples.train());
+            trainer.trained(samples.train(level));
         }
-        store.append(&[Prepared::with(&verified, trainer.dictionary())]).unwrap();
+        store.append(&[Prepared::with(&verified, trainer.dictionary(), level)]).unwrap();
         let packed = zstd::bulk::compress(&block, 1).unwrap().len();
         taken.raw += block.len();
         taken.recent += packed.next_multiple_of(FILE_SYSTEM_BLOCK);
@@ -67,11 +65,16 @@ fn print(what: &str, blocks: usize, taken: &Taken) {
 
 #[test]
 fn blocks_of_traffic_take_less_than_in_the_java_layout() {
-    for (transactions, blocks, share_max) in [(1, 3_000, 0.3), (13, 1_500, 0.8), (50, 600, 0.95), (500, 100, 1.0)] {
-        let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
-        let taken = taken((0..blocks).map(|_| crafter.next_of(traffic.items(transactions)).bytes));
-        print(&format!("{transactions} transactions"), blocks, &taken);
-        assert!(taken.of_recent() < share_max, "{transactions} transactions: {:.3}", taken.of_recent());
+    // Transactions, blocks, and the share that they may take: at the level that keeps up with publishers, and at one for who has time.
+    let fast = [(1, 3_000, 0.3), (13, 1_500, 0.8), (50, 600, 0.95), (500, 100, 1.0)];
+    let thorough = [(1, 3_000, 0.3), (13, 1_500, 0.65), (50, 1_000, 0.8), (500, 120, 0.9)];
+    for (level, rows) in [(LEVEL, fast), (9, thorough)] {
+        for (transactions, blocks, share_max) in rows {
+            let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
+            let taken = taken((0..blocks).map(|_| crafter.next_of(traffic.items(transactions)).bytes), level);
+            print(&format!("{transactions} transactions, level {level}"), blocks, &taken);
+            assert!(taken.of_recent() < share_max, "{transactions} transactions: {:.3}", taken.of_recent());
+        }
     }
 }
 
@@ -79,7 +82,7 @@ fn blocks_of_traffic_take_less_than_in_the_java_layout() {
 fn blocks_that_are_half_random_take_no_more_than_in_the_java_layout() {
     for (bytes, blocks) in [(1_000, 2_000), (13_000, 1_000), (50_000, 200)] {
         let mut crafter = Crafter::new(1, 0);
-        let taken = taken((0..blocks).map(|_| crafter.next(Shape::of_bytes(bytes)).bytes));
+        let taken = taken((0..blocks).map(|_| crafter.next(Shape::of_bytes(bytes)).bytes), LEVEL);
         print(&format!("half random, {bytes} bytes"), blocks, &taken);
         assert!(taken.of_recent() < 1.0, "{bytes} bytes: {:.3}", taken.of_recent());
     }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use d_engine_client::wire;
 use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
 use tokio::sync::Semaphore;
@@ -41,6 +42,9 @@ use access::{SignedIn, Who};
 
 /// Scans without pages of a thread at a time, each with up to 64 MiB: others wait in line.
 const SCANS_MAX: usize = 1;
+
+/// All of a state may have to be read and written.
+const DEFRAGMENT_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// A method of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,7 @@ impl Method {
                     | operate::Method::ChangeMembers
                     | operate::Method::ChangeUsers
                     | operate::Method::ListUsers
+                    | operate::Method::Defragment
             ),
         }
     }
@@ -158,6 +163,10 @@ impl Api {
                 later(self.patience, async move { Ok(users::change(node, request).await) })
             }),
             Method::Own(operate::Method::ListUsers) => Ok(now(users::list(&self.node))),
+            Method::Own(operate::Method::Defragment) => decode(message).map(|wire::DefragmentRequest {}| {
+                let node = self.node.clone();
+                later(DEFRAGMENT_PATIENCE, async move { Ok(operate::defragment(node).await) })
+            }),
             Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
         };
         answer.unwrap_or_else(|status| Unary::Now(Err(status)))

@@ -11,8 +11,10 @@ mod users;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use service_kit::{logs, open_files, panics, signals};
+use service_kit::command_line::one_line;
+use service_kit::{console, logs, open_files, panics, signals};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::server::Server;
@@ -45,7 +47,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => return usage(&first_line(&error.to_string())),
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Nothing was asked for. An error: nobody reads it.
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        Err(error) => return usage(&one_line(&error.to_string())),
     };
     match command {
         Command::Serve(flags) => {
@@ -68,14 +75,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// clap's message without what it adds.
-fn first_line(text: &str) -> String {
-    let line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
-}
-
 fn usage(mistake: &str) -> ExitCode {
-    eprintln!("d-engine: {mistake}");
+    console::tell(format_args!("d-engine: {mistake}"));
     ExitCode::from(2)
 }
 
@@ -83,7 +84,7 @@ fn end(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("d-engine: {error:#}");
+            console::tell(format_args!("d-engine: {error:#}"));
             ExitCode::FAILURE
         }
     }

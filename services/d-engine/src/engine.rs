@@ -13,6 +13,7 @@
 //! ```
 
 mod counters;
+mod defragment;
 mod door;
 mod forward;
 mod housekeeping;
@@ -32,7 +33,7 @@ use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
@@ -120,6 +121,8 @@ struct Inner {
     /// Set once it is about to stop.
     is_ending: watch::Sender<bool>,
     counters: Counters,
+    /// Whoever rewrites the files of the state: one at a time.
+    defragmenting: Arc<Semaphore>,
 }
 
 impl Node {
@@ -281,6 +284,7 @@ impl Engine {
             options,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
+            defragmenting: Arc::new(Semaphore::new(1)),
         });
         let node = Node(inner, Principal::Process);
         neighbour.hears(&node);

@@ -124,6 +124,11 @@ impl History {
         self.published.subscribe()
     }
 
+    /// How many watch.
+    pub fn watchers(&self) -> usize {
+        self.published.receiver_count()
+    }
+
     /// Where to begin: at this revision, or with what comes next if it is 0.
     pub fn begin(&self, from_revision: u64) -> Result<Place, TooOld> {
         let kept = self.lock();

@@ -1,7 +1,7 @@
 //! Between the log and the state: what was applied becomes visible, batch by batch.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 use crate::history::History;
 use tokio::sync::watch;
 
-use crate::state::{Applied, EachRow, Rows, State, StateError, Storage, StorageError, Table, Users};
+use crate::state::{Applied, Defragmentation, EachRow, Rows, State, StateError, Storage, StorageError, Table, Users};
 
 /// A state as of a moment. Everything read from one view is of one moment.
 pub struct View {
@@ -20,6 +20,8 @@ pub struct View {
     pub applied: u64,
     /// Its users.
     pub users: Arc<Users>,
+    /// How many sessions are open.
+    pub sessions: usize,
 }
 
 /// What a member's state shows to everybody else. Clones show the same.
@@ -30,6 +32,8 @@ pub struct Shown {
     pub history: Arc<History>,
     users: watch::Sender<Arc<Users>>,
     broken: Arc<OnceLock<StateError>>,
+    /// None any more once the state has ended.
+    defragmentation: Arc<Mutex<Option<Defragmentation>>>,
 }
 
 impl Shown {
@@ -46,6 +50,11 @@ impl Shown {
     /// Why the state cannot go on, if it cannot.
     pub fn broken(&self) -> Option<&StateError> {
         self.broken.get()
+    }
+
+    /// Rewrites the files of the state, if it has some.
+    pub fn defragmentation(&self) -> Option<Defragmentation> {
+        self.defragmentation.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -78,12 +87,18 @@ pub struct Machine<S> {
 impl<S: Storage> Machine<S> {
     /// Of what the storage has.
     pub fn new(storage: S) -> Result<Self, StorageError> {
+        let defragmentation = Arc::new(Mutex::new(storage.defragmentation()));
         let state = State::new(storage)?;
         let users = watch::Sender::new(Arc::clone(state.users()));
-        let view = View { rows: state.view(), applied: state.committed(), users: Arc::clone(state.users()) };
+        let view = View {
+            rows: state.view(),
+            applied: state.committed(),
+            users: Arc::clone(state.users()),
+            sessions: state.sessions(),
+        };
         let history = Arc::new(History::new(state.committed() + 1));
         let view = Arc::new(ArcSwap::from_pointee(view));
-        Ok(Self { state, shown: Shown { view, history, users, broken: Arc::default() } })
+        Ok(Self { state, shown: Shown { view, history, users, broken: Arc::default(), defragmentation } })
     }
 
     /// What it shows.
@@ -100,9 +115,11 @@ impl<S: Storage> Machine<S> {
 
 impl<S> Drop for Machine<S> {
     fn drop(&mut self) {
+        self.shown.defragmentation.lock().unwrap_or_else(PoisonError::into_inner).take();
         let last = self.shown.view();
-        let (applied, users) = (last.applied, Arc::clone(&last.users));
-        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied, users }));
+        let View { applied, sessions, .. } = *last;
+        let users = Arc::clone(&last.users);
+        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied, users, sessions }));
     }
 }
 
@@ -134,7 +151,8 @@ impl<S: Storage> StateMachine for Machine<S> {
             return self.end(error.into());
         }
         let users = Arc::clone(self.state.users());
-        self.shown.view.store(Arc::new(View { rows: self.state.view(), applied: index, users: Arc::clone(&users) }));
+        let (rows, sessions) = (self.state.view(), self.state.sessions());
+        self.shown.view.store(Arc::new(View { rows, applied: index, users: Arc::clone(&users), sessions }));
         // After they are visible: who hears of it looks at them.
         self.shown.users.send_if_modified(|told| {
             let is_new = !Arc::ptr_eq(told, &users);

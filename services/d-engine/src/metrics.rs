@@ -36,7 +36,8 @@ impl Collector for Metrics {
         let (status, counted) = (node.handle().status(), node.counters().counted());
         let leads = status.leader == Some(node.options().id);
         let has_lease = node.handle().try_read(replog::ReadLevel::Lease, 0).is_some();
-        let gauges: [(&str, &str, i64); 9] = [
+        let (sessions, watchers) = (node.shown().view().sessions, node.shown().history.watchers());
+        let gauges: [(&str, &str, i64); 11] = [
             ("dengine_term", "The term of the log", status.term as i64),
             ("dengine_has_leader", "1 if this member knows who leads", status.leader.is_some().into()),
             ("dengine_is_leader", "1 if this member leads", leads.into()),
@@ -46,6 +47,8 @@ impl Collector for Metrics {
             ("dengine_log_last_index", "The last entry of the log", status.last as i64),
             ("dengine_log_bytes", "Bytes of the log's files", status.wal_bytes as i64),
             ("dengine_in_flight", "Commands in the log that are not applied", status.in_flight as i64),
+            ("dengine_sessions", "Sessions that are open", sessions as i64),
+            ("dengine_watchers", "Watches that this member serves", watchers as i64),
         ];
         for (name, help, value) in gauges {
             gauge(&mut encoder, name, help, value)?;

@@ -8,6 +8,7 @@
 //!
 //! | file | is |
 //! | --- | --- |
+//! | `codec` | strings, flags and numbers as bytes |
 //! | `command` | what stands in an entry, as bytes |
 //! | `rows` | what stands in the tables, as bytes |
 //! | `storage` | where tables lie: the trait that a user may implement |
@@ -50,5 +51,5 @@ pub use memory::Memory;
 pub use query::{QueryError, answer, known_members, next_expiry};
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
-pub use storage::{EachRow, Rows, Storage, StorageError, Table};
+pub use storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};
 pub use users::{Access, NAME_BYTES_MAX, Principal, User, UserChange, Users};

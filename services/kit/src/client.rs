@@ -33,9 +33,9 @@ use tokio::time::timeout;
 
 use crate::grpc::{Deframer, Status, encode, timeout as header};
 
-use deadline::Deadline;
 use unvectored::Unvectored;
 
+pub use deadline::{Deadline, Elapsed};
 pub use error::GrpcError;
 pub use stream::{StreamReceiver, StreamSender};
 

@@ -36,8 +36,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_name(path)
 }
 
-/// Makes a name safe: it is in the directory above.
-fn sync_name(path: &Path) -> io::Result<()> {
+/// Makes a name safe, or its removal: what the directory above says of it is on disk when this returns.
+pub fn sync_name(path: &Path) -> io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -1,10 +1,15 @@
 //! What every server of this project shares: sockets, TLS, gRPC, limits, logs, metrics, health, signals, a graceful stop. It knows of no
 //! server in particular. `examples/echo.rs` is a whole server.
 //!
-//! With the feature `client` alone it is a gRPC client, with `process` alone what any process needs, and nothing of the rest.
+//! With the feature `client` alone it is a gRPC client, with `process` alone what any process needs, with `tls` alone
+//! configurations of TLS, and nothing of the rest.
 
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "process")]
+pub mod command_line;
+#[cfg(feature = "process")]
+pub mod console;
 #[cfg(feature = "server")]
 pub mod directory;
 #[cfg(feature = "grpc")]
@@ -39,7 +44,7 @@ pub mod server;
 pub mod signals;
 #[cfg(feature = "server")]
 pub mod socket;
-#[cfg(feature = "server")]
+#[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "server")]
 pub mod url;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use crate::grpc::{Code, Requests, Responses, Stream, decode, encode};
+use crate::grpc::{Code, Requests, Responses, Status, Stream, decode, encode};
 use crate::proto::{self, grpc::reflection::v1 as pb};
 use pb::server_reflection_request::MessageRequest as Ask;
 use pb::server_reflection_response::MessageResponse as Say;
@@ -18,6 +18,10 @@ pub const PATHS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
+
+/// The longest request, bytes: names of files and symbols are short. Each answer repeats what it answers, and who asks for much with a long
+/// request, and reads nothing, would hold memory that nobody counts.
+const REQUEST_BYTES_MAX: usize = 4 << 10;
 
 /// What it answers from. Clones are the same.
 #[derive(Clone, Default)]
@@ -60,6 +64,11 @@ impl Reflection {
         let known = Rc::clone(&self.0);
         Box::pin(async move {
             while let Some(message) = requests.next().await? {
+                if message.len() > REQUEST_BYTES_MAX {
+                    let length = message.len();
+                    let what = format!("a request of reflection has {REQUEST_BYTES_MAX} bytes at most, not {length}");
+                    return Err(Status::new(Code::ResourceExhausted, what));
+                }
                 let request: pb::ServerReflectionRequest = decode(message)?;
                 let response = pb::ServerReflectionResponse {
                     valid_host: request.host.clone(),
@@ -156,7 +165,56 @@ fn message_names(scope: &str, message: &DescriptorProto, names: &mut Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::grpc::content;
+
+    /// What is answered to these, and how the call ends.
+    fn ask(asked: &[pb::ServerReflectionRequest]) -> (Vec<pb::ServerReflectionResponse>, Result<(), Status>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (to, requests) = mpsc::channel(8);
+        let (responses, mut from) = mpsc::channel(8);
+        asked.iter().for_each(|request| to.try_send(content(encode(request))).unwrap());
+        drop(to);
+        let reflection = Reflection::new(&[]).unwrap();
+        let ended = runtime.block_on(reflection.answer(Requests::of(requests), Responses::of(responses)));
+        let mut said = Vec::new();
+        while let Ok(response) = from.try_recv() {
+            said.push(decode(content(response)).unwrap());
+        }
+        (said, ended)
+    }
+
+    #[test]
+    fn a_request_that_is_long_is_refused_and_not_answered_with_what_it_said() {
+        let long = |bytes: usize| pb::ServerReflectionRequest { host: "x".repeat(bytes), message_request: None };
+        let (said, ended) = ask(&[long(4_000), long(8 << 20), long(1)]);
+        assert_eq!((said.len(), said[0].valid_host.len()), (1, 4_000));
+        let refused = ended.unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.message, "a request of reflection has 4096 bytes at most, not 8388613");
+        let symbol = Some(Ask::FileContainingSymbol("y".repeat(5_000)));
+        let (said, ended) = ask(&[pb::ServerReflectionRequest { host: String::new(), message_request: symbol }]);
+        assert_eq!((said.len(), ended.unwrap_err().code), (0, Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn what_is_not_known_and_what_asks_for_nothing_is_told_and_the_call_goes_on() {
+        let unknown = pb::ServerReflectionRequest {
+            host: "here".into(),
+            message_request: Some(Ask::FileContainingSymbol("some.Thing".into())),
+        };
+        let asked = [pb::ServerReflectionRequest::default(), unknown.clone(), Default::default()];
+        let (said, ended) = ask(&asked);
+        assert_eq!((said.len(), ended), (3, Ok(())));
+        let expected = [(3, "nothing is asked for"), (5, "there is no symbol some.Thing"), (3, "nothing is asked for")];
+        for (response, (code, message)) in said.iter().zip(expected) {
+            let Some(Say::ErrorResponse(error)) = &response.message_response else { panic!("{response:?}") };
+            assert_eq!((error.error_code, &*error.error_message), (code, message));
+        }
+        assert_eq!((&*said[1].valid_host, &said[1].original_request), ("here", &Some(unknown)));
+    }
 
     fn files(said: Say) -> Vec<FileDescriptorProto> {
         let Say::FileDescriptorResponse(files) = said else { panic!("{said:?}") };

@@ -76,15 +76,24 @@ impl Tls {
         Self::open_allowing(files, AllowedNames::Any)
     }
 
+    /// The same, and takes those, too, who show no certificate. One that is shown is checked.
+    pub fn open_optional(files: TlsFiles) -> Result<Self, TlsError> {
+        Self::open_as(files, AllowedNames::Any, true)
+    }
+
     /// The same, and takes only these names of those that the clients' authority has signed.
     pub fn open_allowing(files: TlsFiles, allowed: AllowedNames) -> Result<Self, TlsError> {
+        Self::open_as(files, allowed, false)
+    }
+
+    fn open_as(files: TlsFiles, allowed: AllowedNames, is_lenient: bool) -> Result<Self, TlsError> {
         if let Some(wanted) = &files.self_signed {
             self_signed::make(&files, wanted)?;
         }
         let mut paths = vec![files.certificate.clone(), files.key.clone()];
         paths.extend(files.client_authority.clone());
         paths.extend(files.revocations.clone());
-        Self::of(paths, move || read(&files, &allowed))
+        Self::of(paths, move || read(&files, &allowed, is_lenient))
     }
 }
 
@@ -94,14 +103,23 @@ impl ClientTls {
         Self::open_allowing(files, AllowedNames::Any)
     }
 
+    /// The same, and takes a certificate whatever host it is for: for those who know their peers by their authority alone.
+    pub fn open_for_any_host(files: ClientTlsFiles) -> Result<Self, TlsError> {
+        Self::open_as(files, AllowedNames::Any, true)
+    }
+
     /// The same, and takes only these names of those that the servers' authority has signed.
     pub fn open_allowing(files: ClientTlsFiles, allowed: AllowedNames) -> Result<Self, TlsError> {
+        Self::open_as(files, allowed, false)
+    }
+
+    fn open_as(files: ClientTlsFiles, allowed: AllowedNames, is_lenient: bool) -> Result<Self, TlsError> {
         let mut paths = Vec::new();
         paths.extend(files.authority.clone());
         if let Some((certificate, key)) = &files.certificate {
             paths.extend([certificate.clone(), key.clone()]);
         }
-        Self::of(paths, move || read_client(&files, &allowed))
+        Self::of(paths, move || read_client(&files, &allowed, is_lenient))
     }
 }
 
@@ -151,7 +169,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-fn read(files: &TlsFiles, allowed: &AllowedNames) -> Result<ServerConfig, TlsError> {
+fn read(files: &TlsFiles, allowed: &AllowedNames, is_lenient: bool) -> Result<ServerConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let chain = certificates(&files.certificate)?;
     let key = private_key(&files.key)?;
@@ -179,7 +197,7 @@ fn read(files: &TlsFiles, allowed: &AllowedNames) -> Result<ServerConfig, TlsErr
             });
             let by_authority = by_authority.transpose()?;
             let whom = Whom::Trusted { trusted, by_authority, allowed: allowed.clone() };
-            builder.with_client_cert_verifier(Arc::new(Verifier { whom, algorithms }))
+            builder.with_client_cert_verifier(Arc::new(Verifier { whom, algorithms, is_lenient }))
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(&error))?;
@@ -187,7 +205,7 @@ fn read(files: &TlsFiles, allowed: &AllowedNames) -> Result<ServerConfig, TlsErr
     Ok(config)
 }
 
-fn read_client(files: &ClientTlsFiles, allowed: &AllowedNames) -> Result<ClientConfig, TlsError> {
+fn read_client(files: &ClientTlsFiles, allowed: &AllowedNames, is_lenient: bool) -> Result<ClientConfig, TlsError> {
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let provider = provider(&files.protocol);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -206,7 +224,8 @@ fn read_client(files: &ClientTlsFiles, allowed: &AllowedNames) -> Result<ClientC
         None => Whom::Anybody,
     };
     // No less is checked than without it, but for who trusts anybody.
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { whom, algorithms }));
+    let builder =
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { whom, algorithms, is_lenient }));
     match &files.certificate {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {

@@ -1,10 +1,10 @@
 //! Objects as files below a folder. A file appears whole and synced, by a link.
 
-use crate::{Attributes, Body, Object, Store, StoreError};
+use crate::{Attributes, Body, Object, Part, Store, StoreError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -50,6 +50,14 @@ impl FileStore {
         File::open(folder)?.sync_all()
     }
 
+    fn open(&self, key: &str) -> Result<(File, PathBuf), StoreError> {
+        let path = self.root.join(key);
+        match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(StoreError::NotFound(key.to_owned())),
+            result => result.map_err(|failure| error(&path, &failure)).map(|file| (file, path)),
+        }
+    }
+
     fn walk(&self, folder: &Path, objects: &mut Vec<Object>) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -86,14 +94,23 @@ impl Store for FileStore {
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
-        let path = self.root.join(key);
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(StoreError::NotFound(key.to_owned())),
-            result => result.map_err(|failure| error(&path, &failure))?,
-        };
+        let (mut file, _) = self.open(key)?;
         let range = range.unwrap_or(0..u64::MAX);
         file.seek(SeekFrom::Start(range.start))?;
         Ok(Box::new(file.take(range.end - range.start)))
+    }
+
+    fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
+        let (mut file, path) = self.open(key)?;
+        let metadata = file.metadata().map_err(|failure| error(&path, &failure))?;
+        let (device, inode, bytes) = (metadata.dev(), metadata.ino(), metadata.len());
+        let now = format!("{device}-{inode}-{}.{:09}-{bytes}", metadata.mtime(), metadata.mtime_nsec());
+        if version.is_some_and(|version| version != now) || bytes <= range.start {
+            return Err(StoreError::Changed(key.to_owned()));
+        }
+        file.seek(SeekFrom::Start(range.start))?;
+        let body = Box::new(file.take(range.end - range.start));
+        Ok(Part { body, object_bytes: bytes, version: Some(now) })
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {

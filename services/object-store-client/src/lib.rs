@@ -7,6 +7,7 @@ use std::ops::Range;
 
 pub mod credentials;
 pub mod files;
+pub mod http;
 pub mod listing;
 pub mod memory;
 pub mod s3;
@@ -27,6 +28,16 @@ pub struct Object {
     pub modified_millis: i64,
 }
 
+/// A part of an object, and what it is a part of.
+pub struct Part {
+    /// Its bytes. A store may send fewer than were asked for: who reads counts them.
+    pub body: Box<dyn Read + Send>,
+    /// Bytes of the whole object.
+    pub object_bytes: u64,
+    /// What tells the object from every other that has or had its key; `None` where the store does not say.
+    pub version: Option<String>,
+}
+
 /// What goes along with an object.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes<'a> {
@@ -45,6 +56,12 @@ pub enum StoreError {
     /// [`Store::create`] found one.
     #[error("an object {0} is there already")]
     AlreadyExists(String),
+    /// [`Store::get_part`] found another object than the one whose parts were read before.
+    #[error("the object {0} was replaced while it was read")]
+    Changed(String),
+    /// An object is not what was written, as its reader found.
+    #[error("{0}")]
+    Damaged(String),
     /// Trying again may help: no connection, a timeout, a server that is busy or broken.
     #[error("{0}")]
     Transient(String),
@@ -74,7 +91,15 @@ pub trait Store: Send + Sync {
     /// [`StoreError::AlreadyExists`] leaves what is there. After a transient error the object may be there or not.
     fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError>;
     /// Reads an object, or a range of its bytes, which may be shorter at the end.
+    ///
+    /// # Errors
+    /// A range that begins at the end or beyond it is one where S3 is asked; [`Store::get_part`] tells that apart.
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError>;
+    /// Reads a range of an object's bytes, which is not empty; where `version` is that of an earlier part, only if it is still that object.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]: it is another one now, or ends before the range.
+    fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError>;
     /// All objects whose keys begin with `prefix`, ordered by key.
     fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
         self.list_after(prefix, "")

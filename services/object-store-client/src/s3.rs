@@ -2,12 +2,16 @@
 //!
 //! Objects are sent by one PUT with `If-None-Match: *`, so that two writers cannot both believe in one object. Whether the
 //! server honours it is tried once, before the first object (AWS, R2, MinIO, B2 and versitygw do); where it does not,
-//! the object is looked for before it is sent, which leaves a window, and a warning says so.
+//! the object is looked for before it is sent, which leaves a window, and a warning says so. Large objects are sent in parts
+//! ([`multipart`]) under the same condition; a server that honours it for one PUT and not for parts gets every object by one PUT.
+
+mod multipart;
 
 use crate::credentials::Credentials;
+use crate::http::agent;
 use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
-use crate::{Attributes, Body, Object, Store, StoreError};
+use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
 use std::io::{self, Cursor, Read, SeekFrom};
 use std::ops::Range;
@@ -39,6 +43,9 @@ pub struct S3Store {
     scheme: String,
     host: String,
     honours_conditions: OnceLock<bool>,
+    honours_conditions_of_parts: OnceLock<bool>,
+    /// Larger objects are sent in parts of as many.
+    part_bytes: u64,
 }
 
 /// One request; [`S3Store::send`] adds what signs it.
@@ -48,32 +55,45 @@ struct Request<'a> {
     query: &'a str,
     headers: Vec<(&'a str, String)>,
     payload_hash: String,
+    /// Bytes that the server has to move before it answers.
+    work_bytes: u64,
 }
 
 impl Request<'_> {
     fn new<'a>(method: &'a str, key: &'a str) -> Request<'a> {
-        Request { method, key, query: "", headers: Vec::new(), payload_hash: sha256_hex(b"") }
+        Request { method, key, query: "", headers: Vec::new(), payload_hash: sha256_hex(b""), work_bytes: 0 }
     }
 }
 
+/// Tries of what would have to be begun anew, or would be left behind: a part of an object, and the removal of what is not wanted.
+const TRIES: u32 = 3;
 /// A page of a listing: it has a thousand objects.
 const LISTING_BYTES_MAX: u64 = 16 << 20;
 
-/// Certificates where distributions keep them.
-const SYSTEM_CERTIFICATES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
-fn trust(settings: &S3Settings) -> Result<ureq::tls::RootCerts, StoreError> {
-    let environment = std::env::var_os("SSL_CERT_FILE").map(Into::into);
-    let system = || SYSTEM_CERTIFICATES.iter().map(std::path::PathBuf::from).find(|path| path.exists());
-    let path = settings.certificates.clone().or(environment).or_else(system);
-    let path = path.ok_or_else(|| StoreError::Permanent("no certificates to trust: set SSL_CERT_FILE".into()))?;
-    let text = std::fs::read(&path).map_err(|error| StoreError::Permanent(format!("{}: {error}", path.display())))?;
-    let certificates = ureq::tls::parse_pem(&text).filter_map(|item| match item {
-        Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    Ok(ureq::tls::RootCerts::new_with_certs(&certificates.collect::<Vec<_>>()))
+impl S3Settings {
+    /// A bucket as AWS's tools find it: at `endpoint`, or where `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` says, or else at AWS; in `region`, or
+    /// `AWS_REGION`, `AWS_DEFAULT_REGION`, or else us-east-1. At another endpoint than AWS's, the bucket is part of the path.
+    pub fn find(
+        bucket: &str,
+        endpoint: Option<&str>,
+        region: Option<&str>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> S3Settings {
+        let either = |given: Option<&str>, names: [&str; 2]| {
+            let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+            given.map(str::to_owned).or_else(|| names.into_iter().find_map(set))
+        };
+        let region = either(region, ["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or_else(|| "us-east-1".into());
+        let endpoint = either(endpoint, ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
+        S3Settings {
+            bucket: bucket.to_owned(),
+            path_style: endpoint.is_some(),
+            endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
+            region,
+            timeout: Duration::from_secs(30),
+            certificates: None,
+        }
+    }
 }
 
 impl S3Store {
@@ -87,29 +107,26 @@ impl S3Store {
             return refuse(format!("endpoint \"{}\": write it as https://host or http://host:port", settings.endpoint));
         }
         let host = if settings.path_style { host.to_owned() } else { format!("{}.{host}", settings.bucket) };
-        let mut config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_idle_connections(8)
-            .user_agent("object-store-client")
-            .timeout_connect(Some(settings.timeout))
-            .timeout_recv_response(Some(settings.timeout))
-            .timeout_per_read(Some(settings.timeout));
-        if scheme == "https" {
-            let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-            let tls = ureq::tls::TlsConfig::builder()
-                .root_certs(trust(&settings)?)
-                .unversioned_rustls_crypto_provider(provider);
-            config = config.tls_config(tls.build());
-        }
-        let (agent, scheme) = (config.build().into(), scheme.to_owned());
-        Ok(S3Store { settings, credentials, agent, scheme, host, honours_conditions: OnceLock::new() })
+        let agent = agent(scheme == "https", settings.timeout, settings.certificates.as_deref())?;
+        let scheme = scheme.to_owned();
+        let (honours_conditions, honours_conditions_of_parts) = (OnceLock::new(), OnceLock::new());
+        let part_bytes = multipart::PART_BYTES;
+        Ok(S3Store {
+            settings,
+            credentials,
+            agent,
+            scheme,
+            host,
+            honours_conditions,
+            honours_conditions_of_parts,
+            part_bytes,
+        })
     }
 
     fn send(
         &self,
         request: Request<'_>,
-        body: Option<(&mut dyn Body, u64)>,
+        body: Option<(&mut dyn Body, Range<u64>)>,
     ) -> Result<ureq::http::Response<ureq::Body>, StoreError> {
         let key = encode(request.key, true);
         let path =
@@ -135,14 +152,19 @@ impl S3Store {
         }
         let failed = |error: ureq::Error| StoreError::Transient(format!("{method} /{}: {error}", request.key));
         let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} /{}: {error}", request.key));
+        let request_work = request.work_bytes;
         let most = |length| Some(body_time(self.settings.timeout, length));
         match body {
-            Some((body, length)) => {
-                body.seek(SeekFrom::Start(0))?;
+            Some((body, range)) => {
+                let length = range.end - range.start;
+                body.seek(SeekFrom::Start(range.start))?;
                 let mut reader = body.take(length);
                 let body = ureq::SendBody::from_reader(&mut reader);
                 let request = builder.header("content-length", length).body(body).map_err(malformed)?;
-                let request = self.agent.configure_request(request).timeout_send_body(most(length)).build();
+                let request = self.agent.configure_request(request).timeout_send_body(most(length));
+                // A read that waits for the head of an answer is a read, too.
+                let patience = most(request_work);
+                let request = request.timeout_recv_response(patience).timeout_per_read(patience).build();
                 self.agent.run(request).map_err(failed)
             }
             None => {
@@ -168,8 +190,8 @@ impl S3Store {
         match status {
             404 if !code.contains("NoSuchBucket") => StoreError::NotFound(key.to_owned()),
             412 => StoreError::AlreadyExists(key.to_owned()),
-            // 409 tells of another request at the same object at the same time.
-            408 | 409 | 425 | 429 | 500..=599 => {
+            // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
+            408 | 409 | 425 | 429 | 500 | 502..=599 => {
                 StoreError::Transient(format!("the store answered {status}{code} for {key}"))
             }
             _ if code.contains("RequestTimeTooSkewed") => {
@@ -180,10 +202,22 @@ impl S3Store {
     }
 
     fn put(&self, key: &str, body: &mut dyn Body, length: u64, headers: Vec<(&str, String)>) -> Result<(), StoreError> {
+        self.put_bytes(key, "", body, 0..length, headers).map(drop)
+    }
+
+    /// Sends a range of the body's bytes; an answer of failure is an error.
+    fn put_bytes(
+        &self,
+        key: &str,
+        query: &str,
+        body: &mut dyn Body,
+        range: Range<u64>,
+        headers: Vec<(&str, String)>,
+    ) -> Result<ureq::http::Response<ureq::Body>, StoreError> {
         let mut context = digest::Context::new(&digest::SHA256);
-        body.seek(SeekFrom::Start(0))?;
+        body.seek(SeekFrom::Start(range.start))?;
         let mut buffer = vec![0; 65_536];
-        let mut left = length;
+        let mut left = range.end - range.start;
         while left > 0 {
             let most = buffer.len().min(left as usize);
             let read = body.read(&mut buffer[..most])?;
@@ -193,11 +227,41 @@ impl S3Store {
             context.update(&buffer[..read]);
             left -= read as u64;
         }
-        let mut request = Request::new("PUT", key);
-        request.headers = headers;
-        request.payload_hash = hex(context.finish().as_ref());
-        let response = self.send(request, Some((body, length)))?;
-        if response.status().is_success() { Ok(()) } else { Err(self.failure(key, response)) }
+        let payload_hash = hex(context.finish().as_ref());
+        let request = Request { query, headers, payload_hash, ..Request::new("PUT", key) };
+        let response = self.send(request, Some((body, range)))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.failure(key, response)) }
+    }
+
+    /// Looks for an object, where nothing better is to be had.
+    fn refuse_existing(&self, key: &str) -> Result<(), StoreError> {
+        match self.get(key, Some(0..1)) {
+            Err(StoreError::NotFound(_)) => Ok(()),
+            Ok(_) => Err(StoreError::AlreadyExists(key.to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn delete_object(&self, key: &str) -> Result<(), StoreError> {
+        let response = self.send(Request::new("DELETE", key), None)?;
+        match response.status().is_success() {
+            true => Ok(()),
+            false => match self.failure(key, response) {
+                StoreError::NotFound(_) => Ok(()),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Tries something with a probe, an object beside `key` that nobody else has, and removes it whatever comes of that.
+    fn with_probe<T>(&self, key: &str, attempt: impl FnOnce(&str) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let probe = format!("{folder}.probe-{:016x}", rand::random::<u64>());
+        let answer = attempt(&probe);
+        if let Err(error) = retry(TRIES, || self.delete_object(&probe)) {
+            tracing::warn!(probe, %error, remedy = "remove it", "a probe is left in the store");
+        }
+        answer
     }
 
     /// Sends one small object twice; a server that honours the condition refuses the second.
@@ -205,16 +269,15 @@ impl S3Store {
         if let Some(honours) = self.honours_conditions.get() {
             return Ok(*honours);
         }
-        let probe =
-            format!("{}.probe-{:016x}", key.rsplit_once('/').map_or("", |(folder, _)| folder), rand::random::<u64>());
-        let put = || self.put(&probe, &mut Cursor::new(b"probe"), 5, vec![("if-none-match", "*".into())]);
-        put()?;
-        let honours = match put() {
-            Err(StoreError::AlreadyExists(_)) => true,
-            Ok(()) => false,
-            Err(error) => return Err(error),
-        };
-        self.delete(&probe)?;
+        let honours = self.with_probe(key, |probe| {
+            let put = || self.put(probe, &mut Cursor::new(b"probe"), 5, vec![("if-none-match", "*".into())]);
+            put()?;
+            match put() {
+                Err(StoreError::AlreadyExists(_)) => Ok(true),
+                Ok(()) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })?;
         if !honours {
             tracing::warn!(
                 endpoint = self.settings.endpoint,
@@ -254,6 +317,13 @@ impl<R: Read> Read for Paced<R> {
     }
 }
 
+/// `bytes 0-9/100` as the first byte, the last one, and the bytes of the object.
+fn content_range_of(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
+}
+
 /// What a body of so many bytes may take.
 fn body_time(timeout: Duration, bytes: u64) -> Duration {
     timeout + Duration::from_secs(bytes / 65_536)
@@ -265,14 +335,17 @@ impl Store for S3Store {
             attributes.metadata.iter().map(|(name, value)| (format!("x-amz-meta-{name}"), value)).collect();
         let mut headers: Vec<(&str, String)> =
             metadata.iter().map(|(name, value)| (name.as_str(), (*value).clone())).collect();
-        if self.honours_conditions(key)? {
+        let is_conditional = self.honours_conditions(key)?;
+        let is_large = length > self.part_bytes;
+        if !is_conditional || is_large {
+            // A large one that would be refused in the end need not be sent.
+            self.refuse_existing(key)?;
+        }
+        if is_large && (!is_conditional || self.honours_conditions_of_parts(key)?) {
+            return self.put_in_parts(key, body, length, headers, is_conditional);
+        }
+        if is_conditional {
             headers.push(("if-none-match", "*".into()));
-        } else {
-            match self.get(key, Some(0..1)) {
-                Err(StoreError::NotFound(_)) => {}
-                Ok(_) => return Err(StoreError::AlreadyExists(key.to_owned())),
-                Err(error) => return Err(error),
-            }
         }
         self.put(key, body, length, headers)
     }
@@ -287,6 +360,35 @@ impl Store for S3Store {
             return Err(self.failure(key, response));
         }
         Ok(Box::new(self.body(response)))
+    }
+
+    fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
+        let mut request = Request::new("GET", key);
+        request.headers.push(("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+        if let Some(version) = version {
+            request.headers.push(("if-match", version.to_owned()));
+        }
+        let response = self.send(request, None)?;
+        let status = response.status().as_u16();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (content_range, length, version) = (header("content-range"), header("content-length"), header("etag"));
+        let whole = length.and_then(|length| length.parse().ok()).filter(|length| *length <= range.end);
+        let object_bytes = match (status, content_range.as_deref().and_then(content_range_of), whole) {
+            (206, Some((first, last, total)), _) if first == range.start && last < range.end => total,
+            // A store that does not know ranges sends all, which is what was asked for.
+            (200, None, Some(whole)) if range.start == 0 => whole,
+            (200..=299, ..) => {
+                let said = content_range.unwrap_or_else(|| "no Content-Range".into());
+                let asked = format!("bytes {} to {}", range.start, range.end.saturating_sub(1));
+                return Err(StoreError::Permanent(format!(
+                    "{key}: asked for {asked} the store answered {status}, {said}"
+                )));
+            }
+            // It is not the one that was meant, or it ends before the range.
+            (412 | 416, ..) => return Err(StoreError::Changed(key.to_owned())),
+            _ => return Err(self.failure(key, response)),
+        };
+        Ok(Part { body: Box::new(self.body(response)), object_bytes, version })
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
@@ -326,14 +428,7 @@ impl Store for S3Store {
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
-        let response = self.send(Request::new("DELETE", key), None)?;
-        match response.status().is_success() {
-            true => Ok(()),
-            false => match self.failure(key, response) {
-                StoreError::NotFound(_) => Ok(()),
-                error => Err(error),
-            },
-        }
+        self.delete_object(key)
     }
 }
 
@@ -394,6 +489,17 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_is_at_aws_unless_somebody_says_where() {
+        let at_aws = S3Settings::find("b", None, None, |name| (name == "AWS_REGION").then(|| "eu-west-1".into()));
+        assert_eq!((at_aws.endpoint.as_str(), at_aws.path_style), ("https://s3.eu-west-1.amazonaws.com", false));
+        let said = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| "http://store:9000".to_owned());
+        let elsewhere = S3Settings::find("b", None, Some("here"), said);
+        assert_eq!((elsewhere.endpoint.as_str(), elsewhere.path_style), ("http://store:9000", true));
+        assert_eq!(elsewhere.region, "here");
+        assert_eq!(S3Settings::find("b", Some("http://other"), None, said).endpoint, "http://other");
+    }
+
+    #[test]
     fn a_store_that_stalls_in_the_middle_of_an_object_is_an_error_in_time() {
         for then in [says_nothing, trickles] {
             let store = store(HALF, then);
@@ -420,6 +526,32 @@ mod tests {
             store("HTTP/1.1 503 Slow Down\r\ncontent-length: 1000\r\n\r\n<Error><Code>SlowDown</Code>", says_nothing);
         let error = in_time(move || store.get("k", None).map(drop)).unwrap_err();
         assert!(error.is_transient() && error.to_string().contains("503 SlowDown"), "{error}");
+    }
+
+    #[test]
+    fn a_part_is_of_the_object_and_of_the_bytes_that_were_asked_for() {
+        let part =
+            |head: &'static str, range: Range<u64>| store(head, says_nothing).get_part("k", range, Some("\"v\""));
+        let right =
+            "HTTP/1.1 206 Partial Content\r\netag: \"v\"\r\ncontent-range: bytes 2-4/9\r\ncontent-length: 3\r\n\r\nabc";
+        let mut found = part(right, 2..5).unwrap();
+        let mut bytes = Vec::new();
+        found.body.read_to_end(&mut bytes).unwrap();
+        assert_eq!((bytes.as_slice(), found.object_bytes, found.version.as_deref()), (&b"abc"[..], 9, Some("\"v\"")));
+        // Other bytes than those that were asked for would be taken for them.
+        for range in [1..5, 3..6, 2..4] {
+            let error = part(right, range).map(drop).unwrap_err();
+            assert!(error.to_string().contains("k: asked for bytes"), "{error}");
+        }
+        let whole = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+        assert_eq!(part(whole, 0..3).unwrap().object_bytes, 3, "all is what was asked for");
+        assert!(matches!(part(whole, 1..3), Err(StoreError::Permanent(_))));
+        for head in [
+            "HTTP/1.1 412 Precondition Failed\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 416 X\r\ncontent-length: 0\r\n\r\n",
+        ] {
+            assert!(matches!(part(head, 0..3), Err(StoreError::Changed(key)) if key == "k"), "{head}");
+        }
     }
 
     #[test]

@@ -71,18 +71,24 @@ impl Bug {
     ];
 }
 
-/// At most one planted error.
+/// Planted errors: none outside of tests, and there at most two.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Planted {
     #[cfg(any(test, feature = "planted-bugs"))]
-    bug: Option<Bug>,
+    bugs: [Option<Bug>; 2],
 }
 
 impl Planted {
     /// Plants one bug.
-    #[cfg(any(test, feature = "planted-bugs"))]
+    #[cfg(any(test, feature = "simulator"))]
     pub(crate) fn new(bug: Option<Bug>) -> Self {
-        Self { bug }
+        Self { bugs: [bug, None] }
+    }
+
+    /// Plants two, as a system may have them.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    pub(crate) fn both(bugs: [Option<Bug>; 2]) -> Self {
+        Self { bugs }
     }
 
     /// Whether this one is planted.
@@ -90,7 +96,7 @@ impl Planted {
     pub(crate) fn has(self, bug: Bug) -> bool {
         #[cfg(any(test, feature = "planted-bugs"))]
         {
-            self.bug == Some(bug)
+            self.bugs.contains(&Some(bug))
         }
         #[cfg(not(any(test, feature = "planted-bugs")))]
         {

@@ -79,7 +79,7 @@ impl Consensus {
             min_election_tick: election_ticks + 1,
             max_election_tick: 2 * election_ticks + 1,
             heartbeat_tick: settings.heartbeat_ticks as usize,
-            applied: recovered.compaction.snapshot.index,
+            applied: recovered.applied(),
             max_size_per_msg: settings.append_bytes_max,
             max_inflight_msgs: settings.append_messages_max,
             check_quorum: true,
@@ -89,8 +89,9 @@ impl Consensus {
             max_committed_size_per_ready: settings.apply_bytes_max,
             ..Config::default()
         };
+        let (base, snapshot) = (recovered.base(), recovered.compaction.snapshot.index);
         let entries: VecDeque<RaftEntry> = recovered.entries.into_iter().map(to_raft).collect();
-        let log = storage::MemoryLog::new(recovered.hard, recovered.compaction, entries);
+        let log = storage::MemoryLog::new(recovered.hard, recovered.compaction, base, entries);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, log, &logger).map_err(|error| error.to_string())?;
         let mut random = Random::new(seed);
@@ -103,6 +104,10 @@ impl Consensus {
         let lagging = storage::Limit { entries: usize::MAX, bytes: settings.lagging_log_bytes as usize };
         let mut consensus = Self { raw, random, timeout_ticks, drawn_for, election_ticks, tail, lagging };
         consensus.settle();
+        // They were handed out before the state was kept, and are not again.
+        for change in recovered.passed.changes_after(snapshot) {
+            consensus.apply_change(change);
+        }
         Ok(consensus)
     }
 

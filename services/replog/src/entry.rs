@@ -69,6 +69,12 @@ pub(crate) fn encode_into(kind: EntryKind, time_millis: u64, data: &[u8], out: &
 
 /// What [`encode`] was given.
 pub(crate) fn decode(payload: &[u8]) -> Result<(EntryKind, u64, Bytes), Malformed> {
+    let (kind, time_millis, data) = parse(payload)?;
+    Ok((kind, time_millis, Bytes::copy_from_slice(data)))
+}
+
+/// The same, where the data are.
+pub(crate) fn parse(payload: &[u8]) -> Result<(EntryKind, u64, &[u8]), Malformed> {
     const WHAT: &str = "an entry";
     let mut reader = Reader::new(payload, WHAT);
     let kind = match reader.byte()? {
@@ -78,5 +84,5 @@ pub(crate) fn decode(payload: &[u8]) -> Result<(EntryKind, u64, Bytes), Malforme
         _ => return Err(Malformed(WHAT)),
     };
     let time_millis = reader.number()?;
-    Ok((kind, time_millis, Bytes::copy_from_slice(reader.rest())))
+    Ok((kind, time_millis, reader.rest()))
 }

@@ -47,7 +47,7 @@ pub use membership::{Change, Membership};
 pub use message::Message;
 pub use node::{Batch, LostLog, Node, Output, Proposed, Rejected, Standing, StartError, Token};
 pub use reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
-pub use recovery::{Recovered, Recovery, RecoveryError};
+pub use recovery::{RecoverError, Recovered, Recovery, RecoveryError, recover};
 pub use replica::{Applied, Effects, Fatal, ReplicatedLog};
 pub use settings::Settings;
 pub use snapshot::{FilesJob, FilesJobDone, SnapshotJob, SnapshotMeta};

@@ -198,8 +198,9 @@ impl Node {
             return Err(StartError("its id is 0".into()));
         }
         let hard = recovered.hard;
-        let applied = recovered.compaction.snapshot.index;
+        let applied = recovered.applied();
         let newest = recovered.entries.iter().map(|entry| entry.time_millis).max().unwrap_or_default();
+        let newest = newest.max(recovered.passed.time_millis);
         let time_floor_millis = newest.max(recovered.compaction.snapshot.time_millis);
         let promise = match planted.has(Bug::NoWithholdingAfterRestart) || planted.has(Bug::LeaseWithoutWithholding) {
             true => Promise::none(),

@@ -1,15 +1,22 @@
 //! From the records that a write-ahead log still has to the state in which a node goes on.
 
+mod passed;
+
 use std::collections::VecDeque;
 
-use wal::{Kind, Record};
+use bytes::Bytes;
+use wal::files::Directory;
+use wal::{Kind, Log, OpenError, Record};
 
 use crate::codec::Malformed;
 use crate::entry::{self, Entry};
+use crate::machine::{RestoreError, StateMachine};
 use crate::membership::Membership;
 use crate::record::{Compaction, Hard};
 use crate::settings::Settings;
 use crate::snapshot::SnapshotMeta;
+
+pub(crate) use passed::Passed;
 
 /// Why a log cannot be gone on with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +46,56 @@ pub enum RecoveryError {
     },
 }
 
+/// Why a member cannot go on with what its disk has.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The write-ahead log cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It is not one that can be gone on with.
+    #[error(transparent)]
+    Log(#[from] RecoveryError),
+    /// The state machine cannot forget what the log lacks.
+    #[error(transparent)]
+    Machine(#[from] RestoreError),
+}
+
+/// Opens a member's write-ahead log, and reads from it what `machine` and the consensus need. Entries that the machine has kept
+/// ([`StateMachine::kept`]) pass through memory, and only the last of them stay: [`Settings::lagging_log_bytes`].
+///
+/// A machine that kept more than the log has was with another log, or installed a snapshot of which the log had not heard yet: it forgets
+/// all of it.
+pub fn recover<S: StateMachine, D: Directory>(
+    directory: D,
+    options: wal::Options,
+    settings: &Settings,
+    machine: &mut S,
+) -> Result<(Log<D>, Recovered), RecoverError> {
+    let read = |kept| {
+        let mut recovery = Recovery::of_kept(settings, kept);
+        let log = Log::open(directory.clone(), options, |record| recovery.visit(record))?;
+        Ok::<_, RecoverError>((log, recovery.finish()?))
+    };
+    let (log, recovered) = read(machine.kept())?;
+    if machine.kept() <= recovered.last() {
+        return Ok((log, recovered));
+    }
+    machine.forget()?;
+    if recovered.passed_over_until() == 0 {
+        return Ok((log, recovered));
+    }
+    // What it has forgotten it must be given again. The log is one process's: it is closed before it is opened.
+    drop(log);
+    read(machine.kept())
+}
+
 /// The state in which a node goes on. The default one is that of a new node that will be added to a group.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     pub(crate) hard: Hard,
     pub(crate) compaction: Compaction,
+    /// Entries behind the compaction that are not in `entries`, because the state machine has kept what they did.
+    pub(crate) passed: Passed,
     pub(crate) entries: VecDeque<Entry>,
 }
 
@@ -74,7 +126,7 @@ impl Recovered {
         time_millis: u64,
         snapshot: &[u8],
     ) -> (Self, Vec<Record>) {
-        let last_term = self.entries.back().map_or(self.compaction.term, |entry| entry.term);
+        let last_term = self.entries.back().map_or(self.base().1, |entry| entry.term);
         let meta = SnapshotMeta {
             index: self.last() + 1,
             term: self.hard.term.max(last_term) + 1,
@@ -96,12 +148,27 @@ impl Recovered {
 
     /// Whether nothing was ever written: a new node, or one that lost its disk.
     pub fn is_empty(&self) -> bool {
-        self.compaction.index == 0 && self.hard == Hard::default() && self.entries.is_empty()
+        self.compaction.index == 0 && self.hard == Hard::default() && self.last() == 0
+    }
+
+    /// The entry before the first one that is held, and its term.
+    pub(crate) fn base(&self) -> (u64, u64) {
+        self.passed.last().unwrap_or((self.compaction.index, self.compaction.term))
+    }
+
+    /// Up to which entry a state machine that kept its state need not be given any.
+    pub(crate) fn applied(&self) -> u64 {
+        self.base().0.max(self.compaction.snapshot.index)
+    }
+
+    /// A state machine that goes on with this must have kept what entries up to here did; 0: none was passed over.
+    pub(crate) fn passed_over_until(&self) -> u64 {
+        self.passed.last().map_or(0, |(last, _)| last)
     }
 
     /// The last entry's index.
     pub(crate) fn last(&self) -> u64 {
-        self.compaction.index + self.entries.len() as u64
+        self.base().0 + self.entries.len() as u64
     }
 }
 
@@ -113,6 +180,13 @@ pub struct Recovery {
     compaction: Compaction,
     /// Joining one another, but perhaps not the compaction: segments in front may be gone whose compaction comes later.
     entries: VecDeque<Entry>,
+    /// What the entries take.
+    bytes: usize,
+    /// In front of them.
+    passed: Passed,
+    /// Entries up to here need not be held, beyond so many bytes.
+    kept: u64,
+    tail_bytes: usize,
     malformed: Option<Malformed>,
 }
 
@@ -120,6 +194,13 @@ impl Recovery {
     /// For this group's records; others are passed over.
     pub fn new(group: u16) -> Self {
         Self { group, ..Self::default() }
+    }
+
+    /// The same, for a state machine that has kept what entries up to `kept` did (see [`crate::StateMachine::kept`]): of these, only the
+    /// last are held in memory, as many as a leader keeps for members that lag ([`Settings::lagging_log_bytes`]). Should the log turn out
+    /// to end before `kept`, it must be read again for a machine that has kept nothing.
+    pub fn of_kept(settings: &Settings, kept: u64) -> Self {
+        Self { kept, tail_bytes: settings.lagging_log_bytes as usize, ..Self::new(settings.group) }
     }
 
     /// Takes the next record of the log.
@@ -141,28 +222,62 @@ impl Recovery {
                 // Every segment repeats it at its beginning, and then it says nothing about what stands before.
                 if compaction != self.compaction {
                     if compaction.begins_anew {
-                        self.entries.clear();
+                        self.clear();
                     }
-                    while self.entries.front().is_some_and(|entry| entry.index <= index) {
-                        self.entries.pop_front();
+                    while let Some(entry) = self.entries.pop_front_if(|entry| entry.index <= index) {
+                        self.bytes -= size(&entry);
                     }
+                    self.passed.forget_until(index, compaction.snapshot.index);
                     self.compaction = compaction;
                 }
             }
             Kind::Entry => {
-                let (kind, time_millis, data) = entry::decode(payload)?;
-                while self.entries.back().is_some_and(|entry| entry.index >= index) {
-                    self.entries.pop_back();
+                let (kind, time_millis, data) = entry::parse(payload)?;
+                while let Some(entry) = self.entries.pop_back_if(|entry| entry.index >= index) {
+                    self.bytes -= size(&entry);
                 }
-                if self.entries.back().is_some_and(|entry| entry.index + 1 != index) {
-                    self.entries.clear();
+                self.passed.cut_from(index);
+                let before = self.entries.back().map(|entry| entry.index);
+                if before.or(self.passed.last().map(|(last, _)| last)).is_some_and(|before| before + 1 != index) {
+                    self.clear();
                 }
                 if index > self.compaction.index {
-                    self.entries.push_back(Entry { index, term, kind, time_millis, data });
+                    if self.entries.is_empty() && index.saturating_add(self.tail_entries()) < self.kept {
+                        self.passed.push(index, term, kind, time_millis, data);
+                        return Ok(());
+                    }
+                    let data = Bytes::copy_from_slice(data);
+                    let entry = Entry { index, term, kind, time_millis, data };
+                    self.bytes += size(&entry);
+                    self.entries.push_back(entry);
+                    self.pass_over();
                 }
             }
         }
         Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.passed = Passed::default();
+    }
+
+    /// Lets go of entries that nobody needs.
+    fn pass_over(&mut self) {
+        while self.bytes > self.tail_bytes
+            && let Some(entry) = self.entries.pop_front_if(|entry| entry.index <= self.kept)
+        {
+            self.bytes -= size(&entry);
+            let Entry { index, term, kind, time_millis, data } = entry;
+            self.passed.push(index, term, kind, time_millis, &data);
+        }
+    }
+
+    /// More entries than these are never held in front of the last one that is kept: what is further in front need not even be copied. A start
+    /// reads millions of them.
+    fn tail_entries(&self) -> u64 {
+        (self.tail_bytes / size_of::<Entry>()) as u64
     }
 
     /// The state, unless something is missing.
@@ -170,19 +285,24 @@ impl Recovery {
         if let Some(malformed) = self.malformed {
             return Err(malformed.into());
         }
-        let Self { hard, compaction, entries, .. } = self;
-        if let Some(first) = entries.front().map(|entry| entry.index)
+        let Self { hard, compaction, entries, passed, .. } = self;
+        if let Some(first) = passed.first().or(entries.front().map(|entry| entry.index))
             && first != compaction.index + 1
         {
             return Err(RecoveryError::Hole { after: compaction.index, first });
         }
-        let recovered = Recovered { hard, compaction, entries };
+        let recovered = Recovered { hard, compaction, passed, entries };
         let last = recovered.last();
         match [recovered.compaction.snapshot.index, hard.commit].into_iter().find(|commit| *commit > last) {
             Some(commit) => Err(RecoveryError::Short { commit, last }),
             None => Ok(recovered),
         }
     }
+}
+
+/// What an entry takes, about.
+fn size(entry: &Entry) -> usize {
+    size_of::<Entry>() + entry.data.len()
 }
 
 #[cfg(test)]

@@ -138,14 +138,6 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
 /// snapshots cost is in proportion to what was proposed, however large the state is.
 const SNAPSHOT_LOG_PART: u64 = 2;
 
-/// A machine that kept more than the log has was with another log, or installed a snapshot of which the log had not heard yet.
-pub(crate) fn forget_what_the_log_lacks<S: StateMachine>(
-    machine: &mut S,
-    recovered: &Recovered,
-) -> Result<(), RestoreError> {
-    if machine.kept() > recovered.last() { machine.forget() } else { Ok(()) }
-}
-
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
     /// `seed` must differ at every start.
@@ -161,6 +153,20 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         Self::planted(id, settings, machine, recovered, snapshots, (seed, now), Planted::default())
     }
 
+    /// The same with errors, for simulations that show that they notice them.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    pub fn with_bugs(
+        id: u64,
+        settings: Settings,
+        machine: S,
+        recovered: Recovered,
+        snapshots: D,
+        (seed, now): (u64, Now),
+        bugs: [Option<Bug>; 2],
+    ) -> Result<Self, Fatal> {
+        Self::planted(id, settings, machine, recovered, snapshots, (seed, now), Planted::both(bugs))
+    }
+
     pub(crate) fn planted(
         id: u64,
         settings: Settings,
@@ -172,7 +178,14 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     ) -> Result<Self, Fatal> {
         let store = Store::open(snapshots, planted);
         let (mut time_millis, mut snapshot_bytes, mut settled_snapshot) = (0, 0, 0);
-        forget_what_the_log_lacks(&mut machine, &recovered)?;
+        if machine.kept() > recovered.last() {
+            machine.forget()?;
+        }
+        if machine.kept() < recovered.passed_over_until() {
+            return Err(
+                StartError("its log was read for a state machine that kept more than this one has".into()).into()
+            );
+        }
         if let Some(meta) = recovered.snapshot() {
             if machine.kept() < meta.index {
                 machine.restore(&mut store.load(meta)?)?;
@@ -180,6 +193,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             }
             (time_millis, snapshot_bytes, settled_snapshot) = (meta.time_millis, meta.bytes, meta.index);
         }
+        time_millis = time_millis.max(recovered.passed.time_millis);
+        let applied_bytes = recovered.passed.command_bytes;
         let node = Node::planted(id, settings, recovered, seed, now, planted)?;
         Ok(Self {
             node,
@@ -197,7 +212,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             wants_snapshot: false,
             settled_snapshot,
             snapshot_bytes,
-            applied_bytes: 0,
+            applied_bytes,
             planted,
         })
     }

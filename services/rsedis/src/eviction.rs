@@ -230,17 +230,20 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
     server.databases[database].set_clock(place, word);
 }
 
-/// Bytes that do not count against the limit: what effects take, since evictions make more of it.
-pub fn not_counted(server: &Server) -> u64 {
-    let effects = server.effects.bytes.capacity();
-    let replication = &server.replication;
+/// Bytes that wait for replicas.
+pub fn replica_buffers(server: &Server) -> usize {
     let replica_bytes = |slot: &usize| {
         let session = server.sessions.get(*slot)?.as_ref()?;
         let held = session.replica.as_ref().map_or(0, |replica| replica.held.capacity());
         Some(session.reply.bytes.capacity() + held)
     };
-    let replicas: usize = replication.replicas.iter().filter_map(replica_bytes).sum();
-    (effects + replication.pending.capacity() + replicas) as u64
+    server.replication.replicas.iter().filter_map(replica_bytes).sum()
+}
+
+/// Bytes that do not count against the limit: what effects take, since evictions make more of it.
+pub fn not_counted(server: &Server) -> u64 {
+    let effects = server.effects.bytes.capacity();
+    (effects + server.replication.pending.capacity() + replica_buffers(server)) as u64
 }
 
 /// Bytes above the limit.

@@ -13,6 +13,7 @@
 
 pub mod acl;
 pub mod command;
+pub mod connection;
 pub mod digest;
 pub mod effects;
 pub mod events;
@@ -21,6 +22,7 @@ pub mod failure;
 pub mod glob;
 pub mod hash;
 pub mod keyspace;
+pub mod latency;
 pub mod log;
 pub mod long_double;
 pub mod memory;
@@ -36,5 +38,9 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod structure;
+pub mod tls;
 pub mod value;
 pub mod waiting;
+
+/// The version of Redis whose behaviour this is.
+pub const REDIS_VERSION: &str = "7.0.15";

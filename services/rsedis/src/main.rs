@@ -1,19 +1,20 @@
 //! The program: reads its settings, opens its files, listens, runs.
 
+mod allocator;
+
 use std::io::Read as _;
 use std::net::{TcpListener, ToSocketAddrs as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
 
-use rsedis::memory::Allocator;
 use rsedis::persistence::{Aof, recover};
 use rsedis::reactor::epoll::{EpollSockets, Listener};
 use rsedis::reactor::{Reactor, now_millis, users};
 use rsedis::server::Server;
 use rsedis::settings::{Settings, Start, read_command_line};
+use rsedis::tls::Tls;
 use rsedis::{hash, log};
-use tikv_jemalloc_ctl::{Access as _, AsName as _};
 use wal::files::RealDirectory;
 
 #[global_allocator]
@@ -52,24 +53,6 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Bytes allocated, by jemalloc's own count.
-fn allocated() -> u64 {
-    // Both fail only if jemalloc was built without counts; it is not.
-    let _ = tikv_jemalloc_ctl::epoch::advance();
-    // What threads keep for their next allocation counts as allocated there, and is not used. 4096 stands for all arenas.
-    let kept: usize = b"stats.arenas.4096.tcache_bytes\0".name().read().unwrap_or(0);
-    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0).saturating_sub(kept) as u64
-}
-
-/// Bytes that this thread has allocated, less those that it has freed.
-fn allocated_here() -> i64 {
-    use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
-    thread_local! {
-        static COUNTS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> = allocatedp::read().ok().zip(deallocatedp::read().ok());
-    }
-    COUNTS.with(|counts| counts.map_or(0, |(allocated, freed)| allocated.get().wrapping_sub(freed.get()) as i64))
-}
-
 fn random_words() -> std::io::Result<[u64; 5]> {
     let mut bytes = [0; 40];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -85,6 +68,8 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     hash::seed([random[0], random[1], random[2], random[3]]);
     raise_file_limit(&mut settings)?;
     log::set_level(settings.text("loglevel"));
+    check_directory(&settings)?;
+    let tls = Tls::open(&settings).map_err(|error| format!("Failed to configure TLS: {error}"))?;
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
     let (stop, stopped) = UnixStream::pair().map_err(|error| format!("make a socket pair: {error}"))?;
@@ -93,26 +78,54 @@ fn serve(mut settings: Settings) -> Result<(), String> {
         signal_hook::low_level::pipe::register(signal, stopped).map_err(|error| format!("catch signals: {error}"))?;
     }
     let mut server = Server::new(settings, now_millis(), random[4]);
+    server.tls = tls;
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     load_users(&mut server)?;
-    let aof = match server.settings.is_yes("appendonly") {
-        true => Some(open(&mut server)?),
+    let socket_file = server.settings.text("unixsocket").to_owned();
+    let sockets = EpollSockets::new(listeners, stop).map_err(|error| format!("epoll: {error}"))?;
+    let mut reactor = Reactor::new(sockets, server, |path| RealDirectory::open(path), allocator::JEMALLOC);
+    // Who asks meanwhile is answered: the reactor has the sockets.
+    let aof = match reactor.server.settings.is_yes("appendonly") {
+        true => Some(open(&mut reactor.server)?),
         false => {
-            load(&mut server)?;
+            load(&mut reactor.server)?;
             None
         }
     };
-    let socket_file = server.settings.text("unixsocket").to_owned();
-    let sockets = EpollSockets::new(listeners, stop).map_err(|error| format!("epoll: {error}"))?;
-    let (port, pid) = (server.settings.text("port"), std::process::id());
+    let (port, pid) = (reactor.server.settings.text("port"), std::process::id());
     log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
-    let allocator = Allocator { total: allocated, own: allocated_here };
-    let ended = Reactor::new(sockets, server, aof, |path| RealDirectory::open(path), allocator).run();
+    let ended = reactor.run(aof);
     if !socket_file.is_empty() {
         // Whoever starts the next server replaces it if it is still there.
         drop(std::fs::remove_file(&socket_file));
     }
     ended
+}
+
+/// Errors: the directory for data is not there, or takes no files where some are to be written.
+fn check_directory(settings: &Settings) -> Result<(), String> {
+    let text = settings.text("dir");
+    let directory = Path::new(text);
+    let told = |error: &dyn std::fmt::Display| format!("dir {text}: {error}");
+    match std::fs::metadata(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(told(&"there is no such directory: create it, or name another with dir"));
+        }
+        Err(error) => return Err(told(&error)),
+        Ok(found) if !found.is_dir() => return Err(told(&"it is no directory: name another with dir")),
+        Ok(_) => {}
+    }
+    if !settings.is_yes("appendonly") && settings.text("save").is_empty() {
+        return Ok(());
+    }
+    // Asking for rights is not enough: root has them all, and a file system may be read-only, full, or none of the disk's.
+    let probe = directory.join(format!("temp-probe-{}", std::process::id()));
+    let made = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    made.map_err(|error| {
+        told(&format_args!(
+            "no files can be made in it: {error}: give the server's user the right to, or name another with dir"
+        ))
+    })
 }
 
 /// The users of the settings, or of their file.
@@ -189,35 +202,39 @@ fn load(server: &mut Server) -> Result<(), String> {
     recover::load_rdb(server, &directory, &name).map(drop)
 }
 
-/// One listener for each address of `bind`; one that begins with `-` may be missing.
+/// Listeners at each address of `bind`, one for each port; an address that begins with `-` may be missing.
 fn listen(settings: &Settings) -> Result<Vec<Listener>, String> {
-    let port = settings.integer("port") as u16;
     let mut listeners = Vec::new();
     let path = settings.text("unixsocket");
     if !path.is_empty() {
         listeners
             .push(listen_at(path, settings).map_err(|error| format!("Failed opening Unix socket {path}: {error}"))?);
     }
-    if port == 0 && !listeners.is_empty() {
-        return Ok(listeners);
-    }
-    for word in settings.text("bind").split_whitespace() {
-        let (address, may_fail) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
-        let host = match address {
-            "*" => "0.0.0.0",
-            "::*" => "::",
-            address => address,
-        };
-        let failed = |error: std::io::Error| format!("Failed listening on port {port} ({address}): {error}");
-        let bound = (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings));
-        match bound {
-            Ok(listener) => listeners.push(Listener::Tcp(listener)),
-            Err(error) if may_fail && error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
-            Err(error) => return Err(failed(error)),
+    for (name, has_tls) in [("port", false), ("tls-port", true)] {
+        let port = settings.integer(name) as u16;
+        if port == 0 {
+            continue;
+        }
+        let before = listeners.len();
+        for word in settings.text("bind").split_whitespace() {
+            let (address, may_fail) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
+            let host = match address {
+                "*" => "0.0.0.0",
+                "::*" => "::",
+                address => address,
+            };
+            match (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings)) {
+                Ok(listener) => listeners.push(Listener::Tcp { listener, has_tls }),
+                Err(error) if may_fail && error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
+                Err(error) => return Err(format!("Failed listening on port {port} ({address}): {error}")),
+            }
+        }
+        if listeners.len() == before {
+            return Err(format!("Failed listening on port {port}: bind names no address"));
         }
     }
     match listeners.is_empty() {
-        true => Err(format!("Failed listening on port {port}: bind names no address")),
+        true => Err("Configured to not listen anywhere: set port, tls-port or unixsocket".to_owned()),
         false => Ok(listeners),
     }
 }

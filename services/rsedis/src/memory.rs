@@ -7,6 +7,15 @@ pub struct Allocator {
     pub total: fn() -> u64,
     /// Bytes that the calling thread has allocated since it began, less those that it has freed. Quick.
     pub own: fn() -> i64,
+    /// Gives the system back what is not used; whether it could.
+    pub purge: fn() -> bool,
+    /// A report for people.
+    pub report: fn() -> String,
+}
+
+impl Allocator {
+    /// Nothing is known.
+    const NONE: Self = Self { total: || 0, own: || 0, purge: || true, report: String::new };
 }
 
 /// Memory as it stands: the last look, and what this thread has done since.
@@ -24,7 +33,7 @@ pub struct Memory {
 impl Default for Memory {
     /// Nothing is known: nothing is used.
     fn default() -> Self {
-        Self { allocator: Allocator { total: || 0, own: || 0 }, total: 0, own: 0, peak: 0, at_start: 0 }
+        Self { allocator: Allocator::NONE, total: 0, own: 0, peak: 0, at_start: 0 }
     }
 }
 
@@ -42,6 +51,16 @@ impl Memory {
         self.total = (self.allocator.total)();
         self.own = (self.allocator.own)();
         self.peak = self.peak.max(self.total);
+    }
+
+    /// Gives the system back what is not used; whether it could.
+    pub fn purge(&self) -> bool {
+        (self.allocator.purge)()
+    }
+
+    /// The allocator's report for people.
+    pub fn report(&self) -> String {
+        (self.allocator.report)()
     }
 
     /// Bytes that are allocated now. What other threads did since the last look is missing.

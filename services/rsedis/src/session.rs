@@ -134,6 +134,16 @@ impl Session {
         self.channels.len() + self.patterns.len() + self.shard_channels.len()
     }
 
+    /// Where it is as a replica, if it is one: as it says, or where it comes from.
+    pub fn replica_address(&self) -> Option<String> {
+        let replica = self.replica.as_deref()?;
+        let from = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        Some(match replica.address.is_empty() {
+            true => from.trim_matches(['[', ']']).to_owned(),
+            false => replica.address.clone(),
+        })
+    }
+
     /// Whether it has asked for the replication stream.
     pub fn is_replica(&self) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.stage != Stage::Introducing)

@@ -20,6 +20,8 @@ pub enum TimeoutReply {
     Null,
     /// Nothing: its command runs now.
     Runs,
+    /// Nothing: it waits for the end of the server.
+    Shutdown,
     /// How many replicas have a part of the stream.
     Acknowledgements {
         /// Up to here.
@@ -79,7 +81,7 @@ fn answer_timeout(server: &Server, client: &mut Session, timeout_reply: TimeoutR
     match timeout_reply {
         TimeoutReply::NullArray => client.reply.null_array(),
         TimeoutReply::Null => client.reply.null(),
-        TimeoutReply::Runs => {}
+        TimeoutReply::Runs | TimeoutReply::Shutdown => {}
         TimeoutReply::Acknowledgements { offset, .. } => client.reply.count(server.acknowledgements(offset)),
     }
 }
@@ -163,20 +165,35 @@ pub fn serve_acknowledged(server: &mut Server) {
         Some(TimeoutReply::Acknowledgements { offset, wanted }) => server.acknowledgements(offset) >= wanted,
         _ => false,
     };
-    let slots: Vec<usize> =
-        server.sessions.iter().flatten().filter(|session| has_enough(session)).map(|session| session.slot).collect();
-    for slot in slots {
+    for slot in slots_of(server, has_enough) {
         end(server, slot, false);
+    }
+}
+
+/// Whether a client waits for something that it may stop to wait for.
+fn may_be_ended(session: &Session) -> bool {
+    let reply = session.waiting.as_ref().map(|waiting| waiting.timeout_reply);
+    reply.is_some_and(|reply| !matches!(reply, TimeoutReply::Runs | TimeoutReply::Shutdown))
+}
+
+fn slots_of(server: &Server, is_meant: impl Fn(&Session) -> bool) -> Vec<usize> {
+    let sessions = server.sessions.iter().flatten().filter(|session| is_meant(session));
+    sessions.map(|session| session.slot).collect()
+}
+
+/// Answers those who wait for the end of the server: it goes on.
+pub fn end_shutdown(server: &mut Server) {
+    let is_meant = |session: &Session| {
+        session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply == TimeoutReply::Shutdown)
+    };
+    for slot in slots_of(server, is_meant) {
+        end_with(server, slot, Some("ERR Errors trying to SHUTDOWN. Check logs."));
     }
 }
 
 /// Ends all waiting for keys: this server follows another one now, and whether there is something to wait for is not its business.
 pub fn end_all(server: &mut Server) {
-    let is_waiting =
-        |session: &Session| session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply != TimeoutReply::Runs);
-    let sessions = server.sessions.iter().flatten().filter(|session| is_waiting(session));
-    let slots: Vec<usize> = sessions.map(|session| session.slot).collect();
-    for slot in slots {
+    for slot in slots_of(server, may_be_ended) {
         end_with(
             server,
             slot,
@@ -187,13 +204,16 @@ pub fn end_all(server: &mut Server) {
 
 /// Ends the waiting of the client at a slot (`CLIENT UNBLOCK`): as if its time were up, or with an error. Whether it waited for keys.
 pub fn end(server: &mut Server, slot: usize, is_error: bool) -> bool {
-    end_with(server, slot, is_error.then_some("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
+    let is_waiting = server.sessions.get(slot).and_then(Option::as_deref).is_some_and(may_be_ended);
+    if is_waiting {
+        end_with(server, slot, is_error.then_some("UNBLOCKED client unblocked via CLIENT UNBLOCK"));
+    }
+    is_waiting
 }
 
-fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) -> bool {
-    let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return false };
-    let is_waiting = session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply != TimeoutReply::Runs);
-    if is_waiting && let Some(waiting) = forget(server, &mut session) {
+fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) {
+    let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
+    if let Some(waiting) = forget(server, &mut session) {
         match error {
             Some(text) => crate::command::refuse(server, &mut session, &Failure::new(text)),
             None => answer_timeout(server, &mut session, waiting.timeout_reply),
@@ -201,7 +221,6 @@ fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) -> bo
         resume(server, &mut session);
     }
     server.sessions[slot] = Some(session);
-    is_waiting
 }
 
 /// Postpones a command until the pause is over (`CLIENT PAUSE`).

@@ -4,6 +4,10 @@
 
 mod support;
 
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
 use support::{redis_program, rsedis_program, start};
 
 #[test]
@@ -17,6 +21,19 @@ fn help_and_what_is_absent_are_told_as_by_redis() {
         "CLIENT HELP",
         "COMMAND HELP",
         "CONFIG HELP",
+        "LATENCY HELP",
+        "LATENCY LATEST",
+        "LATENCY HISTORY command",
+        "LATENCY GRAPH command",
+        "LATENCY DOCTOR",
+        "LATENCY RESET",
+        "LATENCY HISTOGRAM nothing",
+        "MEMORY HELP",
+        "MEMORY PURGE",
+        "CLUSTER INFO",
+        "CLUSTER HELP",
+        "CLUSTER KEYSLOT x",
+        "CLUSTER NOTHING",
         "FUNCTION HELP",
         "MODULE HELP",
         "OBJECT HELP",
@@ -44,6 +61,139 @@ fn help_and_what_is_absent_are_told_as_by_redis() {
     ] {
         assert_eq!(ours.call(line), theirs.call(line), "{line}");
     }
+}
+
+/// Whole seconds are taken from the machine: what is compared is what does not depend on them.
+#[test]
+fn spikes_are_seen_and_told_as_by_redis() {
+    let mut transcripts = Vec::new();
+    for program in [rsedis_program().to_path_buf(), redis_program("redis-server")] {
+        let directory = harness::folder();
+        let server = start(&program, directory.path(), &["--enable-debug-command", "yes"]);
+        let mut client = server.client();
+        assert_eq!(client.call("CONFIG SET latency-monitor-threshold 50"), "+OK\r\n");
+        for line in ["DEBUG SLEEP 0.06", "DEBUG SLEEP 0.01", "SET a b", "SET a c", "GET a", "HGET a b"] {
+            client.call(line);
+        }
+        let latest = client.call("LATENCY LATEST");
+        let words: Vec<&str> = latest.split("\r\n").collect();
+        assert_eq!(words[..4], ["*1", "*4", "$7", "command"], "{latest}");
+        let (at, last, most) = (&words[4][1..], &words[5][1..], &words[6][1..]);
+        assert!((60..1_000).contains(&last.parse::<i64>().unwrap()) && last == most, "{latest}");
+        assert_eq!(client.call("LATENCY HISTORY command"), format!("*1\r\n*2\r\n:{at}\r\n:{last}\r\n"));
+        let graph = client.call("LATENCY GRAPH command");
+        let shown: Vec<&str> = graph.lines().skip(1).collect();
+        assert!(shown[0].starts_with(&format!("command - high {last} ms, low {last} ms")), "{graph}");
+        transcripts.push(shown[1..6].join("|"));
+        // How long each took is the machine's; how often, and which are told of, is not.
+        let histogram = client.call("LATENCY HISTOGRAM set get hget latency nothing");
+        let parts: Vec<&[u8]> = support::elements(histogram.as_bytes());
+        for pair in parts.chunks(2) {
+            let calls = support::elements(pair[1])[1];
+            transcripts.push(format!("{} {}", pair[0].escape_ascii(), calls.escape_ascii()));
+        }
+        assert!(client.call("LATENCY DOCTOR").contains("1. command: 1 latency spikes (average "));
+        transcripts.push(client.call("LATENCY RESET nothing"));
+        transcripts.push(client.call("LATENCY RESET COMMAND"));
+        transcripts.push(client.call("LATENCY LATEST"));
+        transcripts.push("end".to_owned());
+    }
+    let (ours, theirs) = transcripts.split_at(transcripts.len() / 2);
+    let sorted = |lines: &[String]| lines.iter().cloned().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(sorted(ours), sorted(theirs));
+}
+
+#[test]
+fn keys_migrate_to_redis_and_back() {
+    let folders = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), folders[0].path(), &["--appendonly", "yes", "--appendfsync", "always"]);
+    let theirs = start(&redis_program("redis-server"), folders[1].path(), &["--requirepass", "secret"]);
+    let (mut here, mut there) = (ours.client(), theirs.client());
+    assert_eq!(there.call("AUTH secret"), "+OK\r\n");
+    for line in ["SET one 1 PX 100000", "RPUSH two a b c", "ZADD three 1 x", "SET stays here"] {
+        here.call(line);
+    }
+    let port = theirs.port;
+    assert_eq!(here.call(&format!("MIGRATE 127.0.0.1 {port} nothing 0 1000")), "+NOKEY\r\n");
+    let refused = here.call(&format!("MIGRATE 127.0.0.1 {port} one 0 1000"));
+    assert_eq!(refused, "-ERR Target instance replied with error: NOAUTH Authentication required.\r\n");
+    let words: Vec<&[u8]> = vec![b"MIGRATE", b"127.0.0.1", b"PORT", b"", b"3", b"5000", b"AUTH", b"secret", b"KEYS"];
+    let text = port.to_string();
+    let mut words: Vec<&[u8]> =
+        words.into_iter().map(|word| if word == b"PORT" { text.as_bytes() } else { word }).collect();
+    words.extend([b"one".as_slice(), b"two", b"gone", b"three"]);
+    assert_eq!(here.try_call(&words).unwrap(), b"+OK\r\n");
+    assert_eq!(here.call("KEYS *"), "*1\r\n$5\r\nstays\r\n");
+    there.call("SELECT 3");
+    assert_eq!(there.call("LRANGE two 0 -1"), "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n");
+    let left: i64 = there.call("PTTL one")[1..].trim().parse().unwrap();
+    assert!((1..=100_000).contains(&left), "{left}");
+    // And back, while the other one has such a key: refused, then replaced.
+    here.call("SET one other");
+    let back = format!("MIGRATE 127.0.0.1 {} one 0 1000", ours.port);
+    assert!(there.call(&back).contains("BUSYKEY"));
+    assert_eq!(there.call(&format!("{back} COPY REPLACE")), "+OK\r\n");
+    assert_eq!((here.call("GET one"), there.call("EXISTS one")), ("$1\r\n1\r\n".to_owned(), ":1\r\n".to_owned()));
+    // What has gone is gone after a crash as well.
+    drop(here);
+    ours.kill();
+    let ours = start(rsedis_program(), folders[0].path(), &["--appendonly", "yes", "--appendfsync", "always"]);
+    assert_eq!(ours.client().call("EXISTS one two three stays"), ":2\r\n");
+    // Nobody listens there.
+    let nobody = harness::free_port();
+    let mut here = ours.client();
+    assert!(
+        here.call(&format!("MIGRATE 127.0.0.1 {nobody} stays 0 100")).starts_with("-IOERR error or timeout connecting")
+    );
+    for line in
+        ["MIGRATE 127.0.0.1 1 k 0 0 COPY KEYS a", "MIGRATE 127.0.0.1 1 k 0 0 NOTHING", "MIGRATE 127.0.0.1 1 k 0 0 AUTH"]
+    {
+        assert_eq!(here.call(line), there.call(line), "{line}");
+    }
+}
+
+/// Another server that takes keys and talks as it likes; MIGRATE's answer, how long it took, and what the other one returned.
+fn migrate_to<T: Send + 'static>(talk: impl FnOnce(TcpStream) -> T + Send + 'static) -> (String, Duration, T) {
+    let folder = harness::folder();
+    let server = start(rsedis_program(), folder.path(), &[]);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let other = std::thread::spawn(move || talk(listener.accept().unwrap().0));
+    let mut client = server.client();
+    client.call("SET key value");
+    let began = Instant::now();
+    let answer = client.call(&format!("MIGRATE 127.0.0.1 {port} key 0 300"));
+    let took = began.elapsed();
+    assert_eq!(client.call("EXISTS key"), ":1\r\n", "it was not taken");
+    (answer, took, other.join().unwrap())
+}
+
+/// Everybody waits for MIGRATE: its timeout is for the whole, not for each byte.
+#[test]
+fn migrate_does_not_wait_for_a_server_that_answers_byte_by_byte() {
+    let (answer, took, ()) = migrate_to(|mut stream| {
+        for _ in 0..80 {
+            let _ = stream.write_all(b"+");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert_eq!(answer, "-IOERR error or timeout reading to target instance\r\n");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+/// A line of an answer is short, and no memory is spent on one that is not.
+#[test]
+fn migrate_does_not_keep_an_endless_answer() {
+    const ENOUGH_BYTES: usize = 256 << 20;
+    let (answer, _, sent) = migrate_to(|mut stream| {
+        let (piece, mut sent) = (vec![b'+'; 1 << 20], 0);
+        while sent < ENOUGH_BYTES && stream.write_all(&piece).is_ok() {
+            sent += piece.len();
+        }
+        sent
+    });
+    assert_eq!(answer, "-IOERR error or timeout reading to target instance\r\n");
+    assert!(sent < 16 << 20, "{sent} bytes were read");
 }
 
 #[test]
@@ -140,4 +290,46 @@ fn what_is_set_is_there_after_config_rewrite() {
     let elsewhere = harness::folder();
     let server = start(rsedis_program(), elsewhere.path(), &[]);
     assert_eq!(server.client().call("CONFIG REWRITE"), "-ERR The server is running without a config file\r\n");
+}
+
+/// The link to the master may break between a command that is queued and EXEC.
+#[test]
+fn exec_is_refused_where_its_commands_would_be() {
+    let mut transcripts = Vec::new();
+    for program in [rsedis_program().to_path_buf(), redis_program("redis-server")] {
+        let directory = harness::folder();
+        let nobody = harness::free_port().to_string();
+        let server = start(&program, directory.path(), &["--replicaof", &format!("127.0.0.1 {nobody}")]);
+        let (mut client, mut other) = (server.client(), server.client());
+        let mut said: Vec<String> = ["MULTI", "GET key"].map(|line| client.call(line)).into();
+        said.push(other.call("CONFIG SET replica-serve-stale-data no"));
+        said.extend(["EXEC", "EXEC", "MULTI", "INFO nothing", "EXEC"].map(|line| client.call(line)));
+        transcripts.push(said);
+    }
+    assert_eq!(transcripts[0], transcripts[1]);
+}
+
+/// A key whose time had come when it was watched does not break the watch by going.
+#[test]
+fn stale_keys_are_watched_as_by_redis() {
+    let mut transcripts = Vec::new();
+    for program in [rsedis_program().to_path_buf(), redis_program("redis-server")] {
+        let directory = harness::folder();
+        let server = start(&program, directory.path(), &["--enable-debug-command", "yes"]);
+        let (mut client, mut other) = (server.client(), server.client());
+        client.call("DEBUG SET-ACTIVE-EXPIRE 0");
+        let mut said = Vec::new();
+        for change in ["GET key", "DEL key", "FLUSHDB", "SWAPDB 0 1", "SET key new", "PING"] {
+            client.call("FLUSHALL");
+            client.call("SET key value PX 1");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            client.call("WATCH key");
+            other.call(change);
+            client.call("MULTI");
+            client.call("PING");
+            said.push(format!("{change}: {}", client.call("EXEC")));
+        }
+        transcripts.push(said);
+    }
+    assert_eq!(transcripts[0], transcripts[1]);
 }

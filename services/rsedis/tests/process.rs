@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,37 +11,6 @@ use support::{Client, encode, redis_program, rsedis_program, start, start_comman
 
 const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 const ALWAYS_AND_DEBUG: &[&str] = &["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
-
-#[test]
-fn the_version_is_where_the_platform_looks_for_it() {
-    let output = Command::new(rsedis_program()).arg("--version").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.starts_with("rsedis server v="), "{text}");
-    let version = text.split_once(" v=").unwrap().1.split_whitespace().next().unwrap();
-    assert_eq!(version, env!("CARGO_PKG_VERSION"));
-}
-
-#[test]
-fn nobody_needs_to_listen_to_what_it_says() {
-    let script = "{ sleep 0.2; \"$0\" --version; echo \"$?\" >&2; } | true";
-    let output = Command::new("sh").args(["-c", script]).arg(rsedis_program()).output().unwrap();
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
-}
-
-#[test]
-fn mistakes_are_one_line_and_exit_code_1() {
-    for options in [&["--foo", "bar"][..], &["--port", "x"], &["--daemonize", "yes"], &["/no/such/file.conf"]] {
-        let output = Command::new(rsedis_program()).args(options).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{options:?}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
-        assert!(text.contains(options[0]), "{text}");
-    }
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let output = Command::new(rsedis_program()).args(["--bind", "127.0.0.1", "--port", &port]).output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains(&format!("Failed listening on port {port}")));
-}
 
 #[test]
 fn the_command_line_tools_of_redis_run_unchanged() {
@@ -258,36 +226,6 @@ fn redis_reads_our_file_and_we_read_that_of_redis() {
     }
 }
 
-#[test]
-fn sigterm_makes_all_safe_and_files_are_their_owners() {
-    let directory = harness::folder();
-    let server = start(rsedis_program(), directory.path(), &["--appendonly", "yes", "--appendfsync", "no"]);
-    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
-    assert_eq!(server.terminate(), Some(0));
-    let folder = directory.path().join("appendonlydir");
-    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
-    let server = start(rsedis_program(), directory.path(), ALWAYS);
-    assert_eq!(server.client().call("GET key"), "$5\r\nvalue\r\n");
-    assert_eq!(server.client().call("SHUTDOWN NOSAVE x"), "-ERR syntax error\r\n");
-}
-
-#[test]
-fn two_servers_never_share_a_directory() {
-    let directory = harness::folder();
-    let _server = start(rsedis_program(), directory.path(), ALWAYS);
-    let port = harness::free_port().to_string();
-    let second = Command::new(rsedis_program())
-        .args(["--bind", "127.0.0.1", "--port", &port, "--appendonly", "yes", "--dir"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another process uses this directory"));
-}
-
 /// A file that may not grow stands for a disk that is full.
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
@@ -384,31 +322,6 @@ fn what_was_flushed_after_a_failed_snapshot_does_not_come_back() {
     drop(server);
     let server = start(rsedis_program(), directory.path(), &[]);
     assert_eq!(server.client().call("DBSIZE"), ":1\r\n");
-}
-
-#[test]
-fn shutdown_nosave_leaves_the_dump_and_a_failed_save_leaves_the_server() {
-    let directory = harness::folder();
-    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
-    let mut client = server.client();
-    assert_eq!(client.call("SET key value"), "+OK\r\n");
-    assert_eq!(client.call("SAVE"), "+OK\r\n");
-    assert_eq!(client.call("FLUSHALL"), "+OK\r\n");
-    assert_eq!(client.call("SHUTDOWN SAVE NOSAVE"), "-ERR syntax error\r\n");
-    drop(client.try_call(&[b"SHUTDOWN", b"NOSAVE"]));
-    assert_eq!(server.wait(), Some(0));
-
-    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
-    let mut client = server.client();
-    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n", "NOSAVE has saved");
-    // Its files have no place any more.
-    std::fs::remove_file(directory.path().join("dump.rdb")).unwrap();
-    std::fs::create_dir(directory.path().join("dump.rdb")).unwrap();
-    std::fs::write(directory.path().join("dump.rdb/file"), "").unwrap();
-    assert_eq!(client.call("SHUTDOWN"), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
-    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n");
-    drop(client.try_call(&[b"SHUTDOWN", b"FORCE"]));
-    assert_eq!(server.wait(), Some(0));
 }
 
 #[test]
@@ -678,33 +591,4 @@ fn exec_runs_although_a_served_client_changed_a_watched_key() {
     assert_eq!(waiter.receive().unwrap(), b"$1\r\nx\r\n");
     assert_eq!(client.call("MULTI"), "+OK\r\n");
     assert_eq!(client.call("EXEC"), "*-1\r\n");
-}
-
-#[test]
-fn a_socket_file_serves_like_a_port_and_goes_with_the_server() {
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::fs::PermissionsExt as _;
-    let directory = harness::folder();
-    let path = directory.path().join("socket");
-    let options = ["--unixsocket", path.to_str().unwrap(), "--unixsocketperm", "770"];
-    let server = start(rsedis_program(), directory.path(), &options);
-    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    stream.write_all(b"SET a 1\r\nGET a\r\nCLIENT INFO\r\n").unwrap();
-    let mut received = String::new();
-    while !received.contains("user=default") {
-        let mut piece = [0; 1024];
-        let count = stream.read(&mut piece).unwrap();
-        received.push_str(&String::from_utf8_lossy(&piece[..count]));
-    }
-    assert!(received.starts_with("+OK\r\n$1\r\n1\r\n"), "{received}");
-    assert!(received.contains(&format!("addr={}:0", path.display())) && received.contains("flags=U"), "{received}");
-    assert_eq!(server.client().call("GET a"), "$1\r\n1\r\n");
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
-    // One that a killed server has left is replaced.
-    server.kill();
-    assert!(path.exists());
-    let server = start(rsedis_program(), directory.path(), &options);
-    assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
-    assert_eq!(server.terminate(), Some(0));
-    assert!(!path.exists());
 }

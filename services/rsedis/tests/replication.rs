@@ -6,82 +6,13 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use harness::{Random, TempDir, until};
+use harness::{Random, until};
+use support::node::{Node, wait_until_same};
 use support::templates::{TEMPLATES, fill};
-use support::{Client, Server, redis_program, rsedis_program, start};
-
-/// What all of them are started with.
-const OPTIONS: [&str; 6] =
-    ["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
-
-/// A server, its folder, and which of both it is.
-struct Node {
-    server: Server,
-    folder: TempDir,
-    program: PathBuf,
-}
-
-impl Node {
-    fn start(program: &Path, options: &[&str]) -> Self {
-        let folder = harness::folder();
-        let server = start(program, folder.path(), &[&OPTIONS[..], options].concat());
-        Self { server, folder, program: program.to_owned() }
-    }
-
-    fn ours(options: &[&str]) -> Self {
-        Self::start(rsedis_program(), options)
-    }
-
-    fn theirs(options: &[&str]) -> Self {
-        Self::start(&redis_program("redis-server"), options)
-    }
-
-    fn client(&self) -> Client {
-        self.server.client()
-    }
-
-    fn call(&self, line: &str) -> String {
-        self.client().call(line)
-    }
-
-    fn info(&self, field: &str) -> String {
-        let text = self.call("INFO everything");
-        let prefix = format!("{field}:");
-        text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim().to_owned()
-    }
-
-    fn follow(&self, port: u16) {
-        assert_eq!(self.call(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK\r\n");
-    }
-
-    fn wait_for_link(&self) {
-        until("the link to the master", || self.info("master_link_status") == "up");
-    }
-
-    /// Killed at once, and started again with the same files.
-    fn restart(self, options: &[&str]) -> Self {
-        let Self { server, folder, program } = self;
-        server.kill();
-        let server = start(&program, folder.path(), &[&OPTIONS[..], options].concat());
-        Self { server, folder, program }
-    }
-}
-
-/// Whether a replica comes to have all that its master has.
-#[track_caller]
-fn wait_until_same(master: &Node, replica: &Node) {
-    until("the replica's offset", || {
-        let offset: u64 = master.info("master_repl_offset").parse().unwrap();
-        replica.info("slave_repl_offset").parse::<u64>().is_ok_and(|applied| applied >= offset)
-    });
-    // A key that expires just now goes on the master first.
-    until("the same keys", || master.call("DEBUG DIGEST") == replica.call("DEBUG DIGEST"));
-    assert_ne!(master.call("DEBUG DIGEST"), format!("+{}\r\n", "0".repeat(40)), "there is nothing to compare");
-}
+use support::{Client, redis_program};
 
 /// Random commands of every group, in several databases, and in transactions and scripts.
 fn write_at_random(node: &Node, seed: u64, count: usize) {

@@ -19,6 +19,16 @@ use serde_json::Value;
 
 use table::{Effect, Flag, Kind};
 
+const HELP: &str = "help";
+
+/// What was probably meant by a name that there is not; nothing, where no name is like it.
+fn did_you_mean(name: &str, dashes: &str) -> String {
+    table::nearest(name).map_or_else(
+        || if dashes.is_empty() { String::new() } else { "; --help has all".into() },
+        |meant| format!("; did you mean {dashes}{meant}?"),
+    )
+}
+
 /// What was given, by name of the flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags(BTreeMap<&'static str, String>);
@@ -64,7 +74,10 @@ impl Flags {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (text, None),
             };
-            let flag = table::find(name).ok_or_else(|| Mistake::of_argument(&argument, "is not a flag of etcd 3.7"))?;
+            let name = if name == "h" { HELP } else { name };
+            let unknown =
+                || Mistake::of_argument(&argument, &format!("is not a flag of etcd 3.7{}", did_you_mean(name, "--")));
+            let flag = table::find(name).ok_or_else(unknown)?;
             let value = match (value, flag.kind) {
                 (Some(value), _) => value,
                 (None, Kind::Bool) => "true".into(),
@@ -99,7 +112,10 @@ impl Flags {
     }
 
     fn set_from_file(&mut self, key: &str, value: &Value) -> Result<(), Mistake> {
-        let unknown = || Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7"));
+        let unknown = || {
+            let meant = did_you_mean(key, "");
+            Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7{meant}"))
+        };
         let flag = table::find(key).ok_or_else(unknown)?;
         match value {
             Value::Null => Ok(()),
@@ -132,6 +148,11 @@ impl Flags {
     /// What was given, if anything.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// What `--help` prints, if it was asked for.
+    pub fn help(&self) -> Option<String> {
+        self.given(HELP).is_some_and(|value| values::boolean(HELP, value) == Ok(true)).then(table::help)
     }
 
     /// A flag that is on or off.
@@ -204,7 +225,12 @@ mod tests {
     #[test]
     fn mistakes_name_the_flag() {
         let mistakes = [
-            (&["--no-such-flag=1"][..], "--no-such-flag=1 is not a flag of etcd 3.7"),
+            (&["--no-such-flag=1"][..], "--no-such-flag=1 is not a flag of etcd 3.7; --help has all"),
+            (&["--data-dri", "/a"], "--data-dri is not a flag of etcd 3.7; did you mean --data-dir?"),
+            (
+                &["-listen-client-url=a"],
+                "-listen-client-url=a is not a flag of etcd 3.7; did you mean --listen-client-urls?",
+            ),
             (&["stray"], "stray is not a flag"),
             (&["--name"], "--name: needs a value"),
             (&["--pre-vote=maybe"], "--pre-vote: expected true or false, found \"maybe\""),
@@ -218,8 +244,19 @@ mod tests {
         for (arguments, expected) in mistakes {
             assert_eq!(parse(arguments, &[], "").unwrap_err(), expected);
         }
-        assert!(parse(&["--config-file=f"], &[], "nmae: x").unwrap_err().contains("nmae is not a setting of etcd 3.7"));
+        let mistake = parse(&["--config-file=f"], &[], "nmae: x").unwrap_err();
+        assert_eq!(mistake, "--config-file: nmae is not a setting of etcd 3.7; did you mean name?");
         assert!(parse(&["--config-file=f"], &[], ": : :").unwrap_err().starts_with("--config-file: "));
+    }
+
+    #[test]
+    fn help_is_there_for_whoever_asks_and_for_nobody_else() {
+        for asked in ["--help", "-help", "-h", "--help=true"] {
+            assert!(parse(&["--name", "a", asked], &[], "").unwrap().help().is_some(), "{asked}");
+        }
+        for other in [&[][..], &["--help=false"], &["--name=help"]] {
+            assert!(parse(other, &[], "").unwrap().help().is_none());
+        }
     }
 
     #[test]

@@ -22,14 +22,16 @@ fn main() -> ExitCode {
         Ok(flags) => flags,
         Err(mistake) => return usage(&mistake),
     };
+    if let Some(help) = flags.help() {
+        return print(&help);
+    }
     if flags.boolean("version", false).unwrap_or(false) {
         // What tools that look for etcd's version parse.
-        println!(
-            "etcd Version: {ETCD_VERSION}\nrusd Version: {}\nGit SHA: none\nGo Version: none\nGo OS/Arch: linux/{}",
+        return print(&format!(
+            "etcd Version: {ETCD_VERSION}\nrusd Version: {}\nGit SHA: none\nGo Version: none\nGo OS/Arch: linux/{}\n",
             env!("CARGO_PKG_VERSION"),
             std::env::consts::ARCH
-        );
-        return ExitCode::SUCCESS;
+        ));
     }
     let mut settings = match Settings::of(&flags) {
         Ok(settings) => settings,
@@ -57,6 +59,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure(error.as_ref()),
     }
+}
+
+/// A reader that goes away early (`| head`) has read what it wanted.
+fn print(text: &str) -> ExitCode {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn failure(error: &dyn std::error::Error) -> ExitCode {

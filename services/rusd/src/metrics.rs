@@ -243,6 +243,8 @@ fn disk(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let times = node.handle.sync_times();
     let (name, help) = ("etcd_disk_wal_fsync_duration_seconds", "The latency distributions of fsync called by WAL");
     histogram(encoder, name, help, (&BOUNDS_MICROS, &times.counts), times.sum_nanos)?;
+    // etcd's database syncs too when it commits: whoever adds both up for etcd, needs one name for rusd.
+    counters(encoder, &[("rusd_log_syncs", "Syncs of the log; nothing else is synced at a commit", times.syncs())])?;
     let (name, help) =
         ("etcd_disk_backend_commit_duration_seconds", "The latency distributions of commit called by backend");
     node.measured.commits.encode(encoder, name, help)?;

@@ -1,17 +1,20 @@
 //! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
 
 mod control;
+mod follow;
 mod inspect;
 mod operations;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
+use service_kit::console;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
-use walsync::restore::{Target, restore};
+use walsync::restore::{Restored, Target, restore};
 use walsync::retention::Policy;
 
 /// Replicates SQLite databases into object storage, and restores them.
@@ -119,6 +122,7 @@ impl WatchArgs {
             retention: RetentionOptions::default(),
             uploads: None,
             staging_folder: self.staging_folder.clone(),
+            restore_drill: None,
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
         })
     }
@@ -166,11 +170,21 @@ struct RestoreArgs {
     /// Ask SQLite for the integrity of the result before it gets its name, and say exactly what was restored
     #[arg(long, visible_alias = "integrity-check")]
     prove: bool,
+    /// Then keep it up to date until SIGTERM or SIGINT: a replica that others may read at any time, but not write. Where it was begun already,
+    /// go on
+    #[arg(short, long, conflicts_with_all = ["txid", "timestamp"])]
+    follow: bool,
+    /// Between two looks for what is new, with --follow, in milliseconds
+    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = clap::value_parser!(u64).range(10..))]
+    follow_interval_millis: u64,
 }
 
 fn txid(text: &str) -> Result<u64, String> {
     let parsed = if text.len() == 16 { u64::from_str_radix(text, 16) } else { text.parse() };
-    parsed.ok().filter(|txid| *txid >= 1).ok_or_else(|| "a TXID is a whole number from 1".into())
+    parsed
+        .ok()
+        .filter(|txid| (1..=ltx::TXID_MAX).contains(txid))
+        .ok_or_else(|| "a TXID is a whole number from 1".into())
 }
 
 /// Points that are kept, of the time before the last day.
@@ -298,6 +312,7 @@ impl Walsync {
             Verb::Watch(arguments) => watch::watch(&arguments.watch.config()?, arguments.listen.as_ref()),
             Verb::Snapshot(arguments) => watch::snapshot(&arguments.config()?),
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
+            Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
             Verb::Restore(arguments) => run_restore(&arguments),
             Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
             Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
@@ -313,7 +328,7 @@ impl Walsync {
             Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
             Verb::Databases(arguments) => {
                 for database in Litestream::read(&arguments.config)?.databases {
-                    println!("{}\t{}", database.path.display(), database.url);
+                    console::print(format_args!("{}\t{}\n", database.path.display(), database.url))?;
                 }
                 Ok(())
             }
@@ -329,15 +344,31 @@ fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
         (None, None) => Target::Latest,
     };
     let restored = restore(&arguments.place.replica()?, target, &arguments.output, arguments.prove)?;
+    Ok(print_restored(arguments, &restored)?)
+}
+
+fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> io::Result<()> {
     let (output, txid) = (arguments.output.display(), restored.txid);
-    println!("restored {output}: TXID {txid} ({txid:016x}), committed {}", time(restored.time_millis));
+    console::print(format_args!(
+        "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
+        time(restored.time_millis)
+    ))?;
     if arguments.prove {
-        println!("pages: {} of {} bytes", restored.pages, restored.page_size);
+        console::print(format_args!("pages: {} of {} bytes\n", restored.pages, restored.page_size))?;
         for (file, checksum) in &restored.files {
-            println!("file: {file}, checksum {checksum:016x} holds");
+            console::print(format_args!("file: {file}, checksum {checksum:016x} holds\n"))?;
         }
-        println!("chain: {} files, {} bytes, none missing", restored.files.len(), restored.bytes_read);
-        println!("integrity check: ok");
+        console::print(format_args!(
+            "chain: {} files, {} bytes, none missing\n",
+            restored.files.len(),
+            restored.bytes_read
+        ))?;
+        match &restored.integrity_unknown {
+            None => console::print(format_args!("integrity check: ok\n"))?,
+            Some(why) => console::print(format_args!(
+                "integrity check: SQLite cannot be asked without the application ({why}); checksums alone prove it\n"
+            ))?,
+        }
     }
     Ok(())
 }

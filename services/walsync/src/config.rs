@@ -1,7 +1,7 @@
 //! Configuration: our own YAML, and Litestream's. Unknown words are refused, with their place.
 
 use crate::replica::Replica;
-use crate::replicator::Settings;
+use crate::replicator::{DrillSettings, Settings};
 use crate::retention::Policy;
 use crate::store::credentials::Credentials;
 use crate::store::files::FileStore;
@@ -60,6 +60,37 @@ pub struct S3Options {
     pub certificates: Option<PathBuf>,
     /// For one request, in seconds; 30 where absent.
     pub timeout_seconds: Option<u64>,
+    /// Larger objects are sent in parts of so many bytes, 5 MiB to 5 GiB; 256 MiB where absent.
+    pub part_bytes: Option<u64>,
+}
+
+/// Bytes of a part, as S3 takes them.
+const PART_BYTES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
+
+/// Restores for the sake of knowing that they work.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DrillOptions {
+    /// Between two drills, in seconds; a day where absent.
+    pub interval_seconds: Option<u64>,
+    /// Databases of each drill; all take turns. 1 where absent.
+    pub databases: Option<usize>,
+    /// Where databases are restored to, and removed: there must be room for the largest one, and no other process that has its drills there.
+    pub folder: PathBuf,
+}
+
+impl DrillOptions {
+    fn settings(&self) -> Result<DrillSettings, ConfigError> {
+        let (interval_seconds, databases) = (self.interval_seconds.unwrap_or(86_400), self.databases.unwrap_or(1));
+        if interval_seconds == 0 {
+            return refuse("restore-drill.interval-seconds", "must be 1 or more");
+        }
+        if databases == 0 {
+            return refuse("restore-drill.databases", "must be 1 or more");
+        }
+        let interval = Duration::from_secs(interval_seconds);
+        Ok(DrillSettings { interval, databases, folder: self.folder.clone() })
+    }
 }
 
 /// What is kept of what was merged.
@@ -133,6 +164,8 @@ pub struct Config {
     pub uploads: Option<usize>,
     /// For staged files that do not fit into memory; the system's temporary folder where absent.
     pub staging_folder: Option<PathBuf>,
+    /// What is restored now and then, to know that it can be; nothing where absent.
+    pub restore_drill: Option<DrillOptions>,
     /// What to replicate.
     pub databases: Vec<DatabaseOptions>,
 }
@@ -185,11 +218,39 @@ impl Config {
             uploads: self.uploads.unwrap_or(default.uploads),
             staging_folder: self.staging_folder.clone().unwrap_or(default.staging_folder),
             arena_bytes: default.arena_bytes,
+            drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
         })
+    }
+
+    /// Drills need their folder, and nothing else of this configuration does.
+    pub fn check_drill_folder(&self) -> Result<(), ConfigError> {
+        let folder = self.restore_drill.as_ref().map(|drill| &drill.folder);
+        match folder.filter(|folder| !folder.is_dir()) {
+            None => Ok(()),
+            Some(folder) => {
+                let problem = format!("{} is not a folder: make it, or name another one", folder.display());
+                refuse("restore-drill.folder", problem)
+            }
+        }
+    }
+
+    /// Patterns that no file matches now.
+    pub fn patterns_without_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
+        let patterns = self.databases.iter().map(|options| &options.path).filter(|path| is_pattern(path));
+        let mut empty = Vec::new();
+        for pattern in patterns {
+            if expand(pattern)?.is_empty() {
+                empty.push(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
+            }
+        }
+        Ok(empty)
     }
 
     /// The databases that are there now, each with its place in the store.
     pub fn databases(&self, store: &Location) -> Result<Vec<(PathBuf, Replica)>, ConfigError> {
+        if self.databases.is_empty() {
+            return refuse("databases", "names none: nothing would be replicated");
+        }
         let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
         for options in &self.databases {
             for path in expand(&options.path)? {
@@ -214,10 +275,17 @@ impl Config {
     }
 }
 
+fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains('*')
+}
+
 /// A path, or the files that it stands for: `*` in its last part. What SQLite puts beside a database is left out.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let text = path.to_string_lossy();
-    if !text.contains('*') {
+    if !is_pattern(path) {
+        if path.is_dir() {
+            return refuse("databases.path", format!("{text} is a folder: name its databases, as in {text}/*.db"));
+        }
         return Ok(vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())]);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -303,11 +371,6 @@ impl Location {
                 _ => None,
             })
         };
-        let either = |option: &Option<String>, names: [&str; 2]| {
-            option.clone().or_else(|| names.iter().find_map(|name| environment(name)))
-        };
-        let region = either(&options.region, ["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or("us-east-1".into());
-        let endpoint = either(&options.endpoint, ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
         let credentials = match (&options.access_key_id, &options.secret_access_key) {
             (Some(id), Some(secret)) => {
                 Some(Credentials { access_key_id: id.clone(), secret_access_key: secret.clone(), session_token: None })
@@ -321,15 +384,22 @@ impl Location {
                 "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials",
             );
         };
+        let found = S3Settings::find(bucket, options.endpoint.as_deref(), options.region.as_deref(), environment);
         let settings = S3Settings {
-            bucket: bucket.to_owned(),
-            path_style: options.path_style.unwrap_or(endpoint.is_some()),
-            endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
-            region,
+            path_style: options.path_style.unwrap_or(found.path_style),
             timeout: Duration::from_secs(options.timeout_seconds.unwrap_or(30).max(1)),
             certificates: options.certificates.clone(),
+            ..found
         };
-        let store = Arc::new(S3Store::new(settings, credentials)?);
+        let store = S3Store::new(settings, credentials)?;
+        let store: Arc<dyn Store> = match options.part_bytes {
+            None => Arc::new(store),
+            Some(bytes) if PART_BYTES.contains(&bytes) => Arc::new(store.sending_parts_of(bytes)),
+            Some(_) => {
+                let (least, most) = (PART_BYTES.start(), PART_BYTES.end());
+                return refuse("s3.part-bytes", format!("must be from {least} to {most}, as S3 takes parts"));
+            }
+        };
         Ok(Location { store, layout: Layout::Objects, prefix: prefix.trim_matches('/').to_owned() })
     }
 
@@ -343,6 +413,38 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_and_drills_that_cannot_be_are_refused_by_name() {
+        let open = |bytes| {
+            let (access_key_id, secret_access_key) = (Some("a".into()), Some("s".into()));
+            let options =
+                S3Options { access_key_id, secret_access_key, part_bytes: Some(bytes), ..S3Options::default() };
+            Location::open("s3://bucket/prefix", &options).map(drop)
+        };
+        for bytes in [0, (5 << 20) - 1, (5 << 30) + 1] {
+            assert!(open(bytes).unwrap_err().to_string().starts_with("s3.part-bytes: must be from 5242880"), "{bytes}");
+        }
+        assert!(open(5 << 20).is_ok() && open(5 << 30).is_ok());
+        let drill = |words: &str| {
+            let text = format!("{{store: /s, restore-drill: {{{words}}}, databases: [{{path: /a.db}}]}}");
+            let config = Config::parse(&text)?;
+            let drill = config.settings()?.drill.unwrap();
+            config.check_drill_folder().map(|()| drill)
+        };
+        let day = drill("folder: /").unwrap();
+        assert_eq!((day.interval, day.databases), (Duration::from_secs(86_400), 1));
+        for (words, field) in [
+            ("folder: /, interval-seconds: 0", "restore-drill.interval-seconds: must"),
+            ("folder: /, databases: 0", "restore-drill.databases: must"),
+            ("folder: /none", "restore-drill.folder: /none is not a folder"),
+            ("databases: 1", "folder"),
+            ("folder: /, sample: 1", "sample"),
+        ] {
+            let error = drill(words).unwrap_err().to_string();
+            assert!(error.contains(field), "{words}: {error}");
+        }
+    }
 
     #[test]
     fn stars_stand_for_anything() {

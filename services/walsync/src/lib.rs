@@ -14,6 +14,8 @@ pub mod compaction;
 pub mod config;
 pub mod database;
 pub mod difference;
+pub mod fetch;
+pub mod follow;
 pub mod pin;
 pub mod position;
 pub mod replica;

@@ -3,6 +3,7 @@
 mod cli;
 
 use clap::Parser;
+use service_kit::console;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -11,8 +12,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(error) if error.use_stderr() => {
             // One line that says what is wrong; the whole usage is one --help away.
-            let text = error.to_string();
-            eprintln!("walsync: {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
+            console::tell(format_args!("walsync: {}", service_kit::command_line::one_line(&error.to_string())));
             return ExitCode::from(2);
         }
         Err(error) => {
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("walsync: {error:#}");
+            console::tell(format_args!("walsync: {error:#}"));
             let wrong_words = error.downcast_ref::<walsync::config::ConfigError>().is_some();
             ExitCode::from(if wrong_words { 2 } else { 1 })
         }

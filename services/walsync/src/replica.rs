@@ -1,9 +1,10 @@
 //! One database's files in a store, laid out as Litestream lays them out: levels, and names of transaction IDs.
 
 use crate::arena::Staging;
+use crate::fetch::{Fetch, ReadAhead, Wanted};
 use crate::store::{Attributes, Object, Store, StoreError, retry};
 use ltx::{Decoder, FileName, HEADER_SIZE, Header, Layout, TIMESTAMP_METADATA};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 /// Tries of one request, where somebody waits for the answer.
@@ -56,6 +57,7 @@ pub struct Replica {
     store: Arc<dyn Store>,
     layout: Layout,
     prefix: String,
+    read_ahead: ReadAhead,
 }
 
 impl Replica {
@@ -63,7 +65,12 @@ impl Replica {
     pub fn new(store: Arc<dyn Store>, layout: Layout, prefix: &str) -> Replica {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Replica { store, layout, prefix }
+        Replica { store, layout, prefix, read_ahead: ReadAhead::default() }
+    }
+
+    /// The same, of which a restore fetches so much ahead.
+    pub fn reading_ahead(self, read_ahead: ReadAhead) -> Replica {
+        Replica { read_ahead, ..self }
     }
 
     /// The key of a file.
@@ -93,9 +100,9 @@ impl Replica {
             self.store.get(&key, Some(0..HEADER_SIZE as u64))?.read_exact(&mut bytes)?;
             Ok(bytes)
         })?;
-        let header = Header::decode(&bytes).map_err(|error| StoreError::Permanent(format!("{key}: {error}")))?;
+        let header = Header::decode(&bytes).map_err(|error| StoreError::Damaged(format!("{key}: {error}")))?;
         if (header.min_txid, header.max_txid) != (file.name.min_txid, file.name.max_txid) {
-            return Err(StoreError::Permanent(format!("{key}: its header names other transaction IDs than its name")));
+            return Err(StoreError::Damaged(format!("{key}: its header names other transaction IDs than its name")));
         }
         Ok(header)
     }
@@ -105,24 +112,40 @@ impl Replica {
         self.store.get(&self.key(level, name), None)
     }
 
+    /// Begins to fetch files, which are then to be read in this order by [`Replica::decode`].
+    pub(crate) fn fetch(&self, files: &[RemoteFile]) -> io::Result<Fetch> {
+        let wanted = |file: &RemoteFile| Wanted { key: self.key(file.level, file.name), bytes: file.size };
+        Fetch::start(self.store.clone(), files.iter().map(wanted).collect(), self.read_ahead)
+    }
+
     /// Reads a file to its end, and gives every page to `page` before the checksum is compared.
     pub fn read(
         &self,
         file: &RemoteFile,
-        mut page: impl FnMut(&Header, u32, &[u8]) -> std::io::Result<()>,
+        page: impl FnMut(&Header, u32, &[u8]) -> io::Result<()>,
+    ) -> Result<(Header, u64), StoreError> {
+        let reader = io::BufReader::with_capacity(65_536, self.open(file.level, file.name)?);
+        self.decode(file, reader, page)
+    }
+
+    /// The same, where somebody has opened the file already.
+    pub(crate) fn decode(
+        &self,
+        file: &RemoteFile,
+        reader: impl Read,
+        mut page: impl FnMut(&Header, u32, &[u8]) -> io::Result<()>,
     ) -> Result<(Header, u64), StoreError> {
         let key = self.key(file.level, file.name);
         let damaged = |error: ltx::Error| match error {
-            ltx::Error::Read(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-                StoreError::Transient(format!("{key}: {error}"))
+            ltx::Error::Read(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                error.downcast().unwrap_or_else(|error| StoreError::Transient(format!("{key}: {error}")))
             }
-            error => StoreError::Permanent(format!("{key}: {error}")),
+            error => StoreError::Damaged(format!("{key}: {error}")),
         };
-        let reader = std::io::BufReader::with_capacity(65_536, self.open(file.level, file.name)?);
         let mut decoder = Decoder::new(reader).map_err(damaged)?;
         let header = decoder.header().clone();
         if (header.min_txid, header.max_txid) != (file.name.min_txid, file.name.max_txid) {
-            return Err(StoreError::Permanent(format!("{key}: its header names other transaction IDs than its name")));
+            return Err(StoreError::Damaged(format!("{key}: its header names other transaction IDs than its name")));
         }
         let mut buffer = vec![0; header.page_size as usize];
         while let Some(number) = decoder.page(&mut buffer).map_err(damaged)? {
@@ -148,8 +171,14 @@ impl Replica {
         let length = content.seek(SeekFrom::End(0)).map_err(StoreError::from)?;
         match self.store.create(&key, content, length, &Attributes { modified_millis, metadata: &metadata }) {
             Err(StoreError::AlreadyExists(_)) => {
-                let mut end = Vec::new();
-                self.store.get(&key, Some(length - 8..length + 1))?.read_to_end(&mut end).map_err(StoreError::from)?;
+                // Ours ends with this checksum, and there: what ends elsewhere is somebody else's.
+                let part = match self.store.get_part(&key, length - 8..length, None) {
+                    Ok(part) if part.object_bytes == length => part,
+                    Ok(_) | Err(StoreError::Changed(_)) => return Err(PutError::Fenced(key)),
+                    Err(error) => return Err(error.into()),
+                };
+                let mut end = [0; 8];
+                part.body.take(8).read_exact(&mut end).map_err(StoreError::from)?;
                 if end == file.checksum.to_be_bytes() { Ok(length) } else { Err(PutError::Fenced(key)) }
             }
             result => Ok(result.map(|()| length)?),

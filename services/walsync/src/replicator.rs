@@ -1,4 +1,5 @@
-//! Many databases, one process: one thread that looks, two that stage, a few that upload, one that merges and removes.
+//! Many databases, one process: one thread that looks, two that stage, a few that upload, one that merges and removes, and where it is asked
+//! for one that restores for a trial.
 //!
 //! ```text
 //! poller (one wheel of ticks) ──► stage: files → LTX ──► queue of the database ──► upload ──► durable
@@ -13,6 +14,7 @@
 //! replicator that starts reads the newest object's header, and goes on where the WAL still has that place, or sends the
 //! whole database under the next transaction ID.
 
+mod drill;
 mod maintenance;
 mod recovery;
 pub mod risk;
@@ -20,6 +22,7 @@ mod tracked;
 mod wheel;
 mod work;
 
+pub use drill::{DrillReport, DrillSettings};
 pub use tracked::{Phase, Status};
 
 use crate::arena::Arena;
@@ -57,6 +60,8 @@ pub struct Settings {
     pub arena_bytes: usize,
     /// For staged files that are larger.
     pub staging_folder: PathBuf,
+    /// What is restored for a trial, and how often; nothing where absent.
+    pub drill: Option<DrillSettings>,
 }
 
 impl Default for Settings {
@@ -69,6 +74,7 @@ impl Default for Settings {
             uploads: 4,
             arena_bytes: 2 * 1024 * 1024,
             staging_folder: std::env::temp_dir(),
+            drill: None,
         }
     }
 }
@@ -92,6 +98,8 @@ pub struct Totals {
     pub anchors: AtomicU64,
     /// Databases of which only what differed was sent, because continuity could not be proved.
     pub compared: AtomicU64,
+    /// Times that something found no room in the staging folder.
+    pub without_room: AtomicU64,
     /// Check points that we let pass.
     pub yields: AtomicU64,
 }
@@ -139,6 +147,7 @@ struct Shared {
     maintaining: Queue,
     recovery: recovery::Recovery,
     totals: Totals,
+    drills: drill::Drills,
     /// No new work but what makes staged files durable.
     stop: AtomicBool,
     wheel: wheel::Wheel,
@@ -192,12 +201,18 @@ impl Observer {
     pub fn totals(&self) -> &Totals {
         &self.0.totals
     }
+
+    /// What came of drills; `None`: there are none.
+    pub fn drills(&self) -> Option<DrillReport> {
+        self.0.settings.drill.as_ref().map(|_| self.0.drill_report())
+    }
 }
 
 impl Replicator {
     /// Starts the threads. Databases come by [`Replicator::add`].
     pub fn start(settings: Settings, clock: Arc<dyn Clock>) -> std::io::Result<Replicator> {
         let uploads = settings.uploads.max(1);
+        let drill_folder = settings.drill.as_ref().map(|drill| drill::DrillFolder::take(&drill.folder)).transpose()?;
         let shared = Arc::new(Shared {
             arena: Arena::new(settings.arena_bytes, settings.staging_folder.clone()),
             settings,
@@ -209,6 +224,7 @@ impl Replicator {
             maintaining: Queue::default(),
             recovery: recovery::Recovery::default(),
             totals: Totals::default(),
+            drills: drill::Drills::default(),
             stop: AtomicBool::new(false),
             wheel: wheel::Wheel::default(),
         });
@@ -237,6 +253,12 @@ impl Replicator {
                     shared.upload(&next)
                 }
             })?;
+        }
+        if let Some(folder) = drill_folder {
+            let shared = shared.clone();
+            // SQLite is asked for the integrity of what was restored.
+            let builder = std::thread::Builder::new().name("drill".into()).stack_size(4 * STACK_BYTES);
+            threads.push(builder.spawn(move || shared.drill_until_stopped(folder))?);
         }
         Ok(Replicator { shared, threads })
     }
@@ -308,6 +330,7 @@ impl Drop for Replicator {
         self.shared.uploading.arrived.notify_all();
         self.shared.maintaining.arrived.notify_all();
         self.shared.wheel.wake();
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
         // An upload that hangs ends by its own time limit, or with the process: nobody waits for it here.
         self.threads.clear();
     }

@@ -2,13 +2,21 @@
 //!
 //! A hole is an error for every kind of target. [`Chain`] is pure: it knows from names alone which points can be restored.
 
+mod output;
+
+pub(crate) use output::{remove_abandoned, scratch};
+
+use crate::follow::Note;
 use crate::replica::{RemoteFile, Replica};
-use crate::store::{StoreError, retry};
+use crate::store::StoreError;
+use output::PageWriter;
+use rusqlite::ffi;
+use service_kit::directory::sync_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Plans of one restore: files may be removed under it.
 const PLANS: u32 = 3;
@@ -53,6 +61,9 @@ pub enum RestoreError {
     /// The output is there.
     #[error("{0} is there already: restore to another path, or move it away")]
     OutputExists(PathBuf),
+    /// Somebody restores to the same place.
+    #[error("another process is restoring to {0}: wait for it, or restore to another path")]
+    Busy(PathBuf),
     /// The store, or a file in it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -113,7 +124,7 @@ impl Chain {
 
     fn around(&self, point: u64) -> (Option<u64>, Option<u64>) {
         let below = self.reachable.range(..point).next_back().map(|(point, _)| *point);
-        let above = self.reachable.range(point + 1..).next().map(|(point, _)| *point);
+        let above = self.reachable.range(point.saturating_add(1)..).next().map(|(point, _)| *point);
         (below, above)
     }
 
@@ -206,7 +217,7 @@ impl Chain {
 }
 
 /// What was restored.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Restored {
     /// The point.
     pub txid: u64,
@@ -220,6 +231,10 @@ pub struct Restored {
     pub files: Vec<(String, u64)>,
     /// Bytes that were read.
     pub bytes_read: u64,
+    /// Of these the most that were in memory at any time.
+    pub bytes_ahead_max: u64,
+    /// Why SQLite could not be asked for the integrity, where it was to be: checksums alone prove it.
+    pub integrity_unknown: Option<String>,
 }
 
 /// Chooses the files for a target.
@@ -234,89 +249,241 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
     Ok((point, chain.plan(point)?))
 }
 
-/// Restores to `output`, which must not be there, nor a WAL of it. Writes beside it, syncs, and renames at the end.
-///
-/// Memory: one page and buffers. `integrity_check` asks SQLite before the file gets its name.
-pub fn restore(
-    replica: &Replica,
-    target: Target,
-    output: &Path,
-    integrity_check: bool,
-) -> Result<Restored, RestoreError> {
+/// Neither a database nor what is left of one may be in the way.
+pub(crate) fn refuse_existing(output: &Path) -> Result<(), RestoreError> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let path = crate::database::with_suffix(output, suffix);
         if path.symlink_metadata().is_ok() {
             return Err(RestoreError::OutputExists(path));
         }
     }
+    Ok(())
+}
+
+/// Restores to `output`, which must not be there, nor a WAL of it. Writes beside it, syncs, and renames at the end. A note beside it, of
+/// a database that followed and is gone, is removed.
+///
+/// Memory: that of [`crate::fetch::ReadAhead`], a few runs of pages, and what the decoder needs. `integrity_check` asks SQLite before the file gets
+/// its name.
+pub fn restore(
+    replica: &Replica,
+    target: Target,
+    output: &Path,
+    integrity_check: bool,
+) -> Result<Restored, RestoreError> {
+    refuse_existing(output)?;
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = tempfile::Builder::new().prefix(".walsync-restore-").tempfile_in(folder).map_err(failed)?;
-    // A file that retention removed since it was listed is replaced by another, or else the new plan names the hole.
-    let mut tries = 0;
-    let restored = loop {
-        tries += 1;
-        let (txid, files) = plan(replica, target)?;
-        match apply_all(replica, txid, &files, temporary.as_file(), failed) {
-            Err(RestoreError::Store(StoreError::NotFound(_))) if tries < PLANS => {}
-            result => break result?,
-        }
-    };
-    temporary.as_file().sync_all().map_err(failed)?;
+    let scratch = scratch(output)?;
+    let restored = restore_into(replica, target, &scratch, output, integrity_check)?;
+    // A note that an earlier database of this name left behind tells nothing of this one.
+    Note::remove(output).map_err(failed)?;
+    give_name(scratch, output)?;
+    Ok(restored)
+}
+
+/// Restores into a file of no content, and syncs it.
+pub(crate) fn restore_into(
+    replica: &Replica,
+    target: Target,
+    scratch: &NamedTempFile,
+    output: &Path,
+    integrity_check: bool,
+) -> Result<Restored, RestoreError> {
+    let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
+    let mut restored = restore_pages(replica, target, scratch.as_file(), output)?;
+    scratch.as_file().sync_all().map_err(failed)?;
     if integrity_check {
-        check_integrity(temporary.path())?;
+        restored.integrity_unknown = check_integrity(scratch.path())?;
     }
-    match temporary.persist_noclobber(output) {
+    Ok(restored)
+}
+
+/// Restores the newest state for a trial, to a path where nothing is, and asks SQLite for its integrity. It will not stay: nothing is synced.
+pub(crate) fn restore_for_trial(replica: &Replica, path: &Path) -> Result<Restored, RestoreError> {
+    let file = File::create_new(path).map_err(|error| RestoreError::Output(path.to_owned(), error))?;
+    let mut restored = restore_pages(replica, Target::Latest, &file, path)?;
+    restored.integrity_unknown = check_integrity(path)?;
+    Ok(restored)
+}
+
+/// Writes all pages into a file of no content, and syncs nothing.
+fn restore_pages(replica: &Replica, target: Target, scratch: &File, output: &Path) -> Result<Restored, RestoreError> {
+    let mut progress = Progress::default();
+    let mut tries = 0;
+    loop {
+        let before = progress.applied;
+        let planned = plan(replica, target);
+        let result = planned.and_then(|(txid, files)| {
+            let files = progress.go_on(txid, files);
+            apply_all(replica, &files, scratch, output, &mut progress)
+        });
+        tries = if progress.applied > before { 1 } else { tries + 1 };
+        match result {
+            // A file that retention removed since it was listed is replaced by another, or else the new plan names the hole.
+            Err(RestoreError::Store(StoreError::NotFound(_))) if tries < PLANS => {}
+            result => return result.map(|()| progress.restored),
+        }
+    }
+}
+
+/// How far a restore is.
+#[derive(Default)]
+struct Progress {
+    /// The state is that after this transaction, but for pages of a file that was broken off; 0: nothing is applied.
+    applied: u64,
+    /// The first file of the plan.
+    first: Option<RemoteFile>,
+    restored: Restored,
+}
+
+impl Progress {
+    /// What is left to be applied of a new plan. Where that cannot go on from what is applied, that is forgotten.
+    ///
+    /// A file that was broken off in the middle is written again, whole, by those that lead from what is applied to its end or beyond. That they are
+    /// of the same replica is proved by the first file, which is there still.
+    fn go_on(&mut self, txid: u64, files: Vec<RemoteFile>) -> Vec<RemoteFile> {
+        let first = files.first().copied();
+        let rest: Vec<RemoteFile> = files.iter().filter(|file| file.name.max_txid > self.applied).copied().collect();
+        let follows = rest.first().is_some_and(|next| next.name.min_txid <= self.applied + 1);
+        if self.applied > 0 && first == self.first && follows && txid >= self.restored.txid {
+            self.restored.txid = txid;
+            return rest;
+        }
+        *self = Progress { applied: 0, first, restored: Restored { txid, ..Restored::default() } };
+        files
+    }
+}
+
+/// Gives what was restored its name, durably, and never over what came meanwhile.
+pub(crate) fn give_name(scratch: NamedTempFile, output: &Path) -> Result<(), RestoreError> {
+    let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
+    match scratch.persist_noclobber(output) {
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(RestoreError::OutputExists(output.to_owned()));
         }
         result => result.map_err(|error| failed(error.error))?,
     };
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
-    Ok(restored)
+    sync_name(output).map_err(failed)
 }
 
-/// Writes files over each other, and compares every checksum.
+/// Writes files over each other and over what is applied, and compares every checksum.
 fn apply_all(
     replica: &Replica,
-    txid: u64,
     files: &[RemoteFile],
-    output: &File,
-    failed: impl Fn(io::Error) -> RestoreError,
-) -> Result<Restored, RestoreError> {
-    output.set_len(0).map_err(&failed)?;
-    let mut restored = Restored { txid, time_millis: 0, page_size: 0, pages: 0, files: Vec::new(), bytes_read: 0 };
-    for file in files {
-        let (header, checksum) = retry(5, || apply(replica, file, output))?;
-        if restored.page_size != 0 && restored.page_size != header.page_size {
-            let key = replica.key(file.level, file.name);
-            return Err(StoreError::Permanent(format!("{key}: its page size is not that of the files before")).into());
-        }
-        let length = u64::from(header.commit) * u64::from(header.page_size);
-        output.set_len(length).map_err(&failed)?;
-        restored.time_millis = header.timestamp_millis;
-        (restored.page_size, restored.pages) = (header.page_size, header.commit);
-        restored.bytes_read += file.size;
-        restored.files.push((replica.key(file.level, file.name), checksum));
+    scratch: &File,
+    output: &Path,
+    progress: &mut Progress,
+) -> Result<(), RestoreError> {
+    let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
+    if progress.applied == 0 {
+        scratch.set_len(0).map_err(failed)?;
     }
-    Ok(restored)
-}
-
-/// Writes the pages of one file into `output`. Doing it again does it over.
-fn apply(replica: &Replica, file: &RemoteFile, output: &File) -> Result<(ltx::Header, u64), StoreError> {
-    replica.read(file, |header, number, page| {
-        output.write_all_at(page, u64::from(number - 1) * u64::from(header.page_size))
+    let Progress { applied, restored, .. } = progress;
+    std::thread::scope(|scope| {
+        let mut fetch = replica.fetch(files).map_err(StoreError::from)?;
+        let mut writer = PageWriter::start(scope, scratch).map_err(failed)?;
+        for file in files {
+            let mut unwritten = None;
+            let decoded = replica.decode(file, fetch.next_object(), |header, number, page| {
+                let written = writer.write(u64::from(number - 1) * u64::from(header.page_size), page);
+                written.map_err(|error| unwritten.insert(error).kind().into())
+            });
+            if let Some(error) = unwritten {
+                return Err(failed(error));
+            }
+            let (header, checksum) = decoded?;
+            writer.flush().map_err(failed)?;
+            if restored.page_size != 0 && restored.page_size != header.page_size {
+                let key = replica.key(file.level, file.name);
+                return Err(StoreError::Damaged(format!("{key}: its page size is not that of the files before")).into());
+            }
+            let length = u64::from(header.commit) * u64::from(header.page_size);
+            scratch.set_len(length).map_err(failed)?;
+            restored.time_millis = header.timestamp_millis;
+            (restored.page_size, restored.pages) = (header.page_size, header.commit);
+            restored.bytes_read += file.size;
+            restored.files.push((replica.key(file.level, file.name), checksum));
+            restored.bytes_ahead_max = restored.bytes_ahead_max.max(fetch.bytes_max());
+            *applied = file.name.max_txid;
+        }
+        Ok(())
     })
 }
 
-/// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it.
-pub fn check_integrity(path: &Path) -> Result<(), RestoreError> {
-    let failed = |error: rusqlite::Error| RestoreError::Integrity(error.to_string());
+/// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked, and why. An
+/// index may need a collation or a function that the application gives SQLite, and that nobody has here.
+pub fn check_integrity(path: &Path) -> Result<Option<String>, RestoreError> {
+    let failed = |error: rusqlite::Error| match sqlite_code(&error) {
+        Some(ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => RestoreError::Integrity(error.to_string()),
+        _ => RestoreError::Output(path.to_owned(), io::Error::other(error)),
+    };
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
     let text = path.to_str().ok_or_else(|| RestoreError::Integrity("the path is not UTF-8".into()))?;
     let text = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let connection =
         rusqlite::Connection::open_with_flags(format!("file:{text}?immutable=1"), flags).map_err(failed)?;
-    let result: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).map_err(failed)?;
-    if result == "ok" { Ok(()) } else { Err(RestoreError::Integrity(result)) }
+    match connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0)) {
+        Ok(result) if result == "ok" => Ok(None),
+        Ok(result) => Err(RestoreError::Integrity(result)),
+        Err(error) if sqlite_code(&error) == Some(ffi::SQLITE_ERROR) => Ok(Some(error.to_string())),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// SQLite's own code of an error, without what extends it.
+fn sqlite_code(error: &rusqlite::Error) -> Option<i32> {
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
+            Some(error.extended_code & 0xff)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A database whose index is as if the application had given SQLite what it needs.
+    fn database(folder: &Path, index: &str, needs: (&str, &str)) -> PathBuf {
+        let path = folder.join(format!("{}.db", needs.1));
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let rows = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT -i FROM n";
+        connection.execute_batch(&format!("CREATE TABLE t(v); {rows}; CREATE INDEX i ON t({index})")).unwrap();
+        let (from, to) = needs;
+        let schema = format!("UPDATE sqlite_schema SET sql = replace(sql, '{from}', '{to}') WHERE name = 'i'");
+        connection.execute_batch(&format!("PRAGMA writable_schema = ON; {schema}")).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_sound_database_that_needs_its_application_cannot_be_asked_and_is_not_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let sound = database(folder.path(), "v", ("none", "none"));
+        assert_eq!(check_integrity(&sound).unwrap(), None);
+        for (index, needs) in [("v COLLATE NOCASE", ("NOCASE", "THEIRS")), ("abs(v)", ("abs", "theirs"))] {
+            let why = check_integrity(&database(folder.path(), index, needs)).unwrap();
+            assert!(why.as_ref().is_some_and(|why| why.contains(needs.1)), "{index}: {why:?}");
+        }
+    }
+
+    #[test]
+    fn what_sqlite_finds_wrong_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let sound = database(folder.path(), "v", ("none", "none"));
+        // A row that the index has not; no database; a page of nothing.
+        let other_index = database(folder.path(), "abs(v)", ("abs(v)", "v"));
+        let bytes = std::fs::read(&sound).unwrap();
+        let damaged = |name: &str, at: usize, what: &[u8]| {
+            let path = folder.path().join(name);
+            let mut bytes = bytes.clone();
+            bytes[at..at + what.len()].copy_from_slice(what);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        for path in [other_index, damaged("header", 0, b"other"), damaged("page", 4096, &[0xff; 4096])] {
+            let result = check_integrity(&path);
+            assert!(matches!(result, Err(RestoreError::Integrity(_))), "{}: {result:?}", path.display());
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Behind a trait, so that a simulation can stand in for files.
 
-use crate::arena::{Arena, Staging};
+use crate::arena::{Arena, NoRoom, Staging};
 use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
@@ -42,6 +42,16 @@ pub enum SourceError {
     /// The staging area, or the format.
     #[error("cannot stage: {0}")]
     Stage(#[from] ltx::Error),
+}
+
+impl SourceError {
+    /// What is wrong with the staging folder, where that is why nothing could be read.
+    pub fn no_room(&self) -> Option<&NoRoom> {
+        match self {
+            SourceError::Stage(ltx::Error::Write(error)) | SourceError::Io(error) => NoRoom::of(error),
+            _ => None,
+        }
+    }
 }
 
 /// The first 100 bytes of a database say whether it can be replicated, and how large its pages are.

@@ -84,7 +84,7 @@ fn what_sync_has_waited_for_is_durable() {
     let (done, text) = said(&scene.ask("sync", &[scene.folder.path().join("other.db").to_str().unwrap()]));
     assert!(!done && text.contains("other.db is not watched here"), "{text}");
     let (done, text) = said(&scene.ask("sync", &[scene.folder.path().join("none.db").to_str().unwrap()]));
-    assert!(!done && text.contains("none.db: waiting: "), "{text}");
+    assert!(!done && text.contains("none.db: waiting: there is no such file"), "{text}");
     application.close();
     scene.walsync.kill();
 }
@@ -117,6 +117,92 @@ fn status_and_metrics_tell_what_is_at_risk() {
         said(&nobody.args(["status", &format!("--listen=http://127.0.0.1:{}", free_port())]).output().unwrap());
     assert!(!done && text.contains("is walsync at work there"), "{text}");
     assert_eq!(walsync().arg("status").output().unwrap().status.code(), Some(2));
+    let mistyped = walsync().args(["status", "--lisen=http://127.0.0.1:1"]).output().unwrap();
+    let text = String::from_utf8(mistyped.stderr).unwrap();
+    assert!(text.contains("a similar argument exists: '--listen'") && text.lines().count() == 1, "{text}");
     application.close();
     scene.walsync.kill();
+}
+
+/// A replicator of what the arguments say, with an address, that has said that it watches.
+fn watch(folder: &TempDir, databases: &[&str]) -> Scene {
+    let port = free_port();
+    let mut command = walsync();
+    command.current_dir(folder.path()).arg("watch").args(databases).args(["--to", "store", "--interval-millis", "50"]);
+    command.arg(format!("--listen=http://127.0.0.1:{port}"));
+    let walsync = Walsync::start(command, &folder.path().join("log"));
+    until("its start", || walsync.log().contains("watching"));
+    Scene { walsync, folder: harness::folder(), database: folder.path().join("none"), port }
+}
+
+/// Lines of the log about a file with these words.
+fn lines(scene: &Scene, file: &str, words: &str) -> usize {
+    scene.walsync.log().lines().filter(|line| line.contains(file) && line.contains(words)).count()
+}
+
+#[test]
+fn what_is_not_replicated_is_told_once_at_the_start_and_when_it_changes() {
+    let folder = folder();
+    std::fs::write(folder.path().join("text.db"), "no database, however long one reads it".repeat(10)).unwrap();
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    let old = rusqlite::Connection::open(folder.path().join("old.db")).unwrap();
+    old.execute_batch("CREATE TABLE t(a)").unwrap();
+    let scene = watch(&folder, &["text.db", "old.db", "none.db", "empty.db", "later-*.db"]);
+    let expected = [
+        ("text.db", "refused: the file is not an SQLite database, or is encrypted"),
+        ("old.db", "refused: the database is not in WAL mode; its application must set PRAGMA journal_mode=WAL"),
+        ("none.db", "waiting: there is no such file"),
+        ("empty.db", "waiting: it is still empty"),
+        ("later-*.db", "waiting: no file matches"),
+    ];
+    let status = || said(&scene.ask("status", &[])).1;
+    let told = |file: &str, state: &str| status().lines().any(|line| line.contains(&format!("{file}\t{state}\t0\t-")));
+    for (file, state) in expected {
+        until(state, || told(file, state));
+        let why = state.split_once(": ").unwrap().1;
+        assert_eq!(lines(&scene, file, why), 1, "{}", scene.walsync.log());
+    }
+    // Each comes to be one that is replicated.
+    let of = |name: &str| rusqlite::Connection::open(folder.path().join(name)).unwrap();
+    old.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE u(a)").unwrap();
+    let others = ["none.db", "empty.db", "later-1.db"].map(of);
+    others.iter().for_each(|one| one.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(a)").unwrap());
+    for file in ["old.db", "none.db", "empty.db", "later-1.db"] {
+        until(file, || status().lines().any(|line| line.contains(&format!("{file}\trunning"))));
+        assert_eq!(lines(&scene, file, "replicating"), 1, "{}", scene.walsync.log());
+    }
+    assert!(!status().contains("later-*.db") && lines(&scene, "later-*.db", "files match now") == 1);
+    // Said once, however often it was looked at.
+    assert_eq!(lines(&scene, "text.db", "not an SQLite database"), 1, "{}", scene.walsync.log());
+    drop((old, others));
+    std::fs::remove_file(folder.path().join("old.db")).unwrap();
+    until("a database that is gone", || told_again(&status(), "old.db"));
+    scene.walsync.kill();
+}
+
+fn told_again(status: &str, file: &str) -> bool {
+    status.lines().any(|line| line.contains(&format!("{file}\twaiting: there is no such file")))
+}
+
+#[test]
+fn where_there_is_nothing_to_watch_and_nothing_can_come_it_ends_at_once() {
+    let folder = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("walsync.yml", "store: file:///nowhere\ndatabases: []\n");
+    write("litestream.yml", "dbs: []\n");
+    let said = |arguments: &[&str]| {
+        let output = walsync().current_dir(folder.path()).args(arguments).output().unwrap();
+        (output.status.code(), said(&output).1)
+    };
+    for (arguments, expected) in [
+        (&["watch", "--config", "walsync.yml"][..], "databases: names none"),
+        (&["replicate", "-config", "litestream.yml"], "dbs: names no database"),
+        (&["watch", ".", "--to", "store"], ". is a folder: name its databases, as in ./*.db"),
+        (&["watch", "gone/*.db", "--to", "store"], "gone: No such file or directory"),
+    ] {
+        let (code, text) = said(arguments);
+        assert!(code == Some(2) && text.contains(expected), "{arguments:?}: {code:?} {text}");
+    }
+    let (code, text) = said(&["snapshot", "*.none", "--to", "store"]);
+    assert!(code == Some(1) && text.contains("no file matches"), "{code:?} {text}");
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use support::{Application, content};
 use walsync::clock::{Clock, SystemClock};
+use walsync::fetch::ReadAhead;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings};
 use walsync::restore::{Target, restore};
@@ -41,9 +42,16 @@ fn start(database: &Path, store: &Arc<MemoryStore>) -> Replicator {
 
 fn restored(folder: &Path, store: &Arc<MemoryStore>) -> Vec<u8> {
     let output = folder.join("restored.db");
-    let _ = std::fs::remove_file(&output);
-    restore(&replica(store), Target::Latest, &output, true).unwrap();
-    std::fs::read(output).unwrap()
+    let restored = |read_ahead: ReadAhead| {
+        let _ = std::fs::remove_file(&output);
+        let replica = replica(store).reading_ahead(read_ahead);
+        let restored = restore(&replica, Target::Latest, &output, true).unwrap();
+        assert!((1..=read_ahead.bytes_max()).contains(&restored.bytes_ahead_max), "{restored:?}");
+        std::fs::read(&output).unwrap()
+    };
+    let whole = restored(ReadAhead::default());
+    assert!(restored(ReadAhead { part_bytes: 1000, parts: 3 }) == whole, "in small ranges");
+    whole
 }
 
 #[test]
@@ -119,6 +127,39 @@ fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
 }
 
 #[test]
+fn a_truncate_check_point_takes_little_longer_beside_us_than_alone() {
+    const TURNS: usize = 60;
+    let folder = folder_on_disk();
+    let store = Arc::new(MemoryStore::default());
+    let databases = ["alone.db", "beside.db"].map(|name| folder.path().join(name));
+    let [mut alone, mut beside] = databases.each_ref().map(|path| Application::start(path, TABLE));
+    let replicator = start(&databases[1], &store);
+    assert!(replicator.sync(LONG));
+    // In turns, so that whatever else the machine does befalls both. A commit waits for no longer than the check point takes.
+    let mut times: [Vec<Duration>; 2] = Default::default();
+    for turn in 0..TURNS {
+        for (application, times) in [&mut alone, &mut beside].into_iter().zip(&mut times) {
+            application.run(INSERT);
+            let begun = std::time::Instant::now();
+            application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+            times.push(begun.elapsed());
+        }
+        // Sometimes at once, sometimes after a pause.
+        std::thread::sleep(Duration::from_millis(turn as u64 * 7 % 50));
+    }
+    times.iter_mut().for_each(|times| times.sort());
+    let [alone_at, beside_at] = times.map(|times| [times[TURNS / 2], times[TURNS * 9 / 10]]);
+    println!("half and nine tenths of the check points take at most {alone_at:?} alone, {beside_at:?} beside us");
+    assert!(beside_at[0] <= alone_at[0] + Duration::from_millis(20), "{beside_at:?} beside us, {alone_at:?} alone");
+    assert!(replicator.totals().yields.load(Ordering::Relaxed) >= TURNS as u64 / 2, "they did wait for us");
+    assert!(replicator.sync(LONG));
+    assert!(restored(folder.path(), &store) == content(&databases[1]));
+    drop(replicator);
+    alone.close();
+    beside.close();
+}
+
+#[test]
 fn truncate_check_points_without_a_transaction_between_them_pass() {
     let folder = folder();
     let database = folder.path().join("app.db");
@@ -146,6 +187,8 @@ fn truncate_check_points_without_a_transaction_between_them_pass() {
 #[test]
 fn a_writer_that_never_pauses_does_no_more_work_beside_us_and_is_not_sent_whole_again() {
     const COMMITS: u32 = 40_000;
+    /// Of some forty times that the WAL is restarted. Who gets no processor while a whole WAL is written is right to read the database.
+    const READ_WHOLE_MAX: u64 = 3;
     // On a disk, where a check point at each commit would be noticed.
     let folder = folder_on_disk();
     let database = folder.path().join("app.db");
@@ -163,8 +206,10 @@ fn a_writer_that_never_pauses_does_no_more_work_beside_us_and_is_not_sent_whole_
     let beside = application.commit(COMMITS);
     assert!(replicator.sync(LONG));
     assert!(restored(folder.path(), &store) == content(&database));
-    assert_eq!(replicator.totals().anchors.load(Ordering::Relaxed), anchors, "sent whole again");
-    assert_eq!(replicator.totals().compared.load(Ordering::Relaxed), 0, "read whole again");
+    let sent = replicator.totals().anchors.load(Ordering::Relaxed) - anchors;
+    assert!(sent <= READ_WHOLE_MAX, "sent whole {sent} times again");
+    let read = replicator.totals().compared.load(Ordering::Relaxed);
+    assert!(read <= READ_WHOLE_MAX, "read whole {read} times again");
     // Check points that copy, or look for what to copy, at each commit would be ten times and more.
     assert!(beside.processor_ticks < alone.processor_ticks * 4, "{beside:?} beside us, {alone:?} alone");
     assert!(beside.bytes_written < alone.bytes_written * 3, "{beside:?} beside us, {alone:?} alone");

@@ -15,7 +15,7 @@ use walsync::replica::{LtxFile, RemoteFile, Replica};
 use walsync::restore::{Chain, RestoreError, Target, restore};
 use walsync::retention::{Policy, RetentionError, enforce, plan};
 use walsync::store::memory::MemoryStore;
-use walsync::store::{Attributes, Body, Object, Store, StoreError};
+use walsync::store::{Attributes, Body, Object, Part, Store, StoreError};
 
 const PAGE_BYTES: usize = 512;
 /// 2026-11-01, a Sunday.
@@ -293,6 +293,10 @@ impl Store for MergedMeanwhile {
 
     fn get(&self, key: &str, range: Option<std::ops::Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
         self.store.get(key, range)
+    }
+
+    fn get_part(&self, key: &str, range: std::ops::Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
+        self.store.get_part(key, range, version)
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {

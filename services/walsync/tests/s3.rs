@@ -6,12 +6,17 @@
 mod support;
 
 use harness::{Process, TempDir, command, folder, free_address, free_port, peer, until};
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
-use support::{Application, content};
+use support::{Application, Walsync, content};
+use walsync::arena::Arena;
 use walsync::config::{Location, S3Options};
+use walsync::fetch::ReadAhead;
+use walsync::replica::{LtxFile, PutError, Replica};
 use walsync::restore::{Target, restore};
 use walsync::store::credentials::Credentials;
 use walsync::store::s3::{S3Settings, S3Store};
@@ -27,9 +32,9 @@ const KEY: &str = "walsync-test";
 const SECRET: &str = "walsync-secret";
 
 struct Gateway {
-    _process: Process,
+    process: Process,
     port: u16,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// versitygw with a bucket `bucket`.
@@ -45,7 +50,37 @@ fn gateway() -> Gateway {
     command.args(["posix", "--sidecar"]).args([metadata, data]).stdout(Stdio::null()).stderr(Stdio::null());
     let process = Process::start(&mut command);
     until("the gateway", || TcpStream::connect(address).is_ok());
-    Gateway { _process: process, port: address.port(), _folder: folder }
+    Gateway { process, port: address.port(), folder }
+}
+
+impl Gateway {
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn options(&self) -> S3Options {
+        S3Options {
+            endpoint: Some(self.endpoint()),
+            access_key_id: Some(KEY.into()),
+            secret_access_key: Some(SECRET.into()),
+            ..S3Options::default()
+        }
+    }
+
+    /// Of uploads that are not complete.
+    fn parts(&self) -> usize {
+        fn files(folder: &Path) -> usize {
+            let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+            let of = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { 1 };
+            entries.map(|entry| of(entry.unwrap().path())).sum()
+        }
+        files(&self.folder.path().join("data/bucket/.sgwtmp/multipart"))
+    }
+}
+
+/// With credentials of the gateway.
+fn with_credentials(command: &mut Command) -> &mut Command {
+    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env_remove("AWS_CA_BUNDLE")
 }
 
 fn settings(port: u16) -> S3Settings {
@@ -96,6 +131,33 @@ fn objects_are_created_once_read_listed_and_deleted() {
     assert_eq!(store.list("a/o").unwrap(), []);
 }
 
+/// A file of a replica, with one page of so many bytes that do not shrink.
+fn ltx_file(seed: u64, page_size: u32) -> LtxFile {
+    let mut random = harness::Random::new(seed);
+    let page: Vec<u8> = (0..page_size / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
+    let header =
+        ltx::Header { flags: ltx::NO_CHECKSUM, page_size, commit: 1, min_txid: 1, max_txid: 1, ..Default::default() };
+    let staging = Arena::new(1 << 20, std::env::temp_dir()).stage();
+    let mut encoder = ltx::Encoder::new(staging, header.clone()).unwrap();
+    encoder.page(1, &page).unwrap();
+    let (content, checksum) = encoder.finish().unwrap();
+    LtxFile { content, header, checksum }
+}
+
+#[test]
+fn a_second_writer_is_fenced_whether_its_object_is_shorter_longer_or_as_long() {
+    let gateway = gateway();
+    let store = Arc::new(S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap());
+    for (name, page_size) in [("shorter", 512), ("as-long", 4096), ("longer", 65_536)] {
+        let replica = Replica::new(store.clone(), ltx::Layout::Objects, name);
+        let foreign = replica.put(0, &mut ltx_file(1, page_size)).unwrap();
+        let result = replica.put(0, &mut ltx_file(2, 4096));
+        assert!(matches!(&result, Err(PutError::Fenced(key)) if key.starts_with(name)), "{name}: {result:?}");
+        // The answer to the first one was lost.
+        assert_eq!(replica.put(0, &mut ltx_file(1, page_size)).unwrap(), foreign, "{name}");
+    }
+}
+
 #[test]
 fn a_long_listing_comes_in_pages_and_is_whole() {
     let gateway = gateway();
@@ -135,33 +197,160 @@ fn a_database_goes_to_s3_and_comes_back_also_by_litestream() {
     let folder = folder();
     let database = folder.path().join("app.db");
     let mut application = Application::start(&database, "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)");
-    let endpoint = format!("http://127.0.0.1:{}", gateway.port);
+    let endpoint = gateway.endpoint();
     let mut command = support::walsync();
     command.arg("watch").arg(&database).args(["--to", "s3://bucket/some/prefix", "--endpoint", &endpoint]);
-    command.args(["--interval-millis", "50"]).env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let mut walsync = support::Walsync::start(command, &folder.path().join("log"));
+    with_credentials(command.args(["--interval-millis", "50"]));
+    let mut walsync = Walsync::start(command, &folder.path().join("log"));
     for txid in 1..=4 {
         walsync.wait_durable(txid);
         application.run("INSERT INTO t(v) VALUES (randomblob(30000))");
     }
     walsync.stop();
     let expected = content(&database);
-    let options = S3Options {
-        endpoint: Some(endpoint.clone()),
-        access_key_id: Some(KEY.into()),
-        secret_access_key: Some(SECRET.into()),
-        ..S3Options::default()
-    };
-    let output = folder.path().join("restored.db");
-    let replica = Location::open("s3://bucket/some/prefix", &options).unwrap().replica("app.db");
-    restore(&replica, Target::Latest, &output, true).unwrap();
-    assert!(std::fs::read(output).unwrap() == expected);
+    let replica = Location::open("s3://bucket/some/prefix", &gateway.options()).unwrap().replica("app.db");
+    for (number, read_ahead) in [ReadAhead::default(), ReadAhead { part_bytes: 777, parts: 3 }].into_iter().enumerate()
+    {
+        let output = folder.path().join(format!("restored-{number}.db"));
+        let restored = restore(&replica.clone().reading_ahead(read_ahead), Target::Latest, &output, true).unwrap();
+        assert!(std::fs::read(output).unwrap() == expected, "{read_ahead:?}");
+        assert!((1..=read_ahead.bytes_max()).contains(&restored.bytes_ahead_max), "{restored:?}");
+    }
     let url = format!("s3://bucket/some/prefix/app.db?endpoint={endpoint}&force-path-style=true&region=us-east-1");
     let path = folder.path().join("litestream.db");
-    let mut command = support::litestream();
-    command.args(["restore", "-o"]).arg(&path).arg(url);
-    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env_remove("AWS_CA_BUNDLE");
-    harness::output(&mut command);
+    harness::output(with_credentials(support::litestream().args(["restore", "-o"]).arg(&path).arg(url)));
     assert!(std::fs::read(path).unwrap() == expected, "restored by Litestream");
     application.close();
+}
+
+#[test]
+fn what_a_killed_restore_left_behind_goes_with_the_next_of_the_same_words() {
+    let gateway = gateway();
+    let folder = folder();
+    let database = folder.path().join("app.db");
+    let application = Application::start(&database, "CREATE TABLE t(v); INSERT INTO t VALUES (1)");
+    let endpoint = gateway.endpoint();
+    let mut command = support::walsync();
+    command.arg("snapshot").arg(&database).args(["--to", "s3://bucket", "--endpoint", &endpoint]);
+    harness::output(with_credentials(&mut command));
+    for words in [&["--follow"][..], &[]] {
+        let into = harness::folder();
+        let output = into.path().join("restored.db");
+        let left = into.path().join(".walsync-restore-restored.db");
+        let command = || {
+            let mut command = support::walsync();
+            command.args(["restore", "s3://bucket/app.db", "--endpoint", &endpoint, "-o"]).arg(&output).args(words);
+            with_credentials(&mut command);
+            command
+        };
+        // A store that does not answer: it has begun, and comes no further.
+        gateway.process.signal(rustix::process::Signal::STOP);
+        let walsync = Walsync::start(command(), &folder.path().join("killed.log"));
+        until("a restore that has begun", || left.exists());
+        walsync.kill();
+        gateway.process.signal(rustix::process::Signal::CONT);
+        assert!(left.exists() && !output.exists(), "{words:?}");
+        if words.is_empty() {
+            harness::output(&mut command());
+        } else {
+            let walsync = Walsync::start(command(), &folder.path().join("follow.log"));
+            until("a restored database", || output.exists());
+            assert!(walsync.terminate().success());
+        }
+        assert!(content(&output) == content(&database), "{words:?}");
+        let hidden = |name: &std::ffi::OsString| name.as_encoded_bytes().starts_with(b".");
+        let names = std::fs::read_dir(into.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.filter(hidden).count(), 0, "{words:?}");
+    }
+    application.close();
+}
+
+/// As small as S3 takes parts.
+const PART_BYTES: u64 = 5 << 20;
+
+fn large(seed: u64) -> Vec<u8> {
+    let mut random = harness::Random::new(seed);
+    (0..12_000_000 / 8).flat_map(|_| random.draw().to_le_bytes()).collect()
+}
+
+fn store_of_parts(gateway: &Gateway) -> S3Store {
+    S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap().sending_parts_of(PART_BYTES)
+}
+
+/// A body that does something when it is read at a place for the first time.
+struct Interrupted<F> {
+    body: Cursor<Vec<u8>>,
+    at: u64,
+    action: Option<F>,
+}
+
+impl<F: FnOnce() -> std::io::Result<()>> Read for Interrupted<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.body.position() >= self.at
+            && let Some(action) = self.action.take()
+        {
+            action()?;
+        }
+        self.body.read(buffer)
+    }
+}
+
+impl<F> Seek for Interrupted<F> {
+    fn seek(&mut self, position: SeekFrom) -> std::io::Result<u64> {
+        self.body.seek(position)
+    }
+}
+
+#[test]
+fn a_large_object_is_sent_in_parts_and_once() {
+    let gateway = gateway();
+    let store = store_of_parts(&gateway);
+    let content = large(1);
+    let metadata = [("litestream-timestamp", "2026-11-23T00:00:00Z".to_owned())];
+    let attributes = Attributes { modified_millis: 0, metadata: &metadata };
+    store.create("a/large", &mut Cursor::new(&content), content.len() as u64, &attributes).unwrap();
+    assert!(get(&store, "a/large", None).unwrap() == content);
+    assert!(matches!(put(&store, "a/large", &large(2)), Err(StoreError::AlreadyExists(_))));
+    assert!(get(&store, "a/large", None).unwrap() == content, "what is there stays");
+    // One byte more than a part, and no more.
+    for bytes in [PART_BYTES, PART_BYTES + 1] {
+        put(&store, &format!("a/{bytes}"), &content[..bytes as usize]).unwrap();
+        assert!(get(&store, &format!("a/{bytes}"), None).unwrap() == content[..bytes as usize]);
+    }
+    let keys: Vec<String> = store.list("").unwrap().into_iter().map(|object| object.key).collect();
+    assert_eq!(keys, ["a/5242880", "a/5242881", "a/large"], "no probe is left");
+    assert_eq!(gateway.parts(), 0);
+}
+
+#[test]
+fn of_two_writers_of_a_large_object_the_one_that_ends_last_is_refused() {
+    let gateway = gateway();
+    let (ours, theirs) = (store_of_parts(&gateway), store_of_parts(&gateway));
+    let content = large(1);
+    // Theirs is there when our last part is sent: only the last request can tell.
+    let action = || {
+        assert!(gateway.parts() > 0, "parts of ours are there");
+        put(&theirs, "a/large", &content).map_err(std::io::Error::other)
+    };
+    let mut body = Interrupted { body: Cursor::new(large(2)), at: 2 * PART_BYTES, action: Some(action) };
+    let result = ours.create("a/large", &mut body, 12_000_000, &Attributes::default());
+    assert!(matches!(&result, Err(StoreError::AlreadyExists(key)) if key == "a/large"), "{result:?}");
+    assert!(body.action.is_none() && get(&ours, "a/large", None).unwrap() == content);
+    assert_eq!(gateway.parts(), 0, "what was refused does not stay");
+}
+
+#[test]
+fn an_upload_in_parts_that_fails_leaves_nothing() {
+    let gateway = gateway();
+    let store = store_of_parts(&gateway);
+    let action = || -> std::io::Result<()> {
+        assert!(gateway.parts() > 0, "parts are there, to be left");
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    };
+    let mut body = Interrupted { body: Cursor::new(large(1)), at: 2 * PART_BYTES, action: Some(action) };
+    // Shorter than it was announced: no second try of a part helps.
+    let result = store.create("a/large", &mut body, 13_000_000, &Attributes::default());
+    assert!(matches!(&result, Err(StoreError::Permanent(text)) if text.contains("shorter")), "{result:?}");
+    assert!(body.action.is_none(), "a part that could not be read was tried again");
+    assert_eq!((store.list("").unwrap().len(), gateway.parts()), (0, 0));
 }

@@ -1,7 +1,7 @@
 //! Whether the answer to a read can be right.
 
-use crate::family::etcd::messages::{KeyValue, RangeRequest, RangeResponse};
-use crate::family::etcd::{Etcd, KEY_PREFIX};
+use crate::family::etcd::Etcd;
+use crate::net::etcd::messages::{KeyValue, RangeRequest, RangeResponse};
 
 impl Etcd {
     /// Checks the answer to a read of the key in `slot`, which was written before; `floor` was taken before the read was
@@ -76,7 +76,7 @@ impl Etcd {
                 answer.more
             );
             let first_missing = self.names.text(answer.kvs.len() as u32);
-            let key = if request.count_only { KEY_PREFIX.to_owned() } else { first_missing };
+            let key = if request.count_only { self.plan.prefix.first.clone() } else { first_missing };
             return Err((key, detail));
         }
         Ok(())

@@ -7,8 +7,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
-use crate::family::etcd::messages::CompactionRequest;
 use crate::load::session::Session;
+use crate::net::etcd::messages::CompactionRequest;
 
 /// Runs until it fails or is dropped. The revision counted from is the newest that a client of this thread was given.
 pub async fn run(etcd: &Etcd, session: &Session, every: Duration) -> Failure {

@@ -12,10 +12,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
-use crate::family::etcd::messages::{PutRequest, RangeRequest};
-use crate::family::etcd::store::{Store, revision_of};
+use crate::family::etcd::outside::log_in;
 use crate::load::session::Session;
-use crate::net::grpc::connect;
+use crate::net::etcd::messages::{PutRequest, RangeRequest};
+use crate::net::etcd::store::{Store, revision_of};
 
 /// Between two looks: a few requests, among many thousands of the load.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ impl Etcd {
         let context = &self.seat.context;
         let mut members = Vec::with_capacity(context.endpoints.len());
         for endpoint in &context.endpoints {
-            members.push(Store::new(&connect(endpoint, context.timeout).await?, endpoint));
+            members.push(Store::new(&log_in(endpoint, context).await?, endpoint));
         }
         Ok(members)
     }

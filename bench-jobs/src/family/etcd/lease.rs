@@ -6,11 +6,11 @@ use std::time::Instant;
 use service_kit::client::{StreamReceiver, StreamSender};
 
 use crate::failure::Failure;
-use crate::family::etcd::messages::{
+use crate::load::session::Session;
+use crate::net::etcd::messages::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, path,
 };
-use crate::family::etcd::store::Store;
-use crate::load::session::Session;
+use crate::net::etcd::store::Store;
 
 /// Time to live, seconds: long enough that no lease expires between two requests of a slow open loop.
 const TTL_SECONDS: i64 = 600;

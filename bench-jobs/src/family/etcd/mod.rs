@@ -6,7 +6,7 @@
 //! `deletions`, `read_back`). The protocol is in [`grpc`] and [`messages`].
 //!
 //! What is checked, beyond what [`crate::content::expect`] says about values:
-//! - each workload begins with no key under [`KEY_PREFIX`], so that etcd's own counter of a key (`version`, the puts since
+//! - each workload begins with no key under its [`Prefix`], so that etcd's own counter of a key (`version`, the puts since
 //!   its creation) must equal the number of puts that were acknowledged: a write that was dropped is seen even when a
 //!   later one hides it, and so is a foreign write, even when it was undone;
 //! - revisions of acknowledged writes rise for each client and are never given twice;
@@ -24,13 +24,13 @@ mod compaction;
 mod deletions;
 mod fresh;
 mod lease;
-pub mod messages;
+pub mod outside;
 mod prepare;
 pub(crate) mod probe;
 mod read_back;
 mod reads;
 mod revisions;
-pub(crate) mod store;
+mod space;
 pub(crate) mod surface;
 mod watch;
 mod writes;
@@ -53,28 +53,26 @@ use crate::content::values::Values;
 use crate::failure::Failure;
 use crate::family::etcd::deletions::{Deletions, SharedDeletions};
 use crate::family::etcd::lease::Leases;
+use crate::family::etcd::outside::Prefix;
 use crate::family::etcd::revisions::Revisions;
-use crate::family::etcd::store::Store;
 use crate::family::etcd::watch::Watch;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
-use crate::net::grpc::connect;
-
-/// What every key begins with.
-pub const KEY_PREFIX: &str = "storebench/";
-/// The first key after all that begin with [`KEY_PREFIX`]: `0` follows `/`.
-pub const KEY_PREFIX_END: &str = "storebench0";
+use crate::net::etcd::store::Store;
 
 /// Runs one workload of the etcd family. Errors are the loader's own; everything about the store is in the [`Ending`].
 pub fn run(context: Context, parameters: &EtcdWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
     let plan = Plan::new(parameters, &context);
-    load::run::<Etcd>(context, plan, around)
+    let prefix = plan.prefix.clone();
+    load::outside::run(context, around, &prefix, |context| load::run::<Etcd>(context, plan, around))
 }
 
 /// What all threads of one workload share.
 #[derive(Debug)]
 pub struct Plan {
     parameters: EtcdWorkload,
+    /// What every key begins with.
+    prefix: Prefix,
     space: KeySpace,
     /// What this load process clears and reads back: from the first name to before the last.
     borders: (Vec<u8>, Vec<u8>),
@@ -91,10 +89,12 @@ impl Plan {
         let batch = parameters.operations_per_transaction.unwrap_or(1);
         let slice = context.share.slice(parameters.key_space);
         let space = KeySpace::slice(slice.clone(), context.clients, batch);
+        let prefix = Prefix::of(context.namespace.as_deref());
         Self {
             parameters: parameters.clone(),
             space,
-            borders: borders(parameters, slice),
+            borders: borders(&prefix, parameters, slice),
+            prefix,
             versions: SharedVersions::new(space),
             deletions: SharedDeletions::new(space),
             cleared: tokio::sync::watch::Sender::new(0),
@@ -123,10 +123,10 @@ impl Plan {
 
 /// The first name of a slice, and the first name after it. The slices' borders leave nothing of the prefix out, so that
 /// what nobody of this trial wrote is somebody's to find.
-fn borders(parameters: &EtcdWorkload, slice: Range<u32>) -> (Vec<u8>, Vec<u8>) {
-    let names = KeyNames::new(KEY_PREFIX, parameters.key_bytes as usize);
-    let start = if slice.start == 0 { KEY_PREFIX.into() } else { names.name(slice.start) };
-    let end = if slice.end == parameters.key_space { KEY_PREFIX_END.into() } else { names.name(slice.end) };
+fn borders(prefix: &Prefix, parameters: &EtcdWorkload, slice: Range<u32>) -> (Vec<u8>, Vec<u8>) {
+    let names = KeyNames::new(&prefix.first, parameters.key_bytes as usize);
+    let start = if slice.start == 0 { prefix.first.clone().into() } else { names.name(slice.start) };
+    let end = if slice.end == parameters.key_space { prefix.end.clone().into() } else { names.name(slice.end) };
     (start, end)
 }
 
@@ -186,14 +186,14 @@ impl Family for Etcd {
         let mut channels = Vec::with_capacity(seat.connections.len());
         for &connection in &seat.connections {
             let endpoint = seat.endpoint(connection);
-            channels.push(connect(endpoint, context.timeout).await?);
+            channels.push(outside::log_in(endpoint, context).await?);
         }
         let parameters = &plan.parameters;
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
         let clients = seat.clients.len();
         Ok(Self {
             channels,
-            names: KeyNames::new(KEY_PREFIX, parameters.key_bytes as usize),
+            names: KeyNames::new(&plan.prefix.first, parameters.key_bytes as usize),
             values: Values::new(context.seed, parameters.value_bytes),
             ledger: Ledger::new(Rc::clone(&keys), Arc::clone(&plan.versions)),
             deletions: Deletions::new(&keys, Arc::clone(&plan.deletions), plan.operation()),
@@ -207,46 +207,13 @@ impl Family for Etcd {
     }
 
     async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
-        let mut store = self.store(&session);
-        if session.client() == 0 {
-            let revision = prepare::clear(&self.plan.borders, &mut store, &session).await?;
-            self.plan.cleared.send_replace(revision);
-        } else {
-            // The sender lives in the plan, so waiting ends when the prefix is clear; if clearing fails, this is dropped.
-            let _ = self.plan.cleared.subscribe().wait_for(|revision| *revision > 0).await;
-        }
-        if self.plan.needs_keys() {
-            prepare::fill(&self, &mut store, &session).await?;
-        }
-        if self.plan.operation() == EtcdOperation::LeaseKeepAlive {
-            self.leases.open(&mut store, &session).await?;
-        }
-        if self.plan.is_watch() && session.place() == 0 {
-            watch::open(&self, session).await?;
-        }
-        Ok(())
+        let is_first_client = session.client() == 0;
+        space::guarded(&self, is_first_client, prepare_for(&self, session)).await
     }
 
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
-        let session = Rc::new(session);
-        match self.plan.compact_interval {
-            Some(interval) if session.client() == 0 && self.seat.context.share.is_first() => tokio::select! {
-                biased;
-                loaded = load_of(&self, &session) => loaded,
-                failure = compaction::run(&self, &session, interval) => Err(failure),
-            },
-            _ if self.looks_for_stale_answers(&session) => {
-                let ended = tokio::sync::Notify::new();
-                let load = async {
-                    let loaded = load_of(&self, &session).await;
-                    ended.notify_one();
-                    loaded
-                };
-                let (loaded, looked) = tokio::join!(load, fresh::run(&self, &session, &ended));
-                loaded.and(looked)
-            }
-            _ => load_of(&self, &session).await,
-        }
+        let is_first_client = session.client() == 0;
+        space::guarded(&self, is_first_client, load_beside_others(&self, session)).await
     }
 
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
@@ -265,6 +232,49 @@ impl Family for Etcd {
             }
         }
         Ok(())
+    }
+}
+
+async fn prepare_for(etcd: &Rc<Etcd>, session: Session) -> Result<(), Failure> {
+    let mut store = etcd.store(&session);
+    if session.client() == 0 {
+        let revision = prepare::clear(&etcd.plan.borders, &mut store, &session).await?;
+        etcd.plan.cleared.send_replace(revision);
+    } else {
+        // The sender lives in the plan, so waiting ends when the prefix is clear; if clearing fails, this is dropped.
+        let _ = etcd.plan.cleared.subscribe().wait_for(|revision| *revision > 0).await;
+    }
+    if etcd.plan.needs_keys() {
+        prepare::fill(etcd, &mut store, &session).await?;
+    }
+    if etcd.plan.operation() == EtcdOperation::LeaseKeepAlive {
+        etcd.leases.open(&mut store, &session).await?;
+    }
+    if etcd.plan.is_watch() && session.place() == 0 {
+        watch::open(etcd, session).await?;
+    }
+    Ok(())
+}
+
+async fn load_beside_others(etcd: &Rc<Etcd>, session: Session) -> Result<(), Failure> {
+    let session = Rc::new(session);
+    match etcd.plan.compact_interval {
+        Some(interval) if session.client() == 0 && etcd.seat.context.share.is_first() => tokio::select! {
+            biased;
+            loaded = load_of(etcd, &session) => loaded,
+            failure = compaction::run(etcd, &session, interval) => Err(failure),
+        },
+        _ if etcd.looks_for_stale_answers(&session) => {
+            let ended = tokio::sync::Notify::new();
+            let load = async {
+                let loaded = load_of(etcd, &session).await;
+                ended.notify_one();
+                loaded
+            };
+            let (loaded, looked) = tokio::join!(load, fresh::run(etcd, &session, &ended));
+            loaded.and(looked)
+        }
+        _ => load_of(etcd, &session).await,
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
-use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
-use crate::family::etcd::store::{Store, revision_of};
 use crate::load::session::Session;
+use crate::net::etcd::messages::{DeleteRangeRequest, PutRequest, RangeRequest};
+use crate::net::etcd::store::{Store, revision_of};
 
 /// Keys deleted at once: a store may hold millions from an earlier workload, and a single deletion of all would stall it
 /// beyond any timeout.

@@ -7,10 +7,10 @@
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
 use crate::family::etcd::answers::wrong_counter;
-use crate::family::etcd::messages::{KeyValue, RangeRequest};
 use crate::family::etcd::prepare::key_after;
-use crate::family::etcd::store::Store;
 use crate::load::session::Session;
+use crate::net::etcd::messages::{KeyValue, RangeRequest};
+use crate::net::etcd::store::Store;
 
 /// The most bytes of values in a page, and the most keys.
 const PAGE_BYTES: usize = 4 << 20;

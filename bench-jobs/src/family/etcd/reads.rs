@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::family::etcd::messages::{PutRequest, RangeRequest};
-use crate::family::etcd::store::{Store, revision_of};
-use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END};
+use crate::family::etcd::Etcd;
 use crate::load::session::Session;
+use crate::net::etcd::messages::{PutRequest, RangeRequest};
+use crate::net::etcd::store::{Store, revision_of};
 
 /// Reads and puts of single keys: `read_percent` of 100 requests read.
 pub async fn mixed(etcd: &Etcd, store: &mut Store, session: &Session, read_percent: u32) -> Result<(), Failure> {
     let parameters = &etcd.plan.parameters;
     if etcd.plan.is_serializable() {
-        catch_up(store, session).await?;
+        catch_up(etcd, store, session).await?;
     }
     let mut picker = etcd.picker(session);
     let mut put = PutRequest::default();
@@ -50,11 +50,11 @@ pub async fn mixed(etcd: &Etcd, store: &mut Store, session: &Session, read_perce
 pub async fn prefix(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {
     let parameters = &etcd.plan.parameters;
     if etcd.plan.is_serializable() {
-        catch_up(store, session).await?;
+        catch_up(etcd, store, session).await?;
     }
     let request = RangeRequest {
-        key: KEY_PREFIX.into(),
-        range_end: KEY_PREFIX_END.into(),
+        key: etcd.plan.prefix.first.clone().into(),
+        range_end: etcd.plan.prefix.end.clone().into(),
         limit: parameters.limit.map_or(0, i64::from),
         serializable: etcd.plan.is_serializable(),
         count_only: parameters.count_only,
@@ -74,8 +74,8 @@ pub async fn prefix(etcd: &Etcd, store: &mut Store, session: &Session) -> Result
 
 /// A linearizable read, not counted. Once a member has answered it, the member has applied everything that was
 /// acknowledged before, so that its serializable answers must know every key from then on.
-async fn catch_up(store: &mut Store, session: &Session) -> Result<(), Failure> {
-    let request = RangeRequest { key: KEY_PREFIX.into(), ..RangeRequest::default() };
+async fn catch_up(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {
+    let request = RangeRequest { key: etcd.plan.prefix.first.clone().into(), ..RangeRequest::default() };
     let mut batch = session.begin(1);
     store.range(&request).await?;
     session.answered_uncounted(&mut batch, 1);

@@ -7,13 +7,13 @@ use std::time::Duration;
 use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
-use super::messages::{
+use crate::failure::Failure;
+use crate::family::check::Check;
+use crate::net::etcd::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
 };
-use super::store::{Store, revision_of};
-use crate::failure::Failure;
-use crate::family::check::Check;
+use crate::net::etcd::store::{Store, revision_of};
 use crate::net::grpc::connect;
 
 /// For everything together.

@@ -7,9 +7,9 @@ use storebench_crds::job::Phase;
 use crate::content::keys::KeyPicker;
 use crate::failure::Failure;
 use crate::family::etcd::Etcd;
-use crate::family::etcd::messages::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op, response_op};
-use crate::family::etcd::store::{Store, revision_of};
 use crate::load::session::Session;
+use crate::net::etcd::messages::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op, response_op};
+use crate::net::etcd::store::{Store, revision_of};
 
 /// Puts of single keys.
 pub async fn put(etcd: &Etcd, store: &mut Store, session: &Session) -> Result<(), Failure> {
@@ -37,7 +37,7 @@ pub async fn transact(etcd: &Etcd, store: &mut Store, session: &Session) -> Resu
         let answer = store.transact(&request).await?;
         session.answered(&mut batch, 1, Instant::now());
         let revision = revision_of(answer.header.as_ref());
-        let is_put = |response: &crate::family::etcd::messages::ResponseOp| {
+        let is_put = |response: &crate::net::etcd::messages::ResponseOp| {
             matches!(response.response, Some(response_op::Response::Put(_)))
         };
         let complete =

@@ -221,7 +221,8 @@ impl Client {
     pub(super) async fn get(&mut self, key: &[u8], level: ReadLevel) -> Result<Option<Bytes>, Failure> {
         let policy = match level {
             ReadLevel::Lease => 0,
-            ReadLevel::Linearizable => 1,
+            // Which this dialect does not have: what promises more.
+            ReadLevel::Linearizable | ReadLevel::Bounded => 1,
             ReadLevel::Eventual => 2,
         };
         let request = ReadRequest { client_id: CLIENT_ID, keys: vec![key.into()], consistency_policy: Some(policy) };

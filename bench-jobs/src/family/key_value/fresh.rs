@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use storebench_crds::workload::key_value::{KeyValueOperation, ReadLevel};
+use storebench_crds::workload::key_value::KeyValueOperation;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -20,7 +20,7 @@ impl KeyValue {
     pub(super) fn looks_for_stale_answers(&self, session: &Session) -> bool {
         let parameters = &self.plan.parameters;
         let reads = matches!(parameters.operation, KeyValueOperation::Get | KeyValueOperation::Mixed);
-        reads && parameters.read_level != ReadLevel::Eventual && self.seat.thread == 0 && session.place() == 0
+        reads && !self.plan.may_read_stale() && self.seat.thread == 0 && session.place() == 0
     }
 }
 

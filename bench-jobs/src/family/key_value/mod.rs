@@ -2,20 +2,23 @@
 //!
 //! From the outside in: [`run`] makes a [`Plan`] that all threads share; each thread has a [`KeyValue`] with its connections and the
 //! versions that its keys must have ([`crate::content::expect`]); a client sends through a `store::Store`, which knows what each protocol calls
-//! a put and the levels of reads. `d_engine` has the messages of d-engine; those of etcd's API are the etcd family's.
+//! a put and the levels of reads. `d_engine` has the messages of d-engine's dialect of release 0.2.4, `streaming` those of its streaming door; those
+//! of etcd's API are the etcd family's.
 //!
-//! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Eventual
-//! reads without writes, and watches, go to all members; eventual reads beside writes to other members than these. Whether reads that
-//! must not be stale are, `fresh` looks at all members that take them, and so does the reading back at the end. Clients of a `failover` go
-//! from member to member.
+//! Connections go to the members that take writes: all of them where members forward writes to their leader, else the leader. Eventual and bounded
+//! reads without writes, and watches, go to all members; such reads beside writes to other members than these. Whether reads that
+//! must not be stale are, `fresh` looks at all members that take them, and so does the reading back at the end. Clients of a `failover`, which is
+//! also how any other fault of the store is outlived, go from member to member.
 
 mod d_engine;
 mod failover;
 mod fresh;
+mod lock;
 pub(crate) mod probe;
 mod scan;
 mod staleness;
 mod store;
+mod streaming;
 mod swap;
 mod watch;
 
@@ -27,17 +30,18 @@ use std::time::{Duration, Instant};
 use storebench_crds::workload::key_value::{KeyValueOperation, KeyValueWorkload, ReadLevel, STALE_READS, STALENESS};
 use tokio::sync::{Notify, OnceCell};
 
+use crate::content::doubts::Doubts;
 use crate::content::expect::{Ledger, SharedVersions};
 use crate::content::keys::{KeyNames, KeyPicker, KeySpace, ThreadKeys};
 use crate::content::seeds::mix;
 use crate::content::values::Values;
 use crate::failure::Failure;
+use crate::load::fault::Course;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
-use failover::Doubts;
-use failover::course::Course;
 use failover::line::Line;
+use lock::Locks;
 use staleness::{Acknowledged, staleness};
 use store::{Connection, Store};
 
@@ -54,16 +58,10 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(5);
 pub fn run(context: Context, parameters: &KeyValueWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
     let slice = context.share.slice(parameters.key_space);
     let space = KeySpace::slice(slice, context.clients, 1);
-    let course = match (parameters.operation, around.control) {
-        (KeyValueOperation::Failover, None) => {
-            let text = "keyValue Failover has the leader killed, which who started this load does not do: the job has no killsMembers";
-            return Err(io::Error::other(text));
-        }
-        (KeyValueOperation::Failover, Some(control)) => Some(Arc::new(Course::new(control, parameters))),
-        _ => None,
-    };
-    let plan =
-        Plan { parameters: parameters.clone(), space, versions: SharedVersions::new(space), course: course.clone() };
+    let course = Course::of(&context, around)?;
+    let locks = (parameters.operation == KeyValueOperation::Lock).then(|| Locks::new(parameters.contended_locks()));
+    let versions = SharedVersions::new(space);
+    let plan = Plan { parameters: parameters.clone(), space, versions, course: course.clone(), locks };
     let ending = load::run::<KeyValue>(context, plan, around)?;
     match course.as_ref().and_then(|course| course.broken()) {
         Some(broken) => Err(io::Error::other(broken.to_owned())),
@@ -77,15 +75,17 @@ pub struct Plan {
     parameters: KeyValueWorkload,
     space: KeySpace,
     versions: Arc<SharedVersions>,
-    /// Of a failover.
+    /// Of a failover, or another fault.
     course: Option<Arc<Course>>,
+    /// That clients contend for.
+    locks: Option<Arc<Locks>>,
 }
 
 impl Plan {
     /// Whether keys must be there before the load.
     fn needs_keys(&self) -> bool {
         match self.parameters.operation {
-            KeyValueOperation::Put | KeyValueOperation::WatchLatency => false,
+            KeyValueOperation::Put | KeyValueOperation::WatchLatency | KeyValueOperation::Lock => false,
             KeyValueOperation::Get
             | KeyValueOperation::Mixed
             | KeyValueOperation::Scan
@@ -102,21 +102,28 @@ impl Plan {
             KeyValueOperation::Put
             | KeyValueOperation::Scan
             | KeyValueOperation::CompareAndSwap
+            | KeyValueOperation::Lock
             | KeyValueOperation::WatchLatency => 0,
         }
     }
 
     /// Whether single keys are read, and the answers may be stale.
-    fn reads_eventually(&self) -> bool {
-        self.read_percent() > 0 && self.parameters.read_level == ReadLevel::Eventual
+    fn may_read_stale(&self) -> bool {
+        self.read_percent() > 0 && matches!(self.parameters.read_level, ReadLevel::Bounded | ReadLevel::Eventual)
+    }
+
+    /// How old an answer may be, where that is asked for.
+    fn max_age(&self) -> Option<Duration> {
+        let bound = self.parameters.max_age.as_ref().filter(|_| self.parameters.read_level == ReadLevel::Bounded)?;
+        Some(bound.duration())
     }
 
     /// Which of a store's members a connection reads from, or watches, whose writes go to `writer`.
     fn reader<'a>(&self, number: u32, own: &'a str, writer: &'a str, endpoints: &'a [String]) -> &'a str {
         match self.parameters.operation {
             KeyValueOperation::WatchLatency => own,
-            KeyValueOperation::Get if self.reads_eventually() => own,
-            KeyValueOperation::Mixed if self.reads_eventually() => {
+            KeyValueOperation::Get if self.may_read_stale() => own,
+            KeyValueOperation::Mixed if self.may_read_stale() => {
                 // Who has acknowledged a write is not stale.
                 let others = || endpoints.iter().filter(|endpoint| *endpoint != writer);
                 others().nth(number as usize % others().count().max(1)).map_or(writer, String::as_str)
@@ -126,6 +133,7 @@ impl Plan {
             | KeyValueOperation::Put
             | KeyValueOperation::Scan
             | KeyValueOperation::CompareAndSwap
+            | KeyValueOperation::Lock
             | KeyValueOperation::Failover => writer,
         }
     }
@@ -148,9 +156,9 @@ pub struct KeyValue {
     ledger: Ledger,
     /// Of no keys where staleness is not measured.
     acknowledged: Acknowledged,
-    /// By index into the seat's connections: where the load of a failover goes. Empty of anything else.
+    /// By index into the seat's connections: where a load goes that outlives a fault. Empty of anything else.
     lines: Vec<Line>,
-    /// What may have been written by requests that failed, in a failover.
+    /// What a fault leaves in doubt.
     doubts: Doubts,
 }
 
@@ -234,7 +242,7 @@ impl Family for KeyValue {
         if owns_keys && plan.space.is_shared() {
             return Err(Failure::new("keySpace must be at least the number of clients: each needs a key of its own"));
         }
-        let writers = store::writers(&context.endpoints, context.timeout).await?;
+        let writers = store::writers(&context.endpoints, context.timeout, plan.parameters.door()).await?;
         let mut connections = Vec::with_capacity(seat.connections.len());
         for &number in &seat.connections {
             let (protocol, endpoints) = &writers;
@@ -259,13 +267,13 @@ impl Family for KeyValue {
         let keys = Rc::new(ThreadKeys::new(plan.space, seat.clients.clone()));
         let parameters = &plan.parameters;
         // Where several clients write a key, nobody knows which version is newer.
-        let is_measured = plan.reads_eventually() && plan.read_percent() < 100 && !plan.space.is_shared();
+        let is_measured = plan.may_read_stale() && plan.read_percent() < 100 && !plan.space.is_shared();
         Ok(Self {
             acknowledged: Acknowledged::new(if is_measured { keys.slots() } else { 0 }),
             caught_up: connections.iter().map(|_| OnceCell::new()).collect(),
             connections,
             lines,
-            doubts: Doubts::default(),
+            doubts: Doubts::new(context.may_lose_writes),
             members,
             names: KeyNames::with_digits(KEY_PREFIX, parameters.key_bytes as usize, KEY_DIGITS),
             values: Values::new(context.seed, parameters.value_bytes),
@@ -293,6 +301,9 @@ impl Family for KeyValue {
     }
 
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        if let Some(course) = &self.plan.course {
+            return failover::load(&self, &session, course).await;
+        }
         match self.plan.parameters.operation {
             KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => {
                 if !self.looks_for_stale_answers(&session) {
@@ -310,13 +321,17 @@ impl Family for KeyValue {
             KeyValueOperation::Scan => scan::load(&self, &session).await,
             KeyValueOperation::CompareAndSwap => swap::load(&self, &session).await,
             KeyValueOperation::WatchLatency => watch::load(&self, &session).await,
-            KeyValueOperation::Failover => failover::load(&self, &session).await,
+            KeyValueOperation::Lock => lock::load(&self, &session).await,
+            KeyValueOperation::Failover => Err(Failure::new("a failover without a fault")),
         }
     }
 
     async fn verify(self: Rc<Self>, session: Session) -> Result<(), Failure> {
         if self.plan.course.is_some() {
             return failover::verify(&self, &session).await;
+        }
+        if self.plan.locks.is_some() {
+            return lock::verify(&self, &session).await;
         }
         let mut members: Vec<Store> = self.members.iter().map(Connection::store).collect();
         let mut key = Vec::new();
@@ -340,8 +355,8 @@ impl Family for KeyValue {
 impl KeyValue {
     /// Reads and puts single keys.
     async fn read_and_put(&self, session: &Session) -> Result<(), Failure> {
-        let level = self.plan.parameters.read_level;
-        if self.plan.reads_eventually() {
+        let (level, max_age) = (self.plan.parameters.read_level, self.plan.max_age());
+        if self.plan.may_read_stale() {
             self.caught_up[session.connection() as usize].get_or_try_init(|| self.catch_up(session)).await?;
         }
         let read_percent = self.plan.read_percent();
@@ -354,12 +369,23 @@ impl KeyValue {
                 self.name(slot, &mut key);
                 // A stale answer may be any version that was ever acknowledged; the first was before the load.
                 let (newest, newest_at) = (self.ledger.floor(slot), self.acknowledged.newest(slot));
-                let floor = if level == ReadLevel::Eventual { 1 } else { newest };
-                let found = store.get(&key, level).await?;
+                let floor = if self.plan.may_read_stale() { 1 } else { newest };
+                let found = match max_age {
+                    Some(max_age) => store.get_bounded(&key, max_age).await?,
+                    None => store.get(&key, level).await?,
+                };
                 session.answered(&mut batch, 1, Instant::now());
                 self.check(session, slot, floor, found.as_deref());
                 if newest_at.is_some() {
-                    self.measure_staleness(session, found.as_deref(), newest, newest_at, batch.sent());
+                    let stale = self.measure_staleness(session, found.as_deref(), newest, newest_at, batch.sent());
+                    if let (Some(stale), Some(max_age)) = (stale, max_age)
+                        && stale > max_age
+                    {
+                        let detail = format!(
+                            "a read that must be no older than {max_age:?} missed a write that had been acknowledged for {stale:?}"
+                        );
+                        session.wrong(self.names.text(self.keys.key(slot)), detail);
+                    }
                 }
             } else {
                 let slot = picker.slot_to_write();
@@ -374,7 +400,7 @@ impl KeyValue {
         Ok(())
     }
 
-    /// Notes how old a read's answer was; one that is wrong is told of elsewhere.
+    /// Notes how old a read's answer was, and returns it if it was stale; one that is wrong is told of elsewhere.
     fn measure_staleness(
         &self,
         session: &Session,
@@ -382,10 +408,11 @@ impl KeyValue {
         newest: u32,
         newest_at: Option<Instant>,
         sent: Instant,
-    ) {
-        let Some((_, version)) = found.and_then(|found| self.values.read_back(found)) else { return };
+    ) -> Option<Duration> {
+        let (_, version) = found.and_then(|found| self.values.read_back(found))?;
         let stale = staleness(version, newest, newest_at, sent);
         session.count(STALE_READS, u64::from(stale.is_some()));
         session.took(STALENESS, stale.unwrap_or_default());
+        stale
     }
 }

@@ -1,20 +1,22 @@
 //! One client's way to a store, whichever protocol it speaks.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use service_kit::client::{Channel, GrpcError, StreamReceiver, StreamSender};
-use storebench_crds::workload::key_value::ReadLevel;
+use storebench_crds::workload::key_value::{Door, ReadLevel};
 
 use super::d_engine::{self, Client};
+use super::streaming::{Link, Streaming};
 use crate::failure::Failure;
-use crate::family::etcd::messages::{
+use crate::net::etcd::messages::{
     Compare, EVENT_PUT, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, WatchCreateRequest,
     WatchRequest, WatchResponse, compare, path, request_op, watch_request,
 };
-use crate::family::etcd::store as etcd;
+use crate::net::etcd::store as etcd;
 use crate::net::grpc::{connect, connect_once};
 
 /// How long a group may take to elect a leader before the load.
@@ -28,7 +30,8 @@ const PROBE_KEY: &[u8] = b"storebench-probe/nobody";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spoken {
     Etcd,
-    DEngine,
+    /// By this door.
+    DEngine(Door),
 }
 
 /// A connection; its clients share it.
@@ -37,18 +40,22 @@ pub(super) struct Connection {
     spoken: Spoken,
     channel: Channel,
     endpoint: Rc<str>,
+    /// How long an answer may take.
+    timeout: Duration,
+    /// The stream of its clients, where they have one.
+    link: Rc<OnceCell<Link>>,
 }
 
 impl Connection {
     pub(super) async fn open(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Self, Failure> {
         let channel = connect(endpoint, timeout).await?;
-        Ok(Self { spoken, channel, endpoint: endpoint.into() })
+        Ok(Self { spoken, channel, endpoint: endpoint.into(), timeout, link: Rc::default() })
     }
 
     /// The same without patience: one attempt, of a member that may be down.
     pub(super) async fn open_once(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Self, Failure> {
         let channel = connect_once(endpoint, timeout).await?;
-        Ok(Self { spoken, channel, endpoint: endpoint.into() })
+        Ok(Self { spoken, channel, endpoint: endpoint.into(), timeout, link: Rc::default() })
     }
 
     /// What is spoken on it.
@@ -70,8 +77,15 @@ impl Connection {
     pub(super) fn store(&self) -> Store {
         match self.spoken {
             Spoken::Etcd => Store::Etcd(etcd::Store::new(&self.channel, &self.endpoint)),
-            Spoken::DEngine => Store::DEngine(Client::new(&self.channel, &self.endpoint)),
+            Spoken::DEngine(Door::Unary) => Store::DEngine(Client::new(&self.channel, &self.endpoint)),
+            Spoken::DEngine(Door::Streaming) => Store::Streaming(Box::new(self.streaming())),
         }
+    }
+
+    /// A client of its own on this connection's stream to a d-engine.
+    pub(super) fn streaming(&self) -> Streaming {
+        let link = self.link.get_or_init(|| Link::new(&self.channel, &self.endpoint));
+        Streaming::new(link.clone(), self.channel.clone(), &self.endpoint, self.timeout)
     }
 }
 
@@ -79,7 +93,9 @@ impl Connection {
 #[derive(Debug)]
 pub(super) enum Store {
     Etcd(etcd::Store),
+    /// In the dialect of release 0.2.4.
     DEngine(Client),
+    Streaming(Box<Streaming>),
 }
 
 impl Store {
@@ -88,6 +104,7 @@ impl Store {
         match self {
             Self::Etcd(store) => store.endpoint(),
             Self::DEngine(client) => client.endpoint(),
+            Self::Streaming(client) => client.endpoint(),
         }
     }
 
@@ -96,6 +113,7 @@ impl Store {
         match self {
             Self::Etcd(store) => store.put(&PutRequest { key: key.into(), value: value.into() }).await.map(drop),
             Self::DEngine(client) => client.put(key, value).await,
+            Self::Streaming(client) => client.put(key, value).await,
         }
     }
 
@@ -115,6 +133,7 @@ impl Store {
                 Ok(answer.succeeded)
             }
             Self::DEngine(client) => client.swap(key, expected, value).await,
+            Self::Streaming(client) => client.swap(key, expected, value).await,
         }
     }
 
@@ -131,6 +150,7 @@ impl Store {
                 Ok(found.into_iter().map(|found| (found.key, found.value)).collect())
             }
             Self::DEngine(client) => client.scan(prefix).await,
+            Self::Streaming(client) => client.scan(prefix).await,
         }
     }
 
@@ -145,6 +165,7 @@ impl Store {
                 Watched::Etcd { _keeps_open: keeps_open, events, told: VecDeque::new() }
             }
             Self::DEngine(client) => Watched::DEngine(client.watch(key).await?),
+            Self::Streaming(_) => return Err(Failure::new("watches are asked for by unary doors").without_effect()),
         };
         Ok(Watch { from, endpoint })
     }
@@ -166,6 +187,16 @@ impl Store {
                 }
             }
             Self::DEngine(client) => client.get(key, level).await,
+            Self::Streaming(client) => client.get(key, level).await,
+        }
+    }
+
+    /// Reads a key whose value is no older than so much; `None`: there is none.
+    pub(super) async fn get_bounded(&mut self, key: &[u8], max_age: Duration) -> Result<Option<Bytes>, Failure> {
+        match self {
+            Self::Etcd(_) => Err(Failure::new("etcd's API has no reads of bounded age").without_effect()),
+            Self::DEngine(_) => Err(Failure::new("release 0.2.4 has no reads of bounded age").without_effect()),
+            Self::Streaming(client) => client.get_bounded(key, max_age).await,
         }
     }
 }
@@ -223,8 +254,12 @@ impl Watch {
 }
 
 /// What the store speaks, and which of its members take writes; waits until one does. Every API of etcd forwards writes, and is told
-/// from d-engine's by its answer to a read.
-pub(super) async fn writers(endpoints: &[String], timeout: Duration) -> Result<(Spoken, Vec<String>), Failure> {
+/// from d-engine's by its answer to a read. A d-engine is to be asked by `door`.
+pub(super) async fn writers(
+    endpoints: &[String],
+    timeout: Duration,
+    door: Door,
+) -> Result<(Spoken, Vec<String>), Failure> {
     let deadline = Instant::now() + LEADER_TIMEOUT;
     loop {
         let mut taking = Vec::new();
@@ -242,7 +277,7 @@ pub(super) async fn writers(endpoints: &[String], timeout: Duration) -> Result<(
             }
         }
         if !taking.is_empty() {
-            return Ok((Spoken::DEngine, taking));
+            return Ok((Spoken::DEngine(door), taking));
         }
         if Instant::now() > deadline {
             return Err(Failure::new(format_args!("no member takes writes after {LEADER_TIMEOUT:?}: {last}")));

@@ -178,6 +178,7 @@ mod tests {
         let context = Context {
             workload: "w".into(),
             seed: 7,
+            arm_seed: 7,
             share: Share::WHOLE,
             endpoints: vec!["127.0.0.1:1".into()],
             connections: 1,
@@ -187,9 +188,15 @@ mod tests {
             duration: None,
             warm_up: Default::default(),
             rate: None,
+            arrivals: Default::default(),
+            highest_rate: None,
             timeout: Default::default(),
             synced_writes_percent: 0,
+            fault: None,
+            may_lose_writes: false,
             restarts_members: false,
+            outside: None,
+            namespace: None,
             store_settings: Default::default(),
         };
         let parameters = serde_json::json!({ "command": command, "valueBytes": 10 });

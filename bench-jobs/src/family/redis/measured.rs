@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering;
 use storebench_crds::job::Phase;
 use storebench_crds::workload::redis::RedisCommand;
 
-use crate::content::expect::Ledger;
+use crate::content::doubts::Doubts;
+use crate::content::expect::{Ledger, Mismatch};
 use crate::content::keys::KeyPicker;
 use crate::failure::Failure;
 use crate::family::redis::connection::{Dialogue, Received, unexpected};
@@ -49,6 +50,8 @@ struct Pending {
 pub struct Measured<'a> {
     plan: &'a Plan,
     ledger: &'a Ledger,
+    /// What a fault leaves in doubt, where there is one, and the keys of writes that were acknowledged since somebody asked.
+    doubts: Option<(&'a Doubts, Vec<u32>)>,
     session: &'a Session,
     encoder: Encoder,
     picker: KeyPicker,
@@ -86,6 +89,7 @@ impl<'a> Measured<'a> {
         Self {
             plan,
             ledger,
+            doubts: None,
             session,
             encoder: Encoder::new(plan, warm_up.or(plan.structure())),
             picker,
@@ -101,6 +105,37 @@ impl<'a> Measured<'a> {
             missing: 0,
             element: None,
             last: None,
+        }
+    }
+
+    /// The same where a fault leaves doubts.
+    pub fn doubting(self, doubts: &'a Doubts) -> Self {
+        Self { doubts: Some((doubts, Vec::new())), ..self }
+    }
+
+    /// The keys of writes that were acknowledged since this was last called, where there may be doubts.
+    pub fn acknowledged(&mut self) -> Vec<u32> {
+        self.doubts.as_mut().map(|(_, acknowledged)| std::mem::take(acknowledged)).unwrap_or_default()
+    }
+
+    /// What is on its way is given up; how many writes of it are in doubt now.
+    pub fn give_up(&mut self) -> u64 {
+        let mut in_doubt = 0;
+        for pending in self.pending.drain(..).skip(self.answered).filter(|pending| !pending.is_read) {
+            if let Some((doubts, _)) = &self.doubts {
+                doubts.add(pending.slot, pending.version);
+                in_doubt += 1;
+            }
+        }
+        self.answered = 0;
+        in_doubt
+    }
+
+    #[inline]
+    fn receive_set(&mut self, pending: Pending) {
+        self.ledger.acknowledge(pending.slot, pending.version);
+        if let Some((_, acknowledged)) = &mut self.doubts {
+            acknowledged.push(pending.slot);
         }
     }
 
@@ -178,7 +213,19 @@ impl<'a> Measured<'a> {
     fn receive_get(&mut self, pending: Pending, found: Option<&[u8]>) {
         match self.ledger.check(&self.plan.values, pending.slot, pending.version, found) {
             Ok(()) => self.verified += 1,
-            Err(mismatch) => self.wrong(self.plan.names.text(mismatch.key), mismatch.detail),
+            Err(mismatch) => self.receive_mismatch(pending.slot, mismatch, found),
+        }
+    }
+
+    #[cold]
+    fn receive_mismatch(&mut self, slot: u32, Mismatch { key, detail }: Mismatch, found: Option<&[u8]>) {
+        let judged = match &self.doubts {
+            Some((doubts, _)) => doubts.judge(self.ledger, &self.plan.values, slot, found, detail).map(drop),
+            None => Err(detail),
+        };
+        match judged {
+            Ok(()) => self.verified += 1,
+            Err(detail) => self.wrong(self.plan.names.text(key), detail),
         }
     }
 
@@ -389,7 +436,7 @@ impl Dialogue for Measured<'_> {
         match (self.plan.parameters.command, token) {
             (RedisCommand::Set, Token::Simple(b"OK")) => {
                 let pending = self.next_pending();
-                self.ledger.acknowledge(pending.slot, pending.version);
+                self.receive_set(pending);
             }
             (RedisCommand::Get, Token::Bulk(found)) => {
                 let pending = self.next_pending();
@@ -404,7 +451,7 @@ impl Dialogue for Measured<'_> {
                 match (pending.is_read, token) {
                     (true, Token::Bulk(found)) => self.receive_get(pending, Some(found)),
                     (true, Token::Null) => self.receive_get(pending, None),
-                    (false, Token::Simple(b"OK")) => self.ledger.acknowledge(pending.slot, pending.version),
+                    (false, Token::Simple(b"OK")) => self.receive_set(pending),
                     (true, token) => return Err(unexpected("GET", &token)),
                     (false, token) => return Err(unexpected("SET", &token)),
                 }

@@ -2,11 +2,13 @@
 //!
 //! One connection for each client, `pipeline` commands in flight on it: they are written together and their replies
 //! read before the next are written, as redis-benchmark does. Commands and names are those of redis-benchmark. The store
-//! is taken to be the benchmark's own: keys of these names are overwritten and deleted.
+//! is taken to be the benchmark's own: keys of these names are overwritten and deleted. In one that is somebody's ([`outside`]) names have a
+//! namespace of this load before them.
 //!
 //! - [`resp`]: the protocol; [`connection`]: a socket that speaks it
 //! - [`plan`]: what threads share; [`encode`]: the commands
 //! - [`measured`]: the load and its checks; [`verify`]: what is written before and read back after
+//! - [`fault`]: the same load by clients that outlive a fault of the store
 
 use std::cell::RefCell;
 use std::io;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use storebench_crds::job::JobOutcome;
 use storebench_crds::workload::redis::RedisWorkload;
 
+use crate::content::doubts::Doubts;
 use crate::content::expect::Ledger;
 use crate::content::keys::{KeyPicker, ThreadKeys};
 use crate::failure::Failure;
@@ -23,12 +26,15 @@ use crate::family::redis::connection::Connection;
 use crate::family::redis::measured::Measured;
 use crate::family::redis::plan::Plan;
 use crate::family::redis::verify::Around;
+use crate::load::fault::Course;
 use crate::load::session::Session;
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
 pub mod connection;
 pub mod encode;
+mod fault;
 pub mod measured;
+mod outside;
 pub mod plan;
 pub(crate) mod probe;
 pub mod resp;
@@ -40,8 +46,14 @@ pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'
         let outcome = JobOutcome::StoreFailed { workload: context.workload, detail };
         return Ok(Ending { summary: None, outcome });
     }
-    let plan = Plan::new(&context, parameters);
-    load::run::<Redis>(context, plan, around)
+    let mut plan = Plan::new(&context, parameters);
+    plan.course = Course::of(&context, around)?;
+    let (written, course) = (outside::Written::by(&plan), plan.course.clone());
+    let ending = load::outside::run(context, around, &written, |context| load::run::<Redis>(context, plan, around))?;
+    match course.as_ref().and_then(|course| course.broken()) {
+        Some(broken) => Err(io::Error::other(broken.to_owned())),
+        None => Ok(ending),
+    }
 }
 
 /// One thread of a redis workload.
@@ -49,6 +61,8 @@ struct Redis {
     plan: Arc<Plan>,
     seat: Rc<Seat>,
     ledger: Ledger,
+    /// What a fault leaves in doubt.
+    doubts: Doubts,
     /// By place. A client is taken out while its task works with it.
     clients: Vec<RefCell<Option<Client>>>,
 }
@@ -77,6 +91,7 @@ impl Redis {
         Around {
             plan: &self.plan,
             ledger: &self.ledger,
+            doubts: self.plan.course.as_ref().map(|_| &self.doubts),
             session,
             connection,
             has_warm_up: !self.seat.context.warm_up.is_zero(),
@@ -93,14 +108,18 @@ impl Family for Redis {
         // Clients and connections are as many, so that the place of one is the place of the other.
         for (place, &number) in seat.connections.iter().enumerate() {
             let protocol = plan.parameters.protocol;
-            let connection = Connection::open(seat.endpoint(number), protocol, seat.context.timeout).await?;
+            let context = &seat.context;
+            let connection =
+                Connection::open(seat.endpoint(number), protocol, context.timeout, context.outside.as_ref()).await?;
             clients.push(RefCell::new(Some(Client {
                 connection,
                 picker: KeyPicker::new(&keys, place as u32, plan.parameters.key_order, plan.seed),
                 pushes: 0,
             })));
         }
-        Ok(Self { ledger: Ledger::new(keys, Arc::clone(&plan.shared_versions)), plan, seat, clients })
+        let (ledger, doubts) =
+            (Ledger::new(keys, Arc::clone(&plan.shared_versions)), Doubts::new(seat.context.may_lose_writes));
+        Ok(Self { ledger, doubts, plan, seat, clients })
     }
 
     async fn prepare(self: Rc<Self>, session: Session) -> Result<(), Failure> {
@@ -112,6 +131,9 @@ impl Family for Redis {
     }
 
     async fn load(self: Rc<Self>, session: Session) -> Result<(), Failure> {
+        if let Some(course) = &self.plan.course {
+            return fault::load(&self, &session, course).await;
+        }
         let Client { mut connection, picker, mut pushes } = self.take(&session)?;
         let mut measured = Measured::new(&self.plan, &self.ledger, &session, picker, &mut pushes);
         while let Some(batch) = session.next_batch(self.plan.parameters.pipeline).await {

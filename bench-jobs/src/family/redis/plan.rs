@@ -13,7 +13,8 @@ use storebench_crds::workload::redis::{RedisCommand, RedisWorkload};
 use crate::content::expect::SharedVersions;
 use crate::content::keys::{KeyNames, KeySpace};
 use crate::content::values::Values;
-use crate::load::Context;
+use crate::load::fault::Course;
+use crate::load::{Context, outside};
 
 /// Digits of a key's number, as redis-benchmark writes it.
 const DIGITS: usize = 12;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub totals: Totals,
     /// The seed of keys.
     pub seed: u64,
+    /// A fault of the store that the load outlives.
+    pub course: Option<Arc<Course>>,
     /// The one key that all requests of the command touch, and its twin for the warm-up.
     structure: Option<(String, String)>,
 }
@@ -79,12 +82,18 @@ impl Taken {
     }
 }
 
+/// What every key of a load begins with that has a namespace.
+pub fn namespace_prefix(namespace: &str) -> String {
+    format!("{}:{namespace}:", outside::NAME)
+}
+
 impl Plan {
     /// For one workload.
     pub fn new(context: &Context, parameters: &RedisWorkload) -> Self {
         let command = parameters.command;
         let space = KeySpace::slice(context.share.slice(parameters.key_space), context.clients, 1);
         let seed = context.share.seed(context.seed);
+        let namespace = context.namespace.as_deref().map(namespace_prefix).unwrap_or_default();
         let prefix = match command {
             RedisCommand::Incr => "counter:",
             RedisCommand::Sadd
@@ -94,6 +103,8 @@ impl Plan {
             | RedisCommand::Zpopmin => "element:",
             _ => "key:",
         };
+        // Elements are within a key, and need no name of their own.
+        let prefix = if prefix == "element:" { prefix.to_owned() } else { format!("{namespace}{prefix}") };
         let fill = match command {
             RedisCommand::Lpop | RedisCommand::Rpop | RedisCommand::Spop | RedisCommand::Zpopmin => {
                 let wanted = context.own_total().unwrap_or_default().max(u64::from(space.keys()));
@@ -106,11 +117,12 @@ impl Plan {
             space,
             shared_versions: SharedVersions::new(space),
             values: Values::new(seed, parameters.value_bytes),
-            names: KeyNames::new(prefix, prefix.len() + DIGITS),
+            names: KeyNames::new(&prefix, prefix.len() + DIGITS),
             fill,
             taken: Taken::new(fill),
             totals: Totals::default(),
             seed,
+            course: None,
             structure: structure(command).map(|name| {
                 let suffix = match context.share.is_whole() {
                     true => String::new(),
@@ -118,7 +130,7 @@ impl Plan {
                 };
                 // As long as the name itself, so that the bytes on the wire are as many.
                 let twin = format!("{}_{suffix}", &name[..name.len() - 1]);
-                (format!("{name}{suffix}"), twin)
+                (format!("{namespace}{name}{suffix}"), format!("{namespace}{twin}"))
             }),
         }
     }

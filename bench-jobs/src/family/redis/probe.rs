@@ -134,10 +134,22 @@ fn command<T>(
     taken.map_err(|failure| Failure::new(format_args!("{name}: {failure}")))
 }
 
+/// Servers that are not Redis, and where they say their own version.
+const OTHERS: [(&str, &str); 2] = [("Valkey", "valkey_version"), ("rsedis", "rsedis_version")];
+
+fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
 /// Valkey and rsedis say both: the version of redis that they are compatible with, and their own.
 fn version_in(info: &str) -> Option<&str> {
-    let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-    ["valkey_version", "rsedis_version", "redis_version"].into_iter().find_map(value)
+    OTHERS.iter().find_map(|(_, name)| value(info, name)).or_else(|| value(info, "redis_version"))
+}
+
+/// The version of a server of which nothing is known but its protocol, with its name where that is not Redis.
+pub(super) fn name_and_version_in(info: &str) -> Option<String> {
+    let other = OTHERS.iter().find_map(|(server, name)| Some(format!("{server} {}", value(info, name)?)));
+    other.or_else(|| value(info, "redis_version").map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -150,6 +162,8 @@ mod tests {
         let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
         assert_eq!(version_in(redis), Some("7.0.15"));
         assert_eq!(version_in(valkey), Some("9.1.2"));
+        assert_eq!(name_and_version_in(valkey).as_deref(), Some("Valkey 9.1.2"), "not the Redis that it is like");
+        assert_eq!(name_and_version_in(redis).as_deref(), Some("7.0.15"));
         assert_eq!(version_in("redis_version:7.0.15\r\nrsedis_version:0.1.0\r\n"), Some("0.1.0"));
         assert_eq!(version_in("# Server\r\n"), None);
     }

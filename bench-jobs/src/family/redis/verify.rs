@@ -16,8 +16,10 @@
 
 use std::sync::atomic::Ordering;
 
+use storebench_crds::workload::fault::LOST_WRITES;
 use storebench_crds::workload::redis::RedisCommand;
 
+use crate::content::doubts::{Doubts, Excuse};
 use crate::content::expect::Ledger;
 use crate::content::values::HEADER_BYTES;
 use crate::failure::Failure;
@@ -42,6 +44,8 @@ pub struct Around<'a> {
     pub plan: &'a Plan,
     /// Versions of this thread's keys.
     pub ledger: &'a Ledger,
+    /// What a fault leaves in doubt, where there was one.
+    pub doubts: Option<&'a Doubts>,
     /// The client's session.
     pub session: &'a Session,
     /// The client's connection.
@@ -226,7 +230,10 @@ impl Around<'_> {
 
     /// Reads each key or element that was sent by a command of its own, and compares.
     async fn read_back(&mut self, slots: impl Iterator<Item = u32> + Clone, command: &[&[u8]]) -> Result<(), Failure> {
-        let (plan, ledger, session) = (self.plan, self.ledger, self.session);
+        let (plan, ledger, doubts, session) = (self.plan, self.ledger, self.doubts, self.session);
+        if doubts.is_some() {
+            session.count(LOST_WRITES, 0);
+        }
         let sent = slots.filter(|slot| ledger.sent(*slot) != 0);
         let send = |slot: u32, out: &mut Vec<u8>| {
             let name = plan.names.name(ledger.keys().key(slot));
@@ -234,9 +241,21 @@ impl Around<'_> {
             write_command(&arguments, out);
         };
         let receive = |slot: u32, token: Token<'_>| {
-            match wrong_read_back(plan, ledger, slot, token)? {
-                None => session.verified(1),
-                Some(detail) => session.wrong(plan.names.text(ledger.keys().key(slot)), detail),
+            let Some(detail) = wrong_read_back(plan, ledger, slot, token)? else {
+                session.verified(1);
+                return Ok(());
+            };
+            let found = if let Token::Bulk(found) = token { Some(found) } else { None };
+            let judged = match doubts {
+                Some(doubts) => doubts.judge(ledger, &plan.values, slot, found, detail),
+                None => Err(detail),
+            };
+            match judged {
+                Ok(excuse) => {
+                    session.verified(1);
+                    session.count(LOST_WRITES, u64::from(excuse == Excuse::MayBeLost));
+                }
+                Err(detail) => session.wrong(plan.names.text(ledger.keys().key(slot)), detail),
             }
             Ok(())
         };

@@ -1,6 +1,6 @@
 //! Every process of this machine at one instant, as far as `/proc` shows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use procfs::process::{Stat, StatFlags, all_processes};
 
@@ -64,13 +64,15 @@ pub struct Census {
     pub quota: Option<Quota>,
     /// The process below which everything is our own.
     pub own: i32,
+    /// Processes of a store that was there already: what is below them is not foreign either. Empty where there is none.
+    pub store: BTreeSet<i32>,
     /// By identifier. Those that others may not see (`hidepid`, containers) are missing.
     pub processes: BTreeMap<i32, Process>,
 }
 
 impl Census {
-    /// A census of this instant. What cannot be read is left out.
-    pub fn take() -> Self {
+    /// A census of this instant, beside a store that was there already. What cannot be read is left out.
+    pub fn take(store: &BTreeSet<i32>) -> Self {
         let found = all_processes().into_iter().flatten().flatten();
         let stats = found.filter_map(|process| process.stat().ok());
         let processes = stats.map(|stat| (stat.pid, Process::of(stat))).collect();
@@ -80,6 +82,7 @@ impl Census {
             cores: machine::cores().unwrap_or(1),
             quota: control_group::quota(),
             own: std::process::id().cast_signed(),
+            store: store.clone(),
             processes,
         };
         if let Some(quota) = &census.quota {
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn this_process_and_the_one_that_started_it_are_found() {
-        let census = Census::take();
+        let census = Census::take(&BTreeSet::new());
         let myself = &census.processes[&census.own];
         assert!(!myself.is_kernel && myself.started_ticks > 0, "{myself:?}");
         assert_eq!(myself.parent, std::os::unix::process::parent_id().cast_signed());

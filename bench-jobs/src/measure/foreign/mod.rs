@@ -2,6 +2,7 @@
 //!
 //! - [`census`]: reads every process of the machine, at one instant
 //! - [`used`]: pure; from two censuses to what others used in between
+//! - [`served`]: which processes serve at an address, as a store that was there already does
 //! - [`Survey`]: takes a census now and then over a span and adds up
 //!
 //! A process that lives too briefly to be in any census is counted with the program that started and waited for it, as
@@ -13,11 +14,14 @@
 //! it exceeds a quarter of what store and load used themselves.
 
 pub mod census;
+pub mod served;
 pub mod used;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use census::Census;
+pub use served::Served;
 pub use used::Used;
 
 #[cfg(test)]
@@ -27,18 +31,21 @@ mod fairness;
 /// disturb nothing, often enough to see the processes of a build.
 const CENSUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches what others use, from [`Survey::begin`] to [`Survey::finish`]. Whatever this process starts is its own.
+/// Watches what others use, from [`Survey::begin`] to [`Survey::finish`]. Whatever this process starts is its own, and so is a store that it is
+/// told of.
 #[derive(Debug)]
 pub struct Survey {
+    store: BTreeSet<i32>,
     last: Census,
     taken: Instant,
     used: Used,
 }
 
 impl Survey {
-    /// Begins to watch.
-    pub fn begin() -> Self {
-        Self { last: Census::take(), taken: Instant::now(), used: Used::default() }
+    /// Begins to watch. `store`: processes of a store that was there already, which with all below them are not foreign.
+    pub fn begin(store: &BTreeSet<i32>) -> Self {
+        let last = Census::take(store);
+        Self { store: store.clone(), last, taken: Instant::now(), used: Used::default() }
     }
 
     /// Call this often: takes a census when one is due.
@@ -55,7 +62,7 @@ impl Survey {
     }
 
     fn take(&mut self) {
-        let census = Census::take();
+        let census = Census::take(&self.store);
         self.used.add(Used::between(&self.last, &census));
         self.last = census;
         self.taken = Instant::now();
@@ -86,19 +93,23 @@ mod tests {
         let output = Command::new("sh").args(["-c", &orphan]).output().unwrap();
         let stranger = Pid::from_raw(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()).unwrap();
         let mut child = Command::new(child).stdout(Stdio::null()).spawn().unwrap();
-        let mut survey = Survey::begin();
+        let mut survey = Survey::begin(&BTreeSet::new());
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(1_500) {
             std::thread::sleep(Duration::from_millis(50));
             survey.sample();
         }
         let used = survey.finish();
+        let beside = Survey::begin(&BTreeSet::from([stranger.as_raw_pid()]));
+        std::thread::sleep(Duration::from_millis(300));
+        let beside = beside.finish();
         kill_process(stranger, Signal::KILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(used.programs.get("busy-stranger").is_some_and(|nanos| *nanos > 0), "{used:?}");
         assert!(!used.programs.contains_key("busy-child"), "{used:?}");
+        assert!(!beside.programs.contains_key("busy-stranger"), "it is the store: {beside:?}");
         assert!(used.total_nanos > 0 && used.elapsed_nanos >= 1_500_000_000, "{used:?}");
     }
 }

@@ -42,7 +42,10 @@ impl Used {
     pub fn between(first: &Census, last: &Census) -> Self {
         let elapsed_nanos = last.monotonic_nanos.saturating_sub(first.monotonic_nanos);
         let (own_before, own_now) = own_of_both(first, last);
-        let own_nanos = total(last, &own_now).saturating_sub(total(first, &own_before));
+        let own_nanos_where = |is_counted: &dyn Fn(&Process) -> bool| {
+            total(last, &own_now, is_counted).saturating_sub(total(first, &own_before, is_counted))
+        };
+        let own_nanos = own_nanos_where(&|_| true);
         let machine_nanos = last.machine_cpu_nanos.saturating_sub(first.machine_cpu_nanos);
         let kernel_nanos = kernel_nanos(last).saturating_sub(kernel_nanos(first));
         let grown = grown(first, last, &own_now, elapsed_nanos);
@@ -65,14 +68,17 @@ impl Used {
         // the machine.
         let programs = by_name(&|process| process.shares_quota);
         let seen_nanos: u64 = programs.values().sum();
+        // A store that was there already need not share our quota.
+        let own_within_nanos = own_nanos_where(&|process| process.shares_quota);
         let group_nanos = match (&first.quota, quota.used_nanos) {
             (Some(Quota { used_nanos: Some(before), .. }), Some(now)) => now.saturating_sub(*before),
-            _ => own_nanos + seen_nanos,
+            _ => own_within_nanos + seen_nanos,
         };
-        let beyond_nanos = machine_nanos.saturating_sub(group_nanos + kernel_nanos);
+        let own_beyond_nanos = own_nanos.saturating_sub(own_within_nanos);
+        let beyond_nanos = machine_nanos.saturating_sub(group_nanos + own_beyond_nanos + kernel_nanos);
         let spare_millicores = machine_millicores.saturating_sub(quota.millicores);
         let spare_nanos = (u128::from(elapsed_nanos) * u128::from(spare_millicores) / 1_000) as u64;
-        let total_nanos = group_nanos.saturating_sub(own_nanos) + beyond_nanos.saturating_sub(spare_nanos);
+        let total_nanos = group_nanos.saturating_sub(own_within_nanos) + beyond_nanos.saturating_sub(spare_nanos);
         Self { elapsed_nanos, capacity_millicores: quota.millicores, total_nanos, programs }
     }
 
@@ -143,9 +149,10 @@ fn same(census: &Census, (id, started_ticks): Identity) -> Option<&Process> {
     census.processes.get(&id).filter(|process| process.started_ticks == started_ticks)
 }
 
-/// What these have used, and what their children had that have ended, nanoseconds.
-fn total(census: &Census, processes: &BTreeSet<Identity>) -> u64 {
-    processes.iter().filter_map(|identity| same(census, *identity)).map(Process::total_nanos).sum()
+/// What those of these that count have used, and what their children had that have ended, nanoseconds.
+fn total(census: &Census, processes: &BTreeSet<Identity>, is_counted: &dyn Fn(&Process) -> bool) -> u64 {
+    let found = processes.iter().filter_map(|identity| same(census, *identity));
+    found.filter(|process| is_counted(process)).map(Process::total_nanos).sum()
 }
 
 /// What threads of the kernel have used, nanoseconds. They work for whoever writes or sends, which none of them says: the journal of a
@@ -187,14 +194,17 @@ fn own_of_both(first: &Census, last: &Census) -> (BTreeSet<Identity>, BTreeSet<I
     (own_before, own_now)
 }
 
-/// The process groups that are ours alone. That of this process may be its caller's, as of a script's, and is not.
+/// The process groups that are ours alone. That of this process may be its caller's, as of a script's, and is not; nor is that of a store
+/// which was there already.
 fn groups(census: &Census, own: &BTreeSet<Identity>) -> BTreeSet<i32> {
-    let callers = census.processes.get(&census.own).map(|process| process.group);
+    let begun_by_others = std::iter::once(&census.own).chain(&census.store);
+    let callers: BTreeSet<i32> =
+        begun_by_others.filter_map(|id| census.processes.get(id)).map(|process| process.group).collect();
     let all = own.iter().filter_map(|identity| same(census, *identity)).map(|process| process.group);
-    all.filter(|group| *group > 0 && Some(*group) != callers).collect()
+    all.filter(|group| *group > 0 && !callers.contains(group)).collect()
 }
 
-/// Our processes: everything below [`Census::own`], what was ours before and has lost its parent since, and what is in a process group of
+/// Our processes: everything below [`Census::own`] and below a store that was there already, what was ours before and has lost its parent since, and what is in a process group of
 /// ours, as is a store's fork that nobody saw before it lost its parent.
 fn own(census: &Census, before: &BTreeSet<Identity>, groups_before: &BTreeSet<i32>) -> BTreeSet<Identity> {
     let is_below = |id: i32| {
@@ -202,7 +212,7 @@ fn own(census: &Census, before: &BTreeSet<Identity>, groups_before: &BTreeSet<i3
         // No longer than there are processes: parents read at different instants could form a ring.
         for _ in 0..census.processes.len() {
             match census.processes.get(&id) {
-                _ if id == census.own => return true,
+                _ if id == census.own || census.store.contains(&id) => return true,
                 Some(process) => id = process.parent,
                 None => return false,
             }
@@ -270,6 +280,7 @@ mod tests {
             cores: 2,
             quota: None,
             own: 100,
+            store: BTreeSet::new(),
             processes: always.into_iter().chain(rows.iter().copied()).map(process).collect(),
         }
     }
@@ -301,6 +312,42 @@ mod tests {
         after.processes.get_mut(&100).unwrap().children_nanos = 800 * MILLISECOND;
         let used = Used::between(&census(0, 0, &before), &after);
         assert_eq!((used.total_nanos, used.programs.len()), (0, 0), "{used:?}");
+    }
+
+    /// Of a script that began both: a store that was there already, with a child that it forks for a snapshot, and a compiler.
+    fn beside_a_store(millis: u64, machine_millis: u64, rows: &[Row]) -> Census {
+        let mut census = census(millis, machine_millis, rows);
+        census.store = BTreeSet::from([7]);
+        for id in [7, 9] {
+            if let Some(process) = census.processes.get_mut(&id) {
+                process.group = 6;
+            }
+        }
+        census
+    }
+
+    #[test]
+    fn a_store_that_was_there_already_is_not_foreign_and_who_shares_its_script_is() {
+        let before = [(7, 1, "redis-server", 900, 0), (9, 1, "cc1plus", 0, 0)];
+        let after = [(7, 1, "redis-server", 1_500, 0), (8, 7, "redis-server", 300, 0), (9, 1, "cc1plus", 500, 0)];
+        let used = Used::between(&beside_a_store(0, 0, &before), &beside_a_store(1_000, 1_400, &after));
+        assert_eq!(used.programs, BTreeMap::from([("cc1plus".to_owned(), 500 * MILLISECOND)]));
+        assert_eq!(used.total_nanos, 500 * MILLISECOND, "{used:?}");
+        let untold = Used::between(&census(0, 0, &before), &census(1_000, 1_400, &after));
+        assert_eq!(untold.programs["redis-server"], 900 * MILLISECOND, "who is not told of it takes it for a stranger");
+    }
+
+    #[test]
+    fn a_store_beyond_our_quota_hides_nobody_within_it() {
+        let quota = |used_millis: u64| Some(Quota::new(1_000, Some(used_millis * MILLISECOND), "/".into()));
+        let mut first = beside_a_store(0, 0, &[(7, 1, "redis-server", 0, 0), (9, 1, "cc1plus", 0, 0)]);
+        let mut last = beside_a_store(1_000, 1_400, &[(7, 1, "redis-server", 900, 0), (9, 1, "cc1plus", 500, 0)]);
+        for census in [&mut first, &mut last] {
+            census.processes.get_mut(&7).unwrap().shares_quota = false;
+        }
+        (first.quota, last.quota) = (quota(0), quota(500));
+        let used = Used::between(&first, &last);
+        assert_eq!(used.total_nanos, 500 * MILLISECOND, "{used:?}");
     }
 
     #[test]

@@ -1,19 +1,20 @@
 //! `storebench compare BEFORE AFTER` and `storebench history DIRECTORY`: what saved runs say together. Nothing is measured.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use storebench_core::across::{Trend, TwoRuns, check_machines};
+use service_kit::console;
+use storebench_core::across::{Trend, TwoRuns, check_machines, decided};
 use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
 use storebench_crds::{RatioText, Verdict};
 
-use super::report::{colours, judged_anew, read, width};
+use super::report::{colours, show_beside, width};
 use crate::Output;
 use crate::exit::Exit;
-use crate::saved::REPORT;
+use crate::find::{self, Which};
 
 /// What to hold runs of different days to.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,7 +53,8 @@ pub(crate) enum Form {
 
 pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) -> anyhow::Result<Exit> {
     let tolerance = terms.tolerance_basis_points()?;
-    let (first, second) = (read(before)?.0, read(after)?.0);
+    let newest = |source: &Path| Ok::<_, anyhow::Error>(find::reports(source, Which::Newest)?.reports);
+    let (first, second) = (newest(before)?, newest(after)?);
     let pairs = pairs(&first, &second);
     if pairs.is_empty() {
         let names =
@@ -83,7 +85,7 @@ impl Baseline {
     /// Reads them; whoever cannot be compared with them is not measured.
     pub(crate) fn read(path: &Path, terms: &Terms) -> anyhow::Result<Self> {
         Ok(Self {
-            reports: read(path)?.0,
+            reports: find::reports(path, Which::Newest)?.reports,
             tolerance_basis_points: terms.tolerance_basis_points()?,
             allow_different_machine: terms.allow_different_machine,
         })
@@ -102,7 +104,7 @@ impl Baseline {
         Ok(check_machines(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
     }
 
-    /// Compares a run that has ended, and shows it where reports for people go.
+    /// Compares a run that has ended, and shows it where reports for people go. The exit code is that of both together.
     pub(crate) fn compare(&self, report: &Report, output: Output) -> anyhow::Result<Exit> {
         let before = self.of(&report.record.name)?;
         if report.judgement.verdict == Verdict::Invalid {
@@ -110,14 +112,8 @@ impl Baseline {
             return Ok(Exit::Invalid);
         }
         let pair = TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)?;
-        let exit = Exit::of(pair.verdict);
-        let document = report::two_runs(&[pair]);
-        match output {
-            Output::Text => super::print(&format!("\n{}", report::document_text(document, width(), colours())))?,
-            Output::Markdown => super::print(&format!("\n{}", report::document_markdown(document)))?,
-            // One document for machines stays one.
-            Output::Html | Output::Json | Output::Yaml => eprint!("{}", report::document_text(document, 100, false)),
-        }
+        let exit = Exit::of(decided(report.judgement.verdict, pair.verdict));
+        show_beside(report::two_runs(&[pair]), output)?;
         Ok(exit)
     }
 }
@@ -133,42 +129,16 @@ fn pairs<'a>(before: &'a [Report], after: &'a [Report]) -> Vec<(&'a Report, &'a 
 
 pub(crate) fn history(directory: &Path, allow_different_machine: bool, form: Form) -> anyhow::Result<Exit> {
     let mut by_name: BTreeMap<String, Vec<Report>> = BTreeMap::new();
-    for file in saved_runs(directory)? {
-        let text = std::fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-        for report in judged_anew(&file, &text)? {
-            by_name.entry(report.record.name.clone()).or_default().push(report);
-        }
+    for report in find::reports(directory, Which::All)?.reports {
+        by_name.entry(report.record.name.clone()).or_default().push(report);
     }
     let trends: Vec<Trend> =
         by_name.values().filter_map(|reports| Trend::of(reports, allow_different_machine)).collect();
     if trends.is_empty() {
-        bail!(
-            "{}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`",
-            directory.display()
-        );
+        bail!("{}: none of the runs there measured anything: look at them with storebench report", directory.display());
     }
     show(form, &trends, report::trends)?;
     Ok(trends.iter().map(|trend| Exit::of(trend.verdict)).max().unwrap_or(Exit::Usage))
-}
-
-/// The reports of a directory of `--save`: of each run of it, or of one run, all that have come to their end.
-fn saved_runs(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let folders = |of: &Path| -> anyhow::Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(of).with_context(|| format!("{}: cannot be read", of.display()))?;
-        // `latest` leads to a folder that is there by itself.
-        let mut found: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir() && !path.is_symlink()).collect();
-        found.sort();
-        Ok(found)
-    };
-    let is_finished =
-        |folder: &PathBuf| folder.join(REPORT).is_file() && !folder.to_string_lossy().ends_with("-unfinished");
-    let own = folders(directory)?;
-    let mut found: Vec<PathBuf> = own.iter().filter(|folder| is_finished(folder)).cloned().collect();
-    for run in own.iter().filter(|folder| !folder.join(REPORT).is_file()) {
-        found.extend(folders(run)?.into_iter().filter(is_finished));
-    }
-    Ok(found.into_iter().map(|folder| folder.join(REPORT)).collect())
 }
 
 fn show<T: Serialize>(form: Form, found: &[T], document: fn(&[T]) -> Document) -> anyhow::Result<()> {
@@ -178,5 +148,5 @@ fn show<T: Serialize>(form: Form, found: &[T], document: fn(&[T]) -> Document) -
         Form::Html => report::document_html(document(found)),
         Form::Json => serde_json::to_string_pretty(found)? + "\n",
     };
-    super::print(&text)
+    Ok(console::print(text)?)
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use service_kit::console;
 use storebench_core::engine::{ENGINES, Engine};
 
 use crate::embedded::peers;
@@ -25,7 +26,7 @@ pub(crate) fn engines(format: Format) -> anyhow::Result<Exit> {
             format!("{}\n", serde_json::to_string_pretty(&engines)?)
         }
     };
-    super::print(&text)?;
+    console::print(text)?;
     Ok(Exit::Passed)
 }
 
@@ -66,6 +67,7 @@ fn described(engine: &'static Engine) -> Value {
         "durability": durability.collect::<serde_json::Map<_, _>>(),
         "ports": ports.collect::<serde_json::Map<_, _>>(),
         "metricsPath": engine.metrics.map(|metrics| metrics.path),
+        "allocator": engine.allocator.words(),
         "reservedFlags": engine.reserved_flags,
         "install": engine.install(),
         "installed": installed.collect::<Vec<_>>(),

@@ -4,13 +4,18 @@ pub(crate) mod across;
 pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod engines;
+pub(crate) mod explain;
+pub(crate) mod export;
+pub(crate) mod init;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod suite;
 pub(crate) mod validate;
 pub(crate) mod wait;
 pub(crate) mod words;
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -37,13 +42,4 @@ fn read_file(file: &Path) -> anyhow::Result<(String, Vec<u8>)> {
     let opened = std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))?;
     opened.take(limit).read_to_end(&mut bytes).with_context(|| format!("{name}: cannot be read"))?;
     Ok((name, bytes))
-}
-
-/// Writes to standard output; a reader that went away (`| head`) is not an error.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("standard output cannot be written"),
-    }
 }

@@ -10,13 +10,15 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
+use service_kit::console;
+use storebench_core::across::Baseline;
 use storebench_core::archive::{
-    ArchiveError, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, SIGNATURE_ANNOTATION, TRIAL_KEY, assemble,
-    check_sealed, hash, is_signed, read_head, read_trial, signed,
+    ArchiveError, BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, SIGNATURE_ANNOTATION,
+    TRIAL_KEY, assemble, check_sealed, hash, is_signed, read_head, read_trial, signed,
 };
-use storebench_core::judgement::{Judgement, judge};
+use storebench_core::judgement::judge;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
-use storebench_core::report::{self, JsonError, Report, TwoLevels};
+use storebench_core::report::{self, Document, JsonError, Report, TwoLevels};
 use storebench_core::status::benchmark_run;
 use storebench_crds::line::one_line;
 use storebench_crds::{BenchmarkRun, Verdict};
@@ -24,7 +26,7 @@ use storebench_crds::{BenchmarkRun, Verdict};
 use super::cluster::{self, ClusterRun, Place};
 use crate::Output;
 use crate::exit::Exit;
-use crate::saved::{LATEST, REPORT as REPORT_FILE, RUN as RUN_FILE};
+use crate::find::{self, Found, READABLE, Which, tell_change};
 
 /// How long a cluster may take to hand over the record of a run.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -58,128 +60,104 @@ fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit>
             );
         }
     }
-    let (first, second) = (read_one(sources[0])?, read_one(sources[1])?);
+    let (first, second) = (find::one_report(sources[0])?, find::one_report(sources[1])?);
     let levels = TwoLevels::of(&first, &second)?;
     let text = match output {
         Output::Text => report::levels_text(&levels, width(), colours()),
         Output::Markdown => report::levels_markdown(&levels),
         Output::Html => report::levels_html(&levels),
-        Output::Json | Output::Yaml => {
+        Output::Json | Output::Yaml | Output::Junit => {
             bail!("two levels are printed as text, markdown or html: each file has its own JSON")
         }
     };
-    super::print(&text)?;
+    console::print(text)?;
     let [store, kubernetes] = levels.verdicts().map(Exit::of);
     Ok(store.max(kubernetes))
 }
 
 /// What a source is, judged anew. The exit code is that of the gravest verdict.
 fn of_file(source: &Path, output: Output) -> anyhow::Result<Exit> {
-    let (reports, is_list) = read(source)?;
+    let Found { reports, is_list } = find::reports(source, Which::Newest)?;
     let Some(worst) = reports.iter().map(|report| Exit::of(report.judgement.verdict)).max() else {
         bail!("{}: the list of reports is empty: {READABLE}", source.display());
     };
     let mut printer = Printer::new(output, is_list);
     reports.into_iter().try_for_each(|report| printer.add(report))?;
-    printer.finish()?;
+    printer.finish(None)?;
     Ok(worst)
-}
-
-const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save; or \
-                        benchmarkrun/NAME for a run in a cluster";
-
-/// One saved report, judged anew.
-pub(super) fn read_one(source: &Path) -> anyhow::Result<Report> {
-    let (mut reports, _) = read(source)?;
-    match (reports.pop(), reports.len()) {
-        (Some(report), 0) => Ok(report),
-        (_, others) => bail!("{}: holds {} reports: pass one of them", source.display(), others + 1),
-    }
-}
-
-/// Saved reports, judged anew, and whether they were several by intent.
-pub(super) fn read(source: &Path) -> anyhow::Result<(Vec<Report>, bool)> {
-    if source.as_os_str() == "-" {
-        let text = std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?;
-        return Ok((judged_anew(source, &text)?, text.trim_start().starts_with('[')));
-    }
-    let files = saved_reports(source)?;
-    let mut reports = Vec::new();
-    let mut is_list = files.len() > 1;
-    for file in &files {
-        let name = file.display();
-        let text =
-            std::fs::read_to_string(file).map_err(|error| anyhow!("{name}: cannot be read: {error}: {READABLE}"))?;
-        is_list |= text.trim_start().starts_with('[');
-        reports.extend(judged_anew(file, &text)?);
-    }
-    Ok((reports, is_list))
-}
-
-pub(super) fn judged_anew(source: &Path, text: &str) -> anyhow::Result<Vec<Report>> {
-    let name = source.display();
-    let saved = report::list_from_json(text).map_err(|error| anyhow!("{name}: {error}: {READABLE}"))?;
-    let anew = saved.into_iter().map(|saved| {
-        let judgement = judge(&saved.record);
-        tell_change(source, saved.judgement.verdict, &judgement);
-        Report { record: saved.record, judgement }
-    });
-    Ok(anew.collect())
-}
-
-/// The report.json that a path means: itself; that beside a run.yaml; that of a folder of one time; of a run, the newest; of a
-/// directory of --save, the newest of each run.
-fn saved_reports(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let beside = source.with_file_name(REPORT_FILE);
-    if source.file_name().is_some_and(|name| name == RUN_FILE) && beside.is_file() {
-        return Ok(vec![beside]);
-    }
-    if !source.is_dir() {
-        return Ok(vec![source.to_owned()]);
-    }
-    let of = |folder: &Path| {
-        [folder.join(REPORT_FILE), folder.join(LATEST).join(REPORT_FILE)].into_iter().find(|file| file.is_file())
-    };
-    if let Some(file) = of(source) {
-        return Ok(vec![file]);
-    }
-    let name = source.display();
-    let entries = std::fs::read_dir(source).with_context(|| format!("{name}: cannot be read"))?;
-    let mut found: Vec<PathBuf> = entries.flatten().filter_map(|entry| of(&entry.path())).collect();
-    found.sort();
-    match found.is_empty() {
-        true => bail!("{name}: no report.json is in it: {READABLE}"),
-        false => Ok(found),
-    }
 }
 
 fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
     let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, output))?;
-    let (object, run, record) = fetched.with_context(|| {
-        format!("benchmarkrun/{name} could not be read within {} s: try again", CLUSTER_TIMEOUT.as_secs())
-    })?;
+    let (object, run, record) = fetched.with_context(|| late(name))?;
+    let terms = run.spec.baseline_ref.clone();
     let is_complete = cluster::is_complete(&run);
     if !is_complete {
         let state = one_line(&cluster::state(&run));
-        eprintln!("storebench: benchmarkrun/{name} is not complete ({state}): this is what there is so far");
+        console::tell(format_args!(
+            "storebench: benchmarkrun/{name} is not complete ({state}): this is what there is so far"
+        ));
     }
     let verdict = run.status.and_then(|status| status.verdict).filter(|_| is_complete);
-    let Some(mut record) = record else {
-        super::print(&serde_yaml::to_string(&object)?)?;
+    let Some((mut record, baseline)) = record else {
+        console::print(serde_yaml::to_string(&object)?)?;
         return Ok(Exit::of(verdict.unwrap_or(Verdict::Invalid)));
     };
     if !is_complete {
         // Part of the record, so that nobody can save a run that goes on and have it judged as one that ended.
         record.aborted = Some(format!("not complete: read after {} trials of an arm", record.trials.len()));
     }
-    let judgement = judge(&record);
+    let mut report = Report { judgement: judge(&record), record };
+    let held = baseline.zip(terms).filter(|_| is_complete).map(|(baseline, terms)| baseline.hold(&mut report, &terms));
     if let Some(verdict) = verdict {
-        tell_change(Path::new(&format!("benchmarkrun/{name}")), verdict, &judgement);
+        tell_change(&format!("benchmarkrun/{name}"), verdict, &report.judgement);
     }
-    let exit = Exit::of(judgement.verdict);
-    super::print(&render(&Report { record, judgement }, output)?)?;
+    let exit = Exit::of(report.judgement.verdict);
+    console::print(render(&report, output)?)?;
+    if let Some(pair) = held.and_then(|held| held.pair) {
+        show_beside(report::two_runs(&[pair]), output)?;
+    }
     Ok(exit)
 }
+
+/// Shows what stands beside a report, where reports for people go.
+pub(super) fn show_beside(document: Document, output: Output) -> anyhow::Result<()> {
+    match output {
+        Output::Text => console::print(format!("\n{}", report::document_text(document, width(), colours())))?,
+        Output::Markdown => console::print(format!("\n{}", report::document_markdown(document)))?,
+        // One document for machines stays one.
+        Output::Html | Output::Json | Output::Yaml | Output::Junit => {
+            console::tell(report::document_text(document, 100, false).trim_end());
+        }
+    }
+    Ok(())
+}
+
+/// The report of a run in a cluster that has come to its end, judged anew.
+pub(super) fn of_complete(name: &str, place: &Place) -> anyhow::Result<Report> {
+    let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, Output::Json))?;
+    let (_, run, record) = fetched.with_context(|| late(name))?;
+    let verdict = run.status.as_ref().and_then(|status| status.verdict);
+    let (true, Some(verdict), Some((record, baseline))) = (cluster::is_complete(&run), verdict, record) else {
+        let state = one_line(&cluster::state(&run));
+        bail!("benchmarkrun/{name} is not complete ({state}): wait for it with: storebench wait benchmarkrun/{name}");
+    };
+    let report = Report { judgement: judge(&record), record };
+    // What is exported is the run by itself; its verdict in the cluster is that together with what it was held against.
+    let mut held = report.clone();
+    if let Some((baseline, terms)) = baseline.zip(run.spec.baseline_ref.as_ref()) {
+        baseline.hold(&mut held, terms);
+    }
+    tell_change(&format!("benchmarkrun/{name}"), verdict, &held.judgement);
+    Ok(report)
+}
+
+fn late(name: &str) -> String {
+    format!("benchmarkrun/{name} could not be read within {} s: try again", CLUSTER_TIMEOUT.as_secs())
+}
+
+/// The record of a run, and what it was held against when it began.
+type Recorded = (RunRecord, Option<Baseline>);
 
 /// The run as it is in the cluster, without who wrote which field; what storebench understands of it; and its record, where
 /// the output needs one.
@@ -187,7 +165,7 @@ async fn fetch(
     name: &str,
     place: &Place,
     output: Output,
-) -> anyhow::Result<(DynamicObject, BenchmarkRun, Option<RunRecord>)> {
+) -> anyhow::Result<(DynamicObject, BenchmarkRun, Option<Recorded>)> {
     let found = ClusterRun::find(name, place).await?;
     let mut object = found.object().await?;
     object.metadata.managed_fields = None;
@@ -197,7 +175,7 @@ async fn fetch(
 }
 
 /// The record of a run, from what its operator wrote.
-async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRecord> {
+async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<Recorded> {
     let Some(reference) = run.status.as_ref().and_then(|status| status.report_ref.as_ref()) else {
         let state = cluster::state(run);
         bail!("{found} has no report yet ({state}): wait for it with: storebench wait benchmarkrun/{}", run.name_any());
@@ -209,6 +187,7 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRec
     if !is_signed_by_operator(&head, run) {
         bail!("{} is not what the operator wrote: run again under a new name", file_name(&head));
     }
+    let baseline = baseline_of(&head)?;
     let head = read_head(&file_name(&head), text(&head, HEAD_KEY)?).map_err(as_line)?;
     if head.record_version > RECORD_VERSION {
         bail!(JsonError::Newer { found: head.record_version, written_by: head.storebench_version });
@@ -220,10 +199,23 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<RunRec
     let (trials, others): (Vec<_>, Vec<_>) =
         listed.items.iter().filter(is_trial).partition(|file| is_signed_by_operator(file, run));
     for other in others {
-        eprintln!("storebench: {} is no trial that the operator wrote: it is left out", file_name(other));
+        console::tell(format_args!(
+            "storebench: {} is no trial that the operator wrote: it is left out",
+            file_name(other)
+        ));
     }
     check_whole(found, run, &trials)?;
-    Ok(assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?))
+    Ok((assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?), baseline))
+}
+
+/// What the run was held against, as it stands beside its head.
+fn baseline_of(head: &ConfigMap) -> anyhow::Result<Option<Baseline>> {
+    let text = head.data.as_ref().and_then(|data| data.get(BASELINE_KEY));
+    let read = text.map(|text| serde_json::from_str(text)).transpose();
+    read.map_err(|error| {
+        let version = env!("CARGO_PKG_VERSION");
+        anyhow!("{}: {BASELINE_KEY} is not what storebench {version} writes: {error}", file_name(head))
+    })
 }
 
 /// Whether these are all the trials that the verdict of a run that is complete was found from.
@@ -233,9 +225,9 @@ fn check_whole(found: &ClusterRun, run: &BenchmarkRun, trials: &[&ConfigMap]) ->
         return Ok(());
     };
     let Some(sealed) = &status.sealed_trials else {
-        eprintln!(
+        console::tell(format_args!(
             "storebench: {found}: its operator did not say which trials there were: one that was deleted is not missed"
-        );
+        ));
         return Ok(());
     };
     let uid = run.metadata.uid.as_deref().unwrap_or_default();
@@ -281,13 +273,6 @@ fn text<'a>(file: &'a ConfigMap, key: &str) -> anyhow::Result<&'a str> {
     })
 }
 
-fn tell_change(name: &Path, before: Verdict, now: &Judgement) {
-    if now.verdict != before {
-        let (name, now) = (name.display(), now.verdict);
-        eprintln!("storebench: {name}: was judged {before:?} then and is {now:?} now; shown is the new judgement");
-    }
-}
-
 /// Puts reports on standard output: those for people, and YAML, one behind the other as they come; JSON and HTML, of which there is one
 /// document whatever it holds, when all are there.
 pub(crate) struct Printer {
@@ -304,7 +289,7 @@ impl Printer {
     }
 
     pub(crate) fn add(&mut self, report: Report) -> anyhow::Result<()> {
-        if self.is_list && matches!(self.output, Output::Json | Output::Html) {
+        if (self.is_list && matches!(self.output, Output::Json | Output::Html)) || self.output == Output::Junit {
             self.kept.push(report);
             return Ok(());
         }
@@ -313,20 +298,24 @@ impl Printer {
             (_, Output::Yaml) => "---\n",
             (..) => "\n",
         };
-        super::print(&format!("{between}{}", render(&report, self.output)?))?;
+        console::print(format!("{between}{}", render(&report, self.output)?))?;
         self.printed += 1;
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
-        if !self.is_list || self.kept.is_empty() {
+    /// `above` stands above the runs where they are one page.
+    pub(crate) fn finish(self, above: Option<Document>) -> anyhow::Result<()> {
+        if self.kept.is_empty() {
             return Ok(());
         }
-        match self.output {
-            Output::Json => super::print(&report::json_list(&self.kept)?),
-            Output::Html => super::print(&report::html_of_several(&self.kept)?),
-            Output::Text | Output::Markdown | Output::Yaml => Ok(()),
-        }
+        let text = match (self.output, above) {
+            (Output::Json, _) => report::json_list(&self.kept)?,
+            (Output::Html, Some(document)) => report::suite_html(document, &self.kept)?,
+            (Output::Html, None) => report::html_of_several(&self.kept)?,
+            (Output::Junit, _) => report::junit(&self.kept),
+            (Output::Text | Output::Markdown | Output::Yaml, _) => return Ok(()),
+        };
+        Ok(console::print(text)?)
     }
 }
 
@@ -337,6 +326,7 @@ pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> 
         Output::Markdown => report::markdown(report),
         Output::Html => report::html(report)?,
         Output::Json => report::json(report)?,
+        Output::Junit => report::junit(std::slice::from_ref(report)),
         Output::Yaml => serde_yaml::to_string(&benchmark_run(report))?,
     })
 }

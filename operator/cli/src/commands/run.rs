@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use storebench_core::input::InputErrors;
+use service_kit::console;
+use storebench_core::equality::unranked;
+use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
-use storebench_core::record::FailureCause;
+use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::{ValidatedRun, for_embedded};
+use storebench_core::validate::ValidatedRun;
 use storebench_crds::DurationText;
+use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
 use super::across::Baseline;
 use super::report::Printer;
+use super::suite::{Suites, tell_schedules};
 use crate::RunArguments;
 use crate::embedded::turn::{IfTaken, Turn};
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
@@ -26,11 +30,11 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if input.runs.is_empty() {
         anyhow::bail!("the files hold no BenchmarkRun: write one, or pass the file that has it");
     }
-    let mut refused = input.runs.iter().flat_map(for_embedded).map(|problem| InputError {
-        file: file_names(&arguments.files),
-        field: format!("{} {}", problem.object, problem.field),
-        problem: problem.text,
-    });
+    let mut suites = Suites::new(&input);
+    let problems = input.runs.iter().flat_map(embedded::refused);
+    let problems = problems.chain(kept_by_clusters(&input).filter(|_| arguments.baseline.is_none()));
+    let problems = problems.map(|(field, problem)| InputError { file: file_names(&arguments.files), field, problem });
+    let mut refused = suites.refused(&file_names(&arguments.files)).into_iter().chain(problems);
     if let Some(first) = refused.next() {
         return Err(InputErrors { first, others: refused.collect() }.into());
     }
@@ -40,12 +44,27 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
-    let ended = run_all(arguments, &input.runs, &options, baseline.as_ref(), &mut printer);
+    if !arguments.quiet {
+        tell_schedules(&input);
+    }
+    let ended = run_all(arguments, &input.runs, &options, baseline.as_ref(), &mut suites, &mut printer);
     // What came to its end before an error is printed; of nothing there is no document.
-    let printed = printer.finish();
+    let printed = printer.finish(suites.page(input.runs.len())).and_then(|()| suites.show(arguments.output));
+    if let Some(directory) = arguments.save.as_ref().or(arguments.resume.as_ref()) {
+        suites.save(directory)?.iter().for_each(|page| console::tell(format_args!("saved to {}", page.display())));
+    }
     let exit = ended?;
     printed?;
     Ok(exit)
+}
+
+/// What only a cluster keeps: field and problem. Of several runs the first is named, for a suite's have one template.
+fn kept_by_clusters(input: &Input) -> impl Iterator<Item = (String, String)> {
+    let instead = "a cluster keeps baselines: name a saved run here with --baseline PATH, or remove this";
+    let baselines = input.baselines.iter().map(|(name, _)| format!("BenchmarkBaseline/{name}"));
+    let mut held = input.runs.iter().filter(|run| run.spec.baseline_ref.is_some());
+    let held = held.next().map(|run| format!("BenchmarkRun/{} spec.baselineRef", run.name));
+    baselines.chain(held).map(move |field| (field, instead.to_owned()))
 }
 
 /// The files that were read together: which of them has an object is not told.
@@ -60,17 +79,24 @@ fn run_all(
     runs: &[ValidatedRun],
     options: &Options,
     baseline: Option<&Baseline>,
+    suites: &mut Suites<'_>,
     printer: &mut Printer,
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
     for run in runs {
+        if let Some(failed) = suites.left_out_for(&run.name) {
+            console::tell(format_args!("{}: left out, for {failed} has not passed", run.name));
+            continue;
+        }
         let objects = Objects::of(run);
         let prepared = Prepared::new(run, options);
         if let Some(baseline) = baseline {
             baseline.check(&prepared.record)?;
         }
         let progress = Progress::new(run, arguments.quiet);
+        // Whoever did not mean it need not wait for the report.
+        unranked(run).iter().for_each(|line| progress.tell(line));
         // Nothing to measure, nobody to wait for.
         let is_measured = !worth_measuring(&prepared.record).is_empty();
         let mut turn = None;
@@ -82,8 +108,14 @@ fn run_all(
         let (mut prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
             Kept::Finished(path, report) => {
-                eprintln!("{}: came to its end before: {}", run.name, path.join("report.html").display());
+                console::tell(format_args!(
+                    "{}: came to its end before: {}",
+                    run.name,
+                    path.join("report.html").display()
+                ));
                 worst = worst.max(Exit::of(report.judgement.verdict));
+                to_do.extend(what_to_do(&report, arguments));
+                suites.ended(&report);
                 printer.add(*report)?;
                 continue;
             }
@@ -106,14 +138,17 @@ fn run_all(
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
-        worst = worst.max(Exit::of(report.judgement.verdict));
-        to_do.extend(what_to_do(&report));
+        let mut exit = Exit::of(report.judgement.verdict);
+        to_do.extend(what_to_do(&report, arguments));
+        suites.ended(&report);
         printer.add(report.clone())?;
         if let Some(baseline) = baseline.filter(|_| !interrupted) {
-            worst = worst.max(baseline.compare(&report, arguments.output)?);
+            exit = baseline.compare(&report, arguments.output)?;
         }
+        worst = worst.max(exit);
         if let Some(folder) = folder {
-            tell_where(arguments, &folder.finish(&report, &objects, interrupted)?, interrupted);
+            let path = folder.finish(&report, &objects, interrupted)?;
+            tell_where(&path, resume(arguments, &report.record).filter(|_| interrupted));
         }
         if let Some(error) = lost {
             return Err(error);
@@ -124,13 +159,13 @@ fn run_all(
     }
     // After the last report, where it is seen.
     for line in to_do.iter().filter(|_| !arguments.quiet) {
-        eprintln!("{line}");
+        console::tell(line);
     }
     Ok(worst)
 }
 
 /// What the user can do about a run whose numbers cannot be trusted, in one line; `None` where they can.
-fn what_to_do(report: &Report) -> Option<String> {
+fn what_to_do(report: &Report, arguments: &RunArguments) -> Option<String> {
     let record = &report.record;
     let lacking = record.arms.iter().filter_map(|arm| arm.unavailable.as_ref());
     let lacking: Vec<&str> = lacking.map(|missing| missing.install.as_str()).collect();
@@ -148,12 +183,18 @@ fn what_to_do(report: &Report) -> Option<String> {
     let install = record.arms.iter().find_map(|arm| arm.unavailable.as_ref()).map(|missing| &missing.install);
     let remedy = match (cause.min_by_key(|cause| cause.rank()), install) {
         (Some(FailureCause::Disturbed), _) => {
-            "other programs kept this machine too busy: stop those that the report names, or let more trials be repeated \
-             (spec.trials.retries), or wait longer for quiet (--wait-for-quiet 30m); then run it again with --save"
-                .into()
+            let again = resume(arguments, record).unwrap_or_else(|| "run it again with --save".into());
+            format!(
+                "other programs kept this machine too busy: stop those that the report names, or let more trials be repeated \
+                 (spec.trials.retries), or wait longer for quiet (--wait-for-quiet 30m); then {again}"
+            )
         }
         (None, Some(install)) if available(record).is_empty() => format!("install what it lacks: {install}"),
-        _ => "the report says why: nothing can be said of speed until that is mended".into(),
+        _ => {
+            let anew = resume(arguments, record)
+                .map_or("", |_| "; then begin anew with --save: --resume does not repeat what a store did");
+            format!("the report says why: nothing can be said of speed until that is mended{anew}")
+        }
     };
     Some(format!("{} is Invalid; to do: {remedy}", record.name))
 }
@@ -174,19 +215,42 @@ fn keep<'a>(arguments: &RunArguments, prepared: Prepared<'a>, objects: &Objects)
     };
     Ok(match (begun, arguments.save.as_ref().or(arguments.resume.as_ref())) {
         (Some(Begun::Finished(path, report)), _) => Kept::Finished(path, report),
-        (Some(Begun::Unfinished(folder, record)), _) => Kept::Runs(Box::new(prepared.resumed(*record)), Some(folder)),
+        (Some(Begun::Unfinished(folder, record)), _) => {
+            Kept::Runs(Box::new(prepared.resumed(*record, "interrupted")), Some(folder))
+        }
+        (Some(Begun::Disturbed(path, record)), Some(directory)) => {
+            let name = &record.name;
+            console::tell(format_args!(
+                "{name}: was disturbed too often: what did not count is repeated: {}",
+                path.display()
+            ));
+            // Killed in the middle of this, nothing that counted is lost.
+            let folder = Folder::create(directory, &asked, &record)?;
+            let resumed = prepared.resumed(*record, "disturbed too often");
+            folder.keep(&resumed.record)?;
+            Kept::Runs(Box::new(resumed), Some(folder))
+        }
+        (Some(Begun::Disturbed(..)) | None, None) => Kept::Runs(Box::new(prepared), None),
         (None, Some(directory)) => {
-            let folder = Folder::create(directory, &asked)?;
+            let folder = Folder::create(directory, &asked, &prepared.record)?;
             Kept::Runs(Box::new(prepared), Some(folder))
         }
-        (None, None) => Kept::Runs(Box::new(prepared), None),
     })
 }
 
-fn tell_where(arguments: &RunArguments, path: &Path, is_interrupted: bool) {
-    eprintln!("saved to {}", path.join("report.html").display());
-    if let (true, Some(directory)) = (is_interrupted, arguments.save.as_ref().or(arguments.resume.as_ref())) {
-        let files: Vec<_> = arguments.files.iter().map(|file| file.display().to_string()).collect();
-        eprintln!("to go on: storebench run {} --resume {}", files.join(" "), directory.display());
+fn tell_where(path: &Path, command: Option<String>) {
+    console::tell(format_args!("saved to {}", path.join("report.html").display()));
+    if let Some(command) = command {
+        console::tell(format_args!("to {command}"));
     }
+}
+
+/// The command with which a run that is kept goes on. One whose trials share their stores does not: they end with it.
+fn resume(arguments: &RunArguments, record: &RunRecord) -> Option<String> {
+    if record.spec.isolation == Isolation::Shared {
+        return None;
+    }
+    let directory = arguments.save.as_ref().or(arguments.resume.as_ref())?;
+    let files: Vec<_> = arguments.files.iter().map(|file| file.display().to_string()).collect();
+    Some(format!("go on: storebench run {} --resume {}", files.join(" "), directory.display()))
 }

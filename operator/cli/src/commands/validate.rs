@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use service_kit::console;
+use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, load};
 use storebench_core::record::Unavailable;
-use storebench_core::validate::{ValidatedArm, ValidatedRun, for_cluster, for_embedded, for_kubernetes};
+use storebench_core::validate::{STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes};
 use storebench_crds::document::{InputError, Object, parse};
 
-use crate::embedded::peers;
+use crate::embedded::{self, peers};
 use crate::exit::Exit;
 
 pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
@@ -51,11 +53,20 @@ fn scopes(paths: &[PathBuf]) -> anyhow::Result<Vec<Scope>> {
         scopes.push(Scope { own: files.len(), files });
     }
     for directory in directories {
-        let files = yaml_files(directory)?;
+        scopes.extend(scopes_below(directory)?);
+    }
+    Ok(scopes)
+}
+
+/// Those of a directory and of all below it, each of which is read as if it had been named: files share what is no run with those beside them.
+fn scopes_below(directory: &Path) -> anyhow::Result<Vec<Scope>> {
+    let mut scopes = Vec::new();
+    for folder in folders(directory)? {
+        let files = yaml_files(&folder)?;
         let (comparisons, shared): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, bytes)| {
             let parsed = parse(name, bytes);
-            parsed.objects.iter().any(|object| matches!(object, Object::BenchmarkRun(_)))
-                || parsed.refused.iter().any(|(kind, _)| *kind == "BenchmarkRun")
+            parsed.objects.iter().map(Object::kind).any(is_comparison)
+                || parsed.refused.iter().any(|(kind, _)| is_comparison(kind))
                 || parsed.objects.is_empty()
         });
         if !shared.is_empty() {
@@ -66,7 +77,32 @@ fn scopes(paths: &[PathBuf]) -> anyhow::Result<Vec<Scope>> {
             Scope { own: 1, files }
         }));
     }
+    if scopes.is_empty() {
+        let name = directory.display();
+        anyhow::bail!("{name}: holds no file that ends in .yaml or .yml: pass the one that has the BenchmarkRun");
+    }
     Ok(scopes)
+}
+
+/// A directory and those below it, but for hidden ones, and for what a link leads to, which may be above.
+fn folders(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = vec![directory.to_owned()];
+    let entries = std::fs::read_dir(directory).with_context(|| format!("{}: cannot be read", directory.display()))?;
+    let is_folder = |entry: &std::fs::DirEntry| {
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    };
+    let mut below: Vec<PathBuf> = entries.flatten().filter(is_folder).map(|entry| entry.path()).collect();
+    below.sort();
+    for folder in below {
+        found.extend(folders(&folder)?);
+    }
+    Ok(found)
+}
+
+/// Whether a kind refers to others and nothing to it.
+fn is_comparison(kind: &str) -> bool {
+    matches!(kind, "BenchmarkRun" | "BenchmarkBaseline" | "BenchmarkSuite" | "BenchmarkSchedule")
 }
 
 /// The YAML files of a directory, not of those below it, as `kubectl apply` takes them, but for what only kustomize reads.
@@ -79,9 +115,6 @@ fn yaml_files(directory: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_yaml).collect();
     paths.sort();
-    if paths.is_empty() {
-        anyhow::bail!("{name}: holds no file that ends in .yaml or .yml: pass the one that has the BenchmarkRun");
-    }
     paths.iter().map(|path| super::read_file(path)).collect()
 }
 
@@ -91,16 +124,38 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     let file = scope.files.first().map(|(name, _)| name.clone()).unwrap_or_default();
     let mistake = |field: String, problem: String| InputError { file: file.clone(), field, problem };
     for service in &input.services {
-        if let Err(problem) = for_kubernetes(service) {
+        // What a cluster alone cannot is told of the run.
+        if let Err(problem) = for_kubernetes(service)
+            && service.spec.tls.is_some()
+        {
             mistakes.push(mistake(format!("{} {}", problem.object, problem.field), problem.text));
         }
     }
     if !mistakes.is_empty() {
         return Ok(mistakes);
     }
-    for run in &input.runs {
+    for suite in &input.suites {
+        console::print(format!(
+            "BenchmarkSuite/{}: valid: {} of {}, the first of which is\n",
+            suite.name,
+            count(suite.runs.len(), "run"),
+            suite.parameters.join(" × ")
+        ))?;
+    }
+    for (baseline, run) in &input.baselines {
+        console::print(format!(
+            "BenchmarkBaseline/{baseline}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n"
+        ))?;
+    }
+    for schedule in &input.schedules {
+        console::print(format!("BenchmarkSchedule/{schedule}: valid; what it makes is\n"))?;
+    }
+    let is_further = |run: &&ValidatedRun| {
+        input.suites.iter().any(|suite| suite.runs.iter().skip(1).any(|(name, _)| *name == run.name))
+    };
+    for run in input.runs.iter().filter(|run| !is_further(run)) {
         let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
-        super::print(&format!(
+        console::print(format!(
             "BenchmarkRun/{}: valid: {} on {}, {} to {} trials\n",
             run.name,
             count(run.spec.workloads.len(), "workload"),
@@ -109,17 +164,26 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             run.spec.trials.max
         ))?;
         if let Err(problem) = for_cluster(run) {
-            super::print(&format!("  but in a cluster it is refused: {problem}\n"))?;
+            console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
+        }
+        if let Some(baseline) = &run.spec.baseline_ref {
+            let name = &baseline.name;
+            console::print(format!(
+                "  held against BenchmarkBaseline/{name} of the cluster; an embedded run wants --baseline PATH instead\n"
+            ))?;
+        }
+        for line in unranked(run) {
+            console::print(format!("  {line}\n"))?;
         }
         for (field, problem) in not_here(run) {
             match here {
                 true => mistakes.push(mistake(field, problem)),
-                false => super::print(&format!("  not on this machine as it is: {field}: {problem}\n"))?,
+                false => console::print(format!("  not on this machine as it is: {field}: {problem}\n"))?,
             }
         }
     }
     for plane in &input.control_planes {
-        super::print(&format!(
+        console::print(format!(
             "ControlPlane/{}: valid: Kubernetes {} on {}, {}\n",
             plane.name,
             plane.kubernetes_version,
@@ -131,19 +195,28 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     let own = input.services.iter().filter(|_| scope.own == scope.files.len());
     let own: Vec<_> = if input.runs.is_empty() { own.collect() } else { input.services.iter().collect() };
     for service in own {
-        super::print(&format!(
-            "StorageService/{}: valid: {} {}, {:?} ({})\n",
-            service.name, service.engine.name, service.version, service.durability, service.durability_class.setting
-        ))?;
+        let stated = match Target::of(service.clone()) {
+            Target::External(store) => {
+                format!(
+                    "a store that speaks {} at {}, {:?} ({STATED_BY_USER})",
+                    store.engine.name,
+                    store.place(),
+                    store.durability
+                )
+            }
+            Target::Service(_) | Target::ControlPlane(_) | Target::Cluster(_) => {
+                let setting = service.durability_class.setting;
+                format!("{} {}, {:?} ({setting})", service.engine.name, service.version, service.durability)
+            }
+        };
+        console::print(format!("StorageService/{}: valid: {stated}\n", service.name))?;
     }
     Ok(mistakes)
 }
 
 /// What an embedded run would refuse, or could not measure here: field and problem.
 fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
-    let refused = for_embedded(run);
-    let mut found: Vec<(String, String)> =
-        refused.into_iter().map(|problem| (format!("{} {}", problem.object, problem.field), problem.text)).collect();
+    let mut found = embedded::refused(run);
     for (index, arm) in run.arms.iter().enumerate().filter(|(_, arm)| arm.service().is_some()) {
         if let Err(Unavailable { reason, install }) = peers::find_all(arm) {
             found.push((place(run, index, arm), format!("{reason}: {install}")));

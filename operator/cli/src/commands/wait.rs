@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kube::runtime::wait::{Error::ProbeFailed, await_condition};
 use kube::runtime::watcher;
+use service_kit::console;
 use storebench_crds::line::one_line;
 use storebench_crds::{BenchmarkRun, DurationText};
 
@@ -33,7 +34,7 @@ pub(crate) fn wait(run: &str, place: &Place, timeout: &str) -> anyhow::Result<Ex
     let verdict = status.verdict.with_context(|| {
         format!("benchmarkrun/{name} is complete but has no verdict: was its status written by the operator?")
     })?;
-    super::print(&format!("{verdict:?}: {}\n", one_line(&status.message)))?;
+    console::print(format!("{verdict:?}: {}\n", one_line(&status.message)))?;
     Ok(Exit::of(verdict))
 }
 

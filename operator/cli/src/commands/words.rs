@@ -1,7 +1,11 @@
 //! `storebench completion SHELL` and `storebench man`: what shells and `man` know of the command line, made from it.
 
+use std::path::Path;
+
+use anyhow::Context as _;
 use clap::Command;
 use clap_complete::Shell;
+use service_kit::console;
 
 use crate::exit::Exit;
 
@@ -11,18 +15,37 @@ pub(crate) fn completion(command: &mut Command, shell: Shell) -> anyhow::Result<
     print(text)
 }
 
-/// The page of the program, and behind it those of its commands.
-pub(crate) fn man(command: Command) -> anyhow::Result<Exit> {
-    let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut text)?;
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
-        let name = format!("storebench-{}", subcommand.get_name());
-        clap_mangen::Man::new(subcommand.clone().display_name(name)).render(&mut text)?;
+/// All pages: printed one behind another, or as files `storebench.1`, `storebench-run.1` and so on in a directory, which is made where
+/// there is none.
+pub(crate) fn man(command: Command, directory: Option<&Path>) -> anyhow::Result<Exit> {
+    let pages = pages(command)?;
+    let Some(directory) = directory else { return print(pages.into_iter().flat_map(|(_, text)| text).collect()) };
+    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be made", directory.display()))?;
+    for (name, text) in pages {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
     }
-    print(text)
+    Ok(Exit::Passed)
+}
+
+/// The page of the program, and those of the commands that users type, by the names of their files.
+fn pages(command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let commands = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    let commands = commands.map(|subcommand| {
+        let name = format!("{}-{}", command.get_name(), subcommand.get_name());
+        subcommand.clone().display_name(name)
+    });
+    let mut pages = Vec::new();
+    for of in std::iter::once(command.clone()).chain(commands) {
+        let page = clap_mangen::Man::new(of);
+        let mut text = Vec::new();
+        page.render(&mut text)?;
+        pages.push((page.get_filename(), text));
+    }
+    Ok(pages)
 }
 
 fn print(text: Vec<u8>) -> anyhow::Result<Exit> {
-    super::print(&String::from_utf8(text)?)?;
+    console::print(String::from_utf8(text)?)?;
     Ok(Exit::Passed)
 }

@@ -33,16 +33,20 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Pat
     let own = own.map_or_else(String::new, |digest| format!(" sha256:{digest}"));
     fact("storebench", Some(format!("{}{own}", env!("CARGO_PKG_VERSION"))));
     for (arm, binary) in run.arms.iter().zip(binaries) {
-        let (Some(found), Some(service)) = (binary, arm.service()) else { continue };
-        let binary = &found.store.store;
+        if let Some(store) = arm.external() {
+            fact(&format!("service {}", store.name), Some(format!("external at {}", store.place())));
+        }
+        let (Some(binaries), Some(service)) = (binary, arm.service()) else { continue };
+        let Some(found) = &binaries.store else { continue };
+        let binary = &found.store;
         let version = reported_version(service.engine, &binary.path).unwrap_or_else(|| binary.version.clone());
         let digest = digest(&binary.path).map_or_else(String::new, |digest| format!(" sha256:{digest}"));
         fact(&format!("service {}", service.name), Some(format!("{} {version}{digest}", service.engine.name)));
-        for (role, companion) in &found.store.companions {
+        for (role, companion) in &found.companions {
             fact(&format!("{role} of {}", service.name), Some(companion.version.clone()));
         }
-        if let (Some(plane), Some(binaries)) = (arm.control_plane(), &found.control_plane) {
-            let stated = format!("Kubernetes {}, {} nodes", binaries.version, plane.nodes);
+        if let (Some(plane), Some(kubernetes)) = (arm.control_plane(), &binaries.control_plane) {
+            let stated = format!("Kubernetes {}, {} nodes", kubernetes.version, plane.nodes);
             fact(&format!("control plane {}", plane.name), Some(stated));
         }
     }

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use service_kit::console;
 use tokio::signal::unix::{SignalKind, signal};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -34,7 +35,7 @@ pub(crate) fn listen() -> anyhow::Result<()> {
                 if REQUESTED.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }
-                eprintln!("\nstopping; once more to stop at once");
+                console::tell(format_args!("\nstopping; once more to stop at once"));
             }
         });
     })?;

@@ -1,6 +1,7 @@
-//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, kills members where it asks for that,
-//! reads its summary.
+//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, kills and stops members where it asks for
+//! that, reads its summary.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,18 +10,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bench_jobs::measure::foreign::{Survey, Used};
+use bench_jobs::measure::foreign::{Served, Survey, Used};
 use bench_jobs::measure::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};
-use storebench_crds::job::{DriverLine, JobLine, JobOutcome, JobSpec, JobSummary, Phase};
-use storebench_crds::workload::Parameters;
+use storebench_crds::Workload;
+use storebench_crds::job::{DriverLine, JobLine, JobOutcome, JobSpec, JobSummary, LoadStep, Phase};
 use storebench_crds::workload::sqlite_replication::Outage;
+use storebench_crds::workload::{FaultKind, Parameters};
 
-use super::deployed::Deployed;
+use super::deployed::{Deployed, Started};
 use super::process::{describe, last_word};
 use super::progress::Progress;
+use super::steps::Steps;
 use super::{guard, interrupt};
 
 /// Between two samples of what the store uses.
@@ -51,37 +54,52 @@ pub(super) fn load(
         .arg(&job_file)
         .arg("--termination-message")
         .arg(&summary_file)
-        .stdin(if job.kills_members { Stdio::piped() } else { Stdio::null() })
+        .stdin(if job.strikes_members { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(errors)
         .spawn()
         .context("the load process cannot be started")?;
     let mut process = LoadProcess { child };
     let lines = process.lines()?;
-    let mut killer = Killer { answers: process.child.stdin.take(), down: None };
+    // Anew for each trial: its owner may have started it again.
+    let served = match deployed {
+        Deployed::Started(_) => Served::default(),
+        Deployed::External(endpoints) => Served::at(endpoints),
+    };
+    let mut striker = Striker { answers: process.child.stdin.take(), struck: None };
     let mut follower = Follower {
         // The meters of what is killed would run backwards.
-        processes: kill_of(job).is_none().then(|| Processes::of(deployed)),
+        processes: deployed
+            .started()
+            .filter(|_| job.workloads.iter().all(|workload| kill_of(workload).is_none()))
+            .map(Processes::of),
+        store: served.ids(),
         gathering: Gathering::default(),
         measuring: None,
         others: Vec::new(),
+        steps: Steps::default(),
+        measured_step: None,
         progress,
     };
     let mut kill = None;
     let mut deadline = deadline;
     let mut death = None;
     loop {
-        if killer.restarts(deployed)? {
+        if striker.releases(deployed)? {
             // Its process is another one.
-            follower.processes = Some(Processes::of(deployed));
+            follower.processes = deployed.started().map(Processes::of);
         }
         let patience = kill.as_ref().map_or(SAMPLE_INTERVAL, Kill::patience);
-        match lines.recv_timeout(killer.patience(patience)) {
+        match lines.recv_timeout(striker.patience(patience)) {
             Ok(line) => match follower.line(&line?)? {
-                Some(JobLine::Phase { phase: Phase::Measure, .. }) => kill = kill_of(job).map(Kill::begin),
-                Some(JobLine::Kill { endpoint, restart_after_millis, .. }) => {
-                    follower.loses_a_member();
-                    killer.kill(deployed, &endpoint, Duration::from_millis(restart_after_millis))?;
+                Some(JobLine::Phase { workload, phase: Phase::Measure }) => {
+                    kill = kill_in(&job.workloads, &workload).map(Kill::begin).or(kill);
+                }
+                Some(JobLine::Strike { endpoint, kind, duration_millis, .. }) => {
+                    if kind == FaultKind::Kill {
+                        follower.loses_a_member();
+                    }
+                    striker.strike(deployed, &endpoint, kind, Duration::from_millis(duration_millis))?;
                 }
                 _ => {}
             },
@@ -89,6 +107,7 @@ pub(super) fn load(
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if interrupt::requested() {
+            follower.tell_what_stays();
             return Ok(None);
         }
         if let Some(kill) = &mut kill {
@@ -101,15 +120,17 @@ pub(super) fn load(
             deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
         }
         if Instant::now() > deadline {
+            follower.tell_what_stays();
             let detail = death.unwrap_or_else(|| "did not finish within spec.trials.timeout".into());
             return Ok(Some(Loaded::failed(FailureCause::StoreFailed, detail)));
         }
     }
     let status = process.child.wait().context("the load process cannot be waited for")?;
+    let summary = std::fs::read(&summary_file).ok().and_then(|bytes| serde_json::from_slice::<JobSummary>(&bytes).ok());
+    follower.tell_what_stays();
     if interrupt::requested() {
         return Ok(None);
     }
-    let summary = std::fs::read(&summary_file).ok().and_then(|bytes| serde_json::from_slice::<JobSummary>(&bytes).ok());
     let Some(summary) = summary else {
         let last = last_word(&log);
         let detail = format!("the load process {} without a summary{last}", describe(status));
@@ -118,8 +139,16 @@ pub(super) fn load(
     let failed_store = matches!(summary.outcome, JobOutcome::StoreFailed { .. });
     let patience = if failed_store { OBITUARY_TIMEOUT } else { Duration::ZERO };
     let death = death.or_else(|| deployed.death_within(patience));
-    let (gathering, others) = follower.finish();
+    let (gathering, others, steps) = follower.finish();
     let mut loaded = gathering.finish(summary);
+    if deployed.started().is_none() {
+        // What the store used there is not in them.
+        loaded.workloads.iter_mut().for_each(|workload| workload.machines.clear());
+    }
+    if !served.unseen.is_empty() {
+        // It is on this machine, and cannot be told from others there; the record says so.
+        return Ok(Some(loaded));
+    }
     for workload in &mut loaded.workloads {
         let found = others.iter().find(|(name, _)| *name == workload.summary.name);
         workload.foreign_millicores = found.map(|(_, used)| used.millicores());
@@ -131,46 +160,64 @@ pub(super) fn load(
     if let Some(detail) = death {
         loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
+    let disturbed_search = || steps.disturbance().map(|detail| TrialFailure { cause: FailureCause::Disturbed, detail });
     loaded.failure = match loaded.failure {
-        None => disturbance(&loaded.workloads, &others),
+        None => disturbance(&loaded.workloads, &others).or_else(disturbed_search),
+        // Even the lowest rate missed, but somebody else was busy meanwhile.
+        Some(failure) if failure.cause == FailureCause::OutOfReach => disturbed_search().or(Some(failure)),
         Some(failure) if failure.cause == FailureCause::Disturbed => Some(with_who_was_busy(failure, &others)),
         failure => failure,
     };
     Ok(Some(loaded))
 }
 
-/// Kills members of the store as the load process asks, and starts them again.
-struct Killer {
+/// Kills and stops members of the store as the load process asks, and lets them go on.
+struct Striker {
     /// Where the load process hears what was done; absent where it may ask for nothing.
     answers: Option<ChildStdin>,
-    /// The member that is down, and when it is started again.
-    down: Option<(usize, Instant)>,
+    /// The member that was struck, how, and when it is let go.
+    struck: Option<(usize, FaultKind, Instant)>,
 }
 
-impl Killer {
-    fn kill(&mut self, deployed: &mut Deployed, endpoint: &str, restart_after: Duration) -> anyhow::Result<()> {
-        anyhow::ensure!(self.down.is_none(), "the load process asks for a kill while a member is down");
-        let due = Instant::now() + restart_after;
-        self.down = Some((deployed.store.kill(endpoint)?, due));
-        self.say(&DriverLine::Killed)
+impl Striker {
+    fn strike(
+        &mut self,
+        deployed: &mut Deployed,
+        endpoint: &str,
+        kind: FaultKind,
+        duration: Duration,
+    ) -> anyhow::Result<()> {
+        anyhow::ensure!(self.struck.is_none(), "the load process asks for a fault while there is one");
+        let due = Instant::now() + duration;
+        let member = deployed.store()?.member_at(endpoint)?;
+        match kind {
+            FaultKind::Kill => deployed.store()?.kill(member)?,
+            FaultKind::Stop => deployed.store()?.signal(member, Signal::STOP)?,
+        }
+        self.struck = Some((member, kind, due));
+        self.say(&DriverLine::Struck)
     }
 
-    /// Starts the member that is down, if it is time; whether it did.
-    fn restarts(&mut self, deployed: &mut Deployed) -> anyhow::Result<bool> {
-        let Some((member, _)) = self.down.take_if(|(_, due)| *due <= Instant::now()) else { return Ok(false) };
-        deployed.store.restart(member)?;
-        self.say(&DriverLine::Restarted)?;
-        Ok(true)
+    /// Lets the member go that was struck, if it is time; whether its process is another one now.
+    fn releases(&mut self, deployed: &mut Deployed) -> anyhow::Result<bool> {
+        let is_due = |(_, _, due): &mut (usize, FaultKind, Instant)| *due <= Instant::now();
+        let Some((member, kind, _)) = self.struck.take_if(is_due) else { return Ok(false) };
+        match kind {
+            FaultKind::Kill => deployed.store()?.restart(member)?,
+            FaultKind::Stop => deployed.store()?.signal(member, Signal::CONT)?,
+        }
+        self.say(&DriverLine::Released)?;
+        Ok(kind == FaultKind::Kill)
     }
 
     /// How long may be waited for something else.
     fn patience(&self, most: Duration) -> Duration {
-        self.down.map_or(most, |(_, due)| most.min(due.saturating_duration_since(Instant::now())))
+        self.struck.map_or(most, |(_, _, due)| most.min(due.saturating_duration_since(Instant::now())))
     }
 
     fn say(&mut self, line: &DriverLine) -> anyhow::Result<()> {
         let answers =
-            self.answers.as_mut().context("the load process asks for a kill, which its job does not allow")?;
+            self.answers.as_mut().context("the load process asks for a fault, which its job does not allow")?;
         // One that has ended needs no answer; why it ended is said elsewhere.
         let _ = writeln!(answers, "{}", line.encode());
         Ok(())
@@ -232,12 +279,17 @@ impl Drop for LoadProcess {
     }
 }
 
-/// The outage of this job that kills its store, if it asks for one.
-fn kill_of(job: &JobSpec) -> Option<&Outage> {
-    job.workloads.iter().find_map(|workload| match &workload.parameters {
+/// The outage of a workload that kills its store, if it asks for one.
+fn kill_of(workload: &Workload) -> Option<&Outage> {
+    match &workload.parameters {
         Parameters::SqliteReplication(replication) => replication.outage_of_replicator(),
         _ => None,
-    })
+    }
+}
+
+/// The same of the workload whose measured phase begins; others of the job are left alone.
+fn kill_in<'a>(workloads: &'a [Workload], name: &str) -> Option<&'a Outage> {
+    workloads.iter().find(|workload| workload.name == name).and_then(kill_of)
 }
 
 /// Kills the store within the measured phase, and starts it again.
@@ -277,11 +329,11 @@ impl Kill {
         if self.state == Killing::Before && now >= self.at {
             // One that has died by itself is no outage of ours: that is noticed as ever.
             if deployed.death().is_none() {
-                deployed.store.kill_store();
+                deployed.store()?.kill_store();
                 self.state = Killing::Dead;
             }
         } else if self.state == Killing::Dead && now >= self.until {
-            deployed.store.start_again()?;
+            deployed.store()?.start_again()?;
             self.state = Killing::Over;
         }
         Ok(())
@@ -298,11 +350,11 @@ struct Processes {
 }
 
 impl Processes {
-    fn of(deployed: &Deployed) -> Self {
-        let control_plane = deployed.control_plane.as_ref();
+    fn of(started: &Started) -> Self {
+        let control_plane = started.control_plane.as_ref();
         Self {
-            store: deployed.store.processes(),
-            data: deployed.store.data(),
+            store: started.store.processes(),
+            data: started.store.data(),
             control_plane: control_plane.map(|plane| (plane.api_server(), plane.others())),
         }
     }
@@ -351,20 +403,38 @@ struct Measuring {
 /// Turns lines into measurements.
 struct Follower<'a> {
     processes: Option<Processes>,
+    /// Processes of a store that was there already, on this machine: what they use is not foreign.
+    store: BTreeSet<i32>,
     gathering: Gathering,
     measuring: Option<Measuring>,
     others: Vec<(String, Used)>,
+    /// What others used while rates were tried.
+    steps: Steps,
+    /// What became of the rate that was measured in the phase that is about to end.
+    measured_step: Option<LoadStep>,
     progress: &'a Progress,
 }
 
 impl Follower<'_> {
+    fn tell_what_stays(&self) {
+        self.gathering.left_behind().iter().for_each(|words| self.progress.tell(words));
+    }
+
     /// Takes a line, and returns what it says.
     fn line(&mut self, line: &str) -> anyhow::Result<Option<JobLine>> {
         let line = self.gathering.line(line)?;
         match &line {
             Some(JobLine::Phase { workload, phase }) => self.phase(workload, *phase),
-            Some(JobLine::Progress { workload, operations, elapsed_millis, .. }) => {
-                self.progress.workload_goes_on(workload, *operations, *elapsed_millis);
+            Some(JobLine::Progress { workload, operations, recent_per_second, recent_p99_nanos_max, .. }) => {
+                self.progress.workload_goes_on(workload, *recent_per_second, *recent_p99_nanos_max, *operations);
+            }
+            Some(JobLine::LoadStepBegins { .. }) => self.steps.begin(&self.store),
+            Some(JobLine::LoadStep { workload, step }) => {
+                self.progress.rate_tried(workload, step);
+                match step.is_measured {
+                    true => self.measured_step = Some(step.clone()),
+                    false => self.steps.tried(workload, step),
+                }
             }
             _ => {}
         }
@@ -380,9 +450,10 @@ impl Follower<'_> {
 
     fn phase(&mut self, workload: &str, phase: Phase) {
         self.measured();
+        self.steps.end();
         if phase == Phase::Measure {
             // The survey around the meters: reading all processes takes longer than reading the store's.
-            let survey = Survey::begin();
+            let survey = Survey::begin(&self.store);
             let meters = self.processes.as_ref().map(Processes::measure);
             self.measuring = Some(Measuring { workload: workload.into(), meters, survey });
         }
@@ -390,6 +461,7 @@ impl Follower<'_> {
     }
 
     fn sample(&mut self) {
+        self.steps.sample();
         if let Some(measuring) = &mut self.measuring {
             measuring.meters.iter_mut().for_each(Meters::sample);
             measuring.survey.sample();
@@ -402,13 +474,42 @@ impl Follower<'_> {
             if let Some(meters) = meters {
                 meters.finish(&workload, &mut self.gathering);
             }
-            self.others.push((workload, survey.finish()));
+            // Where a rate was found to miss its target, the workload is measured again at a lower one.
+            self.others.retain(|(measured, _)| *measured != workload);
+            let used = survey.finish();
+            if let Some(step) = self.measured_step.take() {
+                self.steps.came(&workload, &step, used.clone());
+            }
+            self.others.push((workload, used));
         }
     }
 
-    fn finish(mut self) -> (Gathering, Vec<(String, Used)>) {
+    fn finish(mut self) -> (Gathering, Vec<(String, Used)>, Steps) {
         // A loader that was hindered ends within the measured phase.
         self.measured();
-        (self.gathering, self.others)
+        (self.gathering, self.others, self.steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replicator_is_killed_in_the_workload_that_asks_for_it_and_in_no_other() {
+        let workloads: Vec<Workload> = serde_json::from_value(serde_json::json!([
+            { "name": "write", "sqliteReplication": { "operation": "Write" }, "load": { "duration": "9s" } },
+            {
+                "name": "outage",
+                "sqliteReplication": {
+                    "operation": "Outage",
+                    "outage": { "kind": "Kill", "after": "1s", "duration": "2s" },
+                },
+                "load": { "duration": "9s" },
+            },
+        ]))
+        .unwrap();
+        assert!(kill_in(&workloads, "write").is_none());
+        assert!(kill_in(&workloads, "outage").is_some());
     }
 }

@@ -15,23 +15,27 @@ pub(crate) mod progress;
 mod quiet;
 mod restore;
 mod service;
+mod steps;
 mod trial;
 pub(crate) mod turn;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use storebench_core::equality;
+use bench_jobs::load::outside::Outside;
+use bench_jobs::measure::foreign::Served;
 use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
-use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService};
+use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService, for_embedded};
 
 use guard::ScratchDirectory;
 use peers::Binaries;
 use progress::Progress;
 use quiet::{ThisMachine, Waited, WaitingRoom};
+use trial::Ran;
 
 /// What an embedded run needs besides the run itself.
 pub(crate) struct Options {
@@ -81,13 +85,13 @@ impl<'a> Prepared<'a> {
         self.clock.started = self.clock.started.checked_add(waited).unwrap_or(self.clock.started);
     }
 
-    /// The same run, with what it measured before it was interrupted.
-    pub(crate) fn resumed(mut self, kept: RunRecord) -> Self {
+    /// The same run, with what it measured before it ended; `how` says in what way that was.
+    pub(crate) fn resumed(mut self, kept: RunRecord, how: &str) -> Self {
         let now = std::mem::replace(&mut self.record, kept);
         let trials = self.record.trials.len();
         let arms = available(&self.record).len();
         repeat_half_a_pair(arms, &mut self.record.trials);
-        let caveat = format!("interrupted after {trials} trials of an arm, and resumed at {}", now.started_at);
+        let caveat = format!("{how} after {trials} trials of an arm, and resumed at {}", now.started_at);
         self.record.caveats.push(caveat);
         self.clock.go_on_after(Duration::from_millis(self.record.duration_millis));
         self
@@ -109,7 +113,7 @@ pub(crate) fn run(
     let mut room = WaitingRoom::new(options.wait_for_quiet);
     // A run that has nothing to compare has nothing to wait for.
     if !worth_measuring(&record).is_empty() {
-        room.before_the_first_trial(&mut ThisMachine::new(progress));
+        room.before_the_first_trial(&mut ThisMachine::new(external_processes(run), progress));
     }
     loop {
         if interrupt::requested() {
@@ -128,15 +132,17 @@ pub(crate) fn run(
             .context("the schedule names an arm that the run does not have")?;
         let number = number(&record.trials, index);
         progress.trial_begins(number, &arm.name);
-        let Some((trial, command)) = stage.run(arm, found, index, progress)? else { continue };
+        let Some(Ran { trial, command, version }) = stage.run(arm, found, index, progress)? else { continue };
         if let Some(arm) = record.arms.iter_mut().find(|candidate| candidate.name == arm.name) {
             arm.command = command;
+            arm.version = version.or(arm.version.take());
         }
         progress.trial_ends(number, &trial);
         let is_disturbed = trial.failure.as_ref().is_some_and(|failure| failure.cause == FailureCause::Disturbed);
         record.trials.push(trial);
         if is_disturbed
-            && let Waited::UntilQuiet(waited) = room.after_a_disturbance(&mut ThisMachine::new(progress))
+            && let Waited::UntilQuiet(waited) =
+                room.after_a_disturbance(&mut ThisMachine::new(external_processes(run), progress))
             && let Some(trial) = record.trials.last_mut()
         {
             trial.waited_millis = Some(waited.as_millis() as u64);
@@ -175,14 +181,26 @@ impl Clock {
 /// An empty record, and the executable of every arm that has one here.
 fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Option<Binaries>>) {
     let found: Vec<_> = run.arms.iter().map(peers::find_all).collect();
-    let mut caveats = vec![
-        "loader and stores share this machine: compare arms with each other, not with figures from elsewhere"
-            .to_owned(),
-    ];
+    let external: Vec<_> = run
+        .arms
+        .iter()
+        .filter_map(|arm| arm.external().map(|store| (arm, store, Served::at(&store.external.endpoints))))
+        .collect();
+    let mut caveats = Vec::new();
+    let is_elsewhere = |(_, _, served): &(_, _, Served)| served.processes.is_empty() && served.unseen.is_empty();
+    if external.len() < run.arms.len() || !external.iter().all(is_elsewhere) {
+        let text =
+            "loader and stores share this machine: compare arms with each other, not with figures from elsewhere";
+        caveats.push(text.to_owned());
+    }
     if run.arms.iter().filter_map(ValidatedArm::service).any(|service| service.spec.resources.is_some()) {
         caveats.push("spec.resources of the services are not enforced in an embedded run".into());
     }
     caveats.extend(run.arms.iter().filter_map(ValidatedArm::service).flat_map(ValidatedService::companions_caveat));
+    for (arm, store, served) in &external {
+        caveats.push(store.caveat(&arm.name));
+        caveats.extend(whose_use(&arm.name, served));
+    }
     caveats.extend(fingerprint::file_system_caveat(data));
     let binaries: Vec<Option<Binaries>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
     let restored = run.arms.iter().zip(&binaries).filter_map(|(arm, found)| restore::caveat(run, arm, found.as_ref()));
@@ -205,22 +223,57 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
     (record, binaries)
 }
 
+/// The processes of all stores of the run that were there already and are on this machine, as far as they can be seen.
+fn external_processes(run: &ValidatedRun) -> BTreeSet<i32> {
+    let stores = run.arms.iter().filter_map(ValidatedArm::external);
+    stores.flat_map(|store| Served::at(&store.external.endpoints).ids()).collect()
+}
+
+/// What a reader must know of who else used this machine in trials of an arm whose store was there already. `None`: the store is elsewhere.
+fn whose_use(arm: &str, served: &Served) -> Option<String> {
+    if !served.unseen.is_empty() {
+        let places = served.unseen.join(", ");
+        return Some(format!(
+            "whether other programs disturbed the trials of {arm} is not known: who serves {places} on this machine cannot be seen (another \
+             user's program, or one in a container or a virtual machine), so that its use cannot be told from theirs; if it is another \
+             user's, run storebench as that user"
+        ));
+    }
+    let programs: Vec<String> = served.processes.iter().map(|(id, program)| format!("{program} ({id})")).collect();
+    (!programs.is_empty()).then(|| {
+        format!(
+            "{arm} is served on this machine by {}: what that and its children use is the store's; what others use disturbs as everywhere",
+            programs.join(", ")
+        )
+    })
+}
+
+/// What an embedded run cannot honour, and what it cannot read here of passwords and certificates: field and problem, told before
+/// anything is measured.
+pub(crate) fn refused(run: &ValidatedRun) -> Vec<(String, String)> {
+    let problems = for_embedded(run);
+    if !problems.is_empty() {
+        return problems.into_iter().map(|one| (format!("{} {}", one.object, one.field), one.text)).collect();
+    }
+    let external = run.arms.iter().filter_map(ValidatedArm::external);
+    let unreadable = external.filter_map(|store| {
+        let error = Outside::of(&store.external).err()?.to_string();
+        let (field, problem) = error.split_once(": ").unwrap_or(("external", &error));
+        Some((format!("StorageService/{} spec.{field}", store.name), problem.to_owned()))
+    });
+    let mut unreadable: Vec<_> = unreadable.collect();
+    // Several arms may load one store.
+    unreadable.dedup();
+    unreadable
+}
+
 fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::record::Unavailable>) -> ArmRecord {
-    let service = arm.service();
-    let version = |service: &ValidatedService| peers::reported_version(service.engine, &found.ok()?.store.store.path);
-    let version = service.and_then(version);
-    let folder_version = found.ok().map(|found| found.store.store.version.clone());
+    let binary = found.ok().and_then(|found| Some(&found.store.as_ref()?.store));
+    let version = arm.service().and_then(|service| peers::reported_version(service.engine, &binary?.path));
+    let folder_version = binary.map(|binary| binary.version.clone());
     ArmRecord {
-        name: arm.name.clone(),
-        baseline: arm.baseline,
-        service: service.map(|service| service.name.clone()).unwrap_or_default(),
-        engine: service.map(|service| service.engine.kind),
         folder_version: folder_version.filter(|folder| version.as_ref().is_some_and(|version| version != folder)),
         version,
-        durability: service.map(|service| service.durability),
-        durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
-        replicas: service.map_or(0, |service| service.replicas),
-        fields: Some(service.map(equality::fields).unwrap_or_default()),
         control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
             name: plane.name.clone(),
             kubernetes_version: found
@@ -229,7 +282,24 @@ fn arm_record(arm: &ValidatedArm, found: Result<&Binaries, &storebench_core::rec
                 .map_or_else(|| plane.kubernetes_version.clone(), |found| found.version.clone()),
             nodes: plane.nodes,
         }),
-        command: Vec::new(),
         unavailable: found.err().cloned(),
+        ..ArmRecord::of(arm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_use_is_the_stores_is_said_and_so_is_that_nobody_knows() {
+        let elsewhere = Served::default();
+        assert_eq!(whose_use("mine", &elsewhere), None);
+        let seen = Served { processes: [(7, "redis-server".to_owned())].into(), unseen: Vec::new() };
+        let said = whose_use("mine", &seen).unwrap();
+        assert!(said.starts_with("mine is served on this machine by redis-server (7): "), "{said}");
+        let unseen = Served { unseen: vec!["127.0.0.1:6379".into()], ..seen };
+        let said = whose_use("mine", &unseen).unwrap();
+        assert!(said.contains("is not known: who serves 127.0.0.1:6379 on this machine cannot be seen"), "{said}");
     }
 }

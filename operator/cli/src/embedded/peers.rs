@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use storebench_core::control_plane::{self, ValidatedControlPlane};
 use storebench_core::engine::{Engine, STORE};
 use storebench_core::record::Unavailable;
-use storebench_core::validate::{ValidatedArm, ValidatedService};
+use storebench_core::validate::{Target, ValidatedArm, ValidatedService};
+use storebench_crds::engine::Source;
 
 /// An installed executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
             let others = if others.is_empty() { String::new() } else { format!(" (there is {})", others.join(", ")) };
             Err(Unavailable {
                 reason: format!("{} {} is not installed here{others}", engine.name, service.version),
-                install: how_to_install(&engine.install(), engine.binary(), engine.name, &service.version),
+                install: how_to_install(&offers(engine), engine.binary(), engine.name, &service.version),
             })
         }
     }
@@ -64,7 +65,8 @@ fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
 /// Everything that one arm runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binaries {
-    pub(crate) store: StoreBinaries,
+    /// Absent where the store is there already, so that nothing is started.
+    pub(crate) store: Option<StoreBinaries>,
     /// Absent where the store itself is loaded.
     pub(crate) control_plane: Option<ControlPlaneBinaries>,
 }
@@ -107,11 +109,17 @@ impl ControlPlaneBinaries {
 
 /// The executables for an arm, or why one is missing.
 pub(crate) fn find_all(arm: &ValidatedArm) -> Result<Binaries, Unavailable> {
-    let service = arm.service().ok_or_else(|| Unavailable {
-        reason: "it is a cluster given by a Secret, which an embedded run has not".into(),
-        install: "kubectl apply".into(),
-    })?;
-    let store = find_store(service)?;
+    let store = match &arm.target {
+        Target::Service(service) => Some(find_store(service)?),
+        Target::ControlPlane(plane) => Some(find_store(&plane.service)?),
+        Target::External(_) => None,
+        Target::Cluster(_) => {
+            return Err(Unavailable {
+                reason: "it is a cluster given by a Secret, which an embedded run has not".into(),
+                install: "kubectl apply".into(),
+            });
+        }
+    };
     let control_plane = arm.control_plane().map(find_control_plane).transpose()?;
     Ok(Binaries { store, control_plane })
 }
@@ -125,7 +133,9 @@ fn find_control_plane(wanted: &ValidatedControlPlane) -> Result<ControlPlaneBina
     if found.len() == control_plane::BINARIES.len() {
         return Ok(ControlPlaneBinaries { paths: found, version: version.clone() });
     }
-    let install = || how_to_install(control_plane::INSTALL, control_plane::BINARIES[0], control_plane::FOLDER, version);
+    let offer = Offer { command: control_plane::INSTALL.into(), version: Some(control_plane::DEFAULT_VERSION) };
+    let install =
+        || how_to_install(std::slice::from_ref(&offer), control_plane::BINARIES[0], control_plane::FOLDER, version);
     let unavailable = |reason: String| Unavailable { reason, install: install() };
     let mut paths = Vec::new();
     for name in control_plane::BINARIES {
@@ -158,26 +168,68 @@ fn path_of(name: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(name)).filter(|path| path.is_file()))
 }
 
+/// A command that installs an engine, and the version that it brings, where it brings one.
+struct Offer {
+    command: String,
+    version: Option<&'static str>,
+}
+
+/// The versions that the recipes of `peers/fetch` bring: NAME VERSION, one a line.
+const PINNED: &str = include_str!("../../../../peers/versions");
+
+/// What installs an engine: its own command, and that of its older line where there is one.
+fn offers(engine: &Engine) -> Vec<Offer> {
+    let own = match engine.source {
+        Source::Crate(_) | Source::Peer(_) | Source::PeerOnRequest(_) => Some(engine.default_version),
+        Source::ByHand(_) => None,
+    };
+    let older = format!("{}-old", engine.name);
+    let pinned = |line: &'static str| line.strip_prefix(&older)?.strip_prefix(' ').map(str::trim);
+    let older = PINNED
+        .lines()
+        .find_map(pinned)
+        .map(|version| Offer { command: format!("peers/fetch {older}"), version: Some(version) });
+    std::iter::once(Offer { command: engine.install(), version: own }).chain(older).collect()
+}
+
 /// What installs an executable from where the user is: the command of the checkout, by its path where that is needed, or where to put it
-/// by hand.
-fn how_to_install(command: &str, binary: &str, folder: &str, version: &str) -> String {
+/// by hand. Of a version that no command brings, that, and which versions there are.
+fn how_to_install(offers: &[Offer], binary: &str, folder: &str, version: &str) -> String {
+    let by_hand = by_hand(binary, folder, version);
+    if let Some(offer) = offers.iter().find(|offer| offer.version.is_none_or(|brought| brought == version)) {
+        return from_here(&offer.command).unwrap_or(by_hand);
+    }
+    let brought =
+        offers.iter().filter_map(|offer| Some(format!("{} ({})", offer.version?, from_here(&offer.command)?)));
+    let brought = brought.collect::<Vec<_>>().join(", ");
+    if brought.is_empty() {
+        return by_hand;
+    }
+    format!(
+        "{by_hand}, or ask for a version that a command brings: {brought}; \"A new version\" in peers/README.md says how to bring another"
+    )
+}
+
+/// A command by the paths that it takes where the user is; `None`: it is of a checkout, and there is none.
+fn from_here(command: &str) -> Option<String> {
     let is_of_checkout = command.starts_with("peers/fetch ") || command.starts_with("cargo build ");
     if !is_of_checkout || is_checkout(Path::new(".")) {
-        return command.into();
+        return Some(command.into());
     }
     let own = std::env::current_exe().ok();
     let above = std::env::current_dir().ok();
     let mut folders = above.iter().chain(&own).flat_map(|path| path.ancestors());
-    match (folders.find(|folder| is_checkout(folder)), command.strip_prefix("peers/fetch ")) {
-        (Some(root), Some(peer)) => format!("{} {peer}", root.join("peers/fetch").display()),
-        (Some(root), None) => format!("{command} --manifest-path {}", root.join("Cargo.toml").display()),
-        (None, _) => {
-            let place = directory().map_or_else(String::new, |directory| {
-                format!(", or into {}", directory.join(folder).join(version).display())
-            });
-            format!("put {binary} {version} on PATH{place}")
-        }
-    }
+    let root = folders.find(|folder| is_checkout(folder))?;
+    Some(match command.strip_prefix("peers/fetch ") {
+        Some(peer) => format!("{} {peer}", root.join("peers/fetch").display()),
+        None => format!("{command} --manifest-path {}", root.join("Cargo.toml").display()),
+    })
+}
+
+fn by_hand(binary: &str, folder: &str, version: &str) -> String {
+    let place = directory()
+        .map_or_else(String::new, |directory| format!(", or into {}", directory.join(folder).join(version).display()));
+    format!("put {binary} {version} on PATH{place}")
 }
 
 fn is_checkout(folder: &Path) -> bool {
@@ -203,4 +255,32 @@ fn elsewhere(engine: &Engine) -> Option<Binary> {
 pub(crate) fn reported_version(engine: &Engine, path: &Path) -> Option<String> {
     let output = Command::new(path).arg(engine.version_probe.argument).stdin(Stdio::null()).output().ok()?;
     engine.version_probe.read(&String::from_utf8_lossy(&output.stdout)).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storebench_crds::engine::EngineKind;
+
+    fn install(kind: EngineKind, version: &str) -> String {
+        let engine = kind.engine();
+        how_to_install(&offers(engine), engine.binary(), engine.name, version)
+    }
+
+    #[test]
+    fn a_version_that_no_command_brings_is_not_answered_with_one() {
+        assert!(install(EngineKind::Etcd, "3.7.3").ends_with("peers/fetch etcd"));
+        assert!(install(EngineKind::Etcd, "3.6.16").ends_with("peers/fetch etcd-old"), "the older line has its own");
+        let other = install(EngineKind::Etcd, "3.5.0");
+        assert!(
+            other.starts_with("put etcd 3.5.0 on PATH, or into ") && other.contains("/etcd/3.5.0, or ask for"),
+            "{other}"
+        );
+        assert!(other.contains("3.7.3 (") && other.contains("peers/fetch etcd), 3.6.16 ("), "{other}");
+        assert!(other.ends_with("\"A new version\" in peers/README.md says how to bring another"), "{other}");
+        let own = install(EngineKind::Rusd, "9.9.9");
+        assert!(own.contains(&format!("{} (cargo build --release -p rusd", env!("CARGO_PKG_VERSION"))), "{own}");
+        let by_hand = EngineKind::HieroBlockNode.engine();
+        assert_eq!(install(EngineKind::HieroBlockNode, "9.9.9"), by_hand.install());
+    }
 }

@@ -51,6 +51,12 @@ impl Running {
         self.child.id()
     }
 
+    /// Sends a signal to it and everything in its group.
+    pub(super) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let group = Pid::from_raw(self.child.id().cast_signed()).context("a process without an identifier")?;
+        kill_process_group(group, signal).with_context(|| format!("{} cannot be sent a signal", self.name))
+    }
+
     /// How it died, in one line; `None` while it lives.
     pub(super) fn death(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;

@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use service_kit::console;
 use storebench_core::record::{FailureCause, TrialRecord};
 use storebench_core::validate::ValidatedRun;
-use storebench_crds::job::Phase;
+use storebench_crds::job::{LoadStep, Phase};
 
 /// What stands on the line of a terminal of so many columns; 0: not known.
 fn template(columns: usize) -> &'static str {
@@ -86,7 +87,7 @@ impl Progress {
     /// A line that stays: above the bar on a terminal.
     pub(crate) fn tell(&self, line: &str) {
         let line = format!("{}: {line}", self.name);
-        if self.plain { eprintln!("{line}") } else { self.bar.println(line) }
+        if self.plain { console::tell(line) } else { self.bar.println(line) }
     }
 
     pub(crate) fn phase_begins(&self, workload: &str, phase: Phase) {
@@ -100,9 +101,25 @@ impl Progress {
         self.show(&format!("{workload}: {phase}"));
     }
 
-    pub(crate) fn workload_goes_on(&self, workload: &str, operations: u64, elapsed_millis: u64) {
-        let per_second = operations * 1_000 / elapsed_millis.max(1);
-        self.show(&format!("{workload}: {per_second}/s, {operations} requests"));
+    /// What the last second was like: requests, and a bound of the 99th percentile of their latencies; and how many there have been in all.
+    pub(crate) fn workload_goes_on(
+        &self,
+        workload: &str,
+        per_second: u64,
+        p99_nanos_max: Option<u64>,
+        operations: u64,
+    ) {
+        let p99 = p99_nanos_max.map_or(String::new(), |nanos| match nanos {
+            0..10_000_000 => format!(", p99 ≤ {} µs", nanos.div_ceil(1_000)),
+            _ => format!(", p99 ≤ {} ms", nanos.div_ceil(1_000_000)),
+        });
+        self.show(&format!("{workload}: {per_second}/s{p99}, {operations} requests"));
+    }
+
+    /// A rate was tried, or measured, in search of the highest.
+    pub(crate) fn rate_tried(&self, workload: &str, step: &LoadStep) {
+        let came = if step.missed.is_none() { "holds" } else { "misses" };
+        self.show(&format!("{workload}: {}/s {came}", step.rate_per_second));
     }
 
     /// `number` counts trials from 1, without those that are repeated.
@@ -153,8 +170,12 @@ mod tests {
         assert_eq!(progress.bar.message(), format!("{arm}: starting, trial 3"));
         progress.phase_begins("mixed", Phase::Measure);
         assert_eq!(progress.bar.message(), format!("{arm}: mixed: measuring"));
-        progress.workload_goes_on("mixed", 500, 1_000);
-        assert_eq!(progress.bar.message(), format!("{arm}: mixed: 500/s, 500 requests"));
+        progress.workload_goes_on("mixed", 500, Some(1 << 19), 1_500);
+        assert_eq!(progress.bar.message(), format!("{arm}: mixed: 500/s, p99 ≤ 525 µs, 1500 requests"));
+        progress.workload_goes_on("mixed", 500, Some(1 << 25), 2_000);
+        assert_eq!(progress.bar.message(), format!("{arm}: mixed: 500/s, p99 ≤ 34 ms, 2000 requests"));
+        progress.workload_goes_on("mixed", 0, None, 2_000);
+        assert_eq!(progress.bar.message(), format!("{arm}: mixed: 0/s, 2000 requests"));
         assert_eq!(template(60), "{pos}/{len} {wide_msg}");
         assert!(template(120).contains("{bar:24}") && template(0) == template(120));
     }

@@ -4,6 +4,7 @@
 //! others have been quiet for a while. How long a run may wait in all is limited; beyond that it measures all the same,
 //! and what is disturbed does not count. What is seen, and how it is shown, comes in as [`Surroundings`].
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bench_jobs::measure::foreign::{Survey, Used};
@@ -120,20 +121,22 @@ impl WaitingRoom {
 
 /// This machine, shown by the run's progress.
 pub(super) struct ThisMachine<'a> {
+    /// Processes of stores that were there already: nobody waits until these are quiet.
+    stores: BTreeSet<i32>,
     progress: &'a Progress,
     /// When a line was last written about the waiting that is under way.
     told: Option<Instant>,
 }
 
 impl<'a> ThisMachine<'a> {
-    pub(super) fn new(progress: &'a Progress) -> Self {
-        Self { progress, told: None }
+    pub(super) fn new(stores: BTreeSet<i32>, progress: &'a Progress) -> Self {
+        Self { stores, progress, told: None }
     }
 }
 
 impl Surroundings for ThisMachine<'_> {
     fn look(&mut self) -> Option<Used> {
-        let survey = Survey::begin();
+        let survey = Survey::begin(&self.stores);
         let end = Instant::now() + LOOK;
         while Instant::now() < end {
             if interrupt::requested() {

@@ -20,7 +20,7 @@ pub(super) fn tool(
     companions: &BTreeMap<String, String>,
 ) -> Option<RestoreTool> {
     let object_store = companions.get(object_store::ROLE)?;
-    let own = (arm.service()?.engine, binaries.store.store.clone());
+    let own = (arm.service()?.engine, binaries.store.as_ref()?.store.clone());
     let litestream = EngineKind::Litestream.engine();
     let (engine, binary) = if restores_after_an_outage(run) && own.0.kind != litestream.kind {
         let mut installed = peers::installed(litestream);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bench_jobs::family::probe;
 use bench_jobs::measure::disk;
+use rustix::process::Signal;
 use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::Footprint;
@@ -224,14 +225,23 @@ impl Service {
         self.store.iter_mut().chain(companions).find_map(RunningProcess::death)
     }
 
-    /// Kills the member that clients reach at `endpoint`, and waits until it is dead; which it is, for [`Self::restart`].
-    pub(super) fn kill(&mut self, endpoint: &str) -> anyhow::Result<usize> {
+    /// Which member clients reach at `endpoint`.
+    pub(super) fn member_at(&self, endpoint: &str) -> anyhow::Result<usize> {
         let position = self.addresses().iter().position(|address| address.to_string() == endpoint);
-        let position = position.with_context(|| format!("no member of the store is at {endpoint}"))?;
+        position.with_context(|| format!("no member of the store is at {endpoint}"))
+    }
+
+    /// Kills a member, and waits until it is dead.
+    pub(super) fn kill(&mut self, member: usize) -> anyhow::Result<()> {
         // Dropped, it is killed, and waited for.
-        let killed = self.store[position].process.take();
-        killed.with_context(|| format!("the member at {endpoint} is killed already"))?;
-        Ok(position)
+        let killed = self.store[member].process.take();
+        killed.map(drop).with_context(|| format!("{} is killed already", self.store[member].plan.name))
+    }
+
+    /// Stops a member, or lets it go on.
+    pub(super) fn signal(&self, member: usize, signal: Signal) -> anyhow::Result<()> {
+        let RunningProcess { process, plan, .. } = &self.store[member];
+        process.as_ref().with_context(|| format!("{} is not running", plan.name))?.signal(signal)
     }
 
     /// Starts a member that was killed, with its data.

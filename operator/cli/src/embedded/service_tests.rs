@@ -94,11 +94,13 @@ fn a_member_that_was_killed_because_somebody_asked_is_no_death_and_starts_again_
     let binaries = find_store(&service).expect("run peers/fetch valkey");
     let mut running = start(&service, &binaries, &directory).unwrap();
     let (before, address) = (running.processes(), running.addresses()[0]);
-    let member = running.kill(&address.to_string()).unwrap();
+    let member = running.member_at(&address.to_string()).unwrap();
+    running.kill(member).unwrap();
     assert_eq!((running.processes(), running.death()), (Vec::new(), None));
     assert!(probe::answers(Protocol::Redis, address).is_err(), "it is dead");
-    assert!(running.kill(&address.to_string()).unwrap_err().to_string().contains("is killed already"));
-    assert!(running.kill("127.0.0.1:1").unwrap_err().to_string().contains("no member of the store is at"));
+    assert!(running.kill(member).unwrap_err().to_string().contains("is killed already"));
+    assert!(running.signal(member, Signal::STOP).unwrap_err().to_string().contains("is not running"));
+    assert!(running.member_at("127.0.0.1:1").unwrap_err().to_string().contains("no member of the store is at"));
     running.restart(member).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while probe::answers(Protocol::Redis, address).is_err() && Instant::now() < deadline {

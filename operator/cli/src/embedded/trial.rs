@@ -10,16 +10,27 @@ use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::external::External;
 use storebench_crds::status::TrialState;
+use storebench_crds::storage_service::Footprint;
 
-use super::deployed::Deployed;
+use super::deployed::{Deployed, Started};
 use super::peers::Binaries;
 use super::progress::Progress;
-use super::service::NeverReady;
+use super::service::{NeverReady, Service};
 use super::{interrupt, load, restore};
 
 /// How long a store is watched before it is loaded.
 const IDLE_SPAN: Duration = Duration::from_millis(300);
+
+/// A trial that came to its end, and what it showed of its arm.
+pub(super) struct Ran {
+    pub(super) trial: TrialRecord,
+    /// The store's command line; empty where it was there already.
+    pub(super) command: Vec<String>,
+    /// The version that a store which was there already told the load.
+    pub(super) version: Option<String>,
+}
 
 /// Where trials of one run take place.
 pub(super) struct Stage<'a> {
@@ -37,14 +48,14 @@ impl<'a> Stage<'a> {
         Self { run, directory: directory.to_path_buf(), run_started, timeout, shared: BTreeMap::new() }
     }
 
-    /// Runs a trial. Returns it with the store's command line, or `None` where a signal asked for the end.
+    /// Runs a trial. `None` where a signal asked for the end.
     pub(super) fn run(
         &mut self,
         arm: &ValidatedArm,
         binaries: &Binaries,
         index: u32,
         progress: &Progress,
-    ) -> anyhow::Result<Option<(TrialRecord, Vec<String>)>> {
+    ) -> anyhow::Result<Option<Ran>> {
         let begun = Instant::now();
         let mut trial = TrialRecord {
             index,
@@ -60,23 +71,26 @@ impl<'a> Stage<'a> {
             idle: None,
             disk_bytes: None,
         };
-        let mut command = Vec::new();
+        let (mut command, mut version) = (Vec::new(), None);
         match self.deployed(arm, binaries, index)? {
             Err(NeverReady(detail)) => {
                 trial.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
             }
             Ok(mut deployed) => {
-                command.clone_from(&deployed.store.command);
-                let idle = watch_idle(&deployed);
+                let idle = deployed.started().map(|started| {
+                    command.clone_from(&started.store.command);
+                    watch_idle(&started.store)
+                });
                 let Some(loaded) = self.load(arm, binaries, &mut deployed, index, begun, progress)? else {
                     return Ok(None);
                 };
-                trial.footprint = Some(deployed.store.footprint);
-                if let Some(footprint) = &mut trial.footprint {
-                    footprint.idle_rss_bytes = idle.rss_average_bytes;
+                if let (Some(idle), Some(started)) = (idle, deployed.started()) {
+                    let idle_rss_bytes = idle.rss_average_bytes;
+                    trial.footprint = Some(Footprint { idle_rss_bytes, ..started.store.footprint });
+                    trial.idle = Some(idle);
+                    trial.disk_bytes = started.store.disk_bytes();
                 }
-                trial.idle = Some(idle);
-                trial.disk_bytes = deployed.store.disk_bytes();
+                version = loaded.store.and_then(|store| store.version);
                 trial.workloads = loaded.workloads;
                 trial.failure = loaded.failure;
                 if self.run.spec.isolation == Isolation::Shared {
@@ -91,7 +105,7 @@ impl<'a> Stage<'a> {
             trial.state = TrialState::Invalid;
         }
         trial.duration_millis = begun.elapsed().as_millis() as u64;
-        Ok(Some((trial, command)))
+        Ok(Some(Ran { trial, command, version }))
     }
 
     fn deployed(
@@ -118,21 +132,33 @@ impl<'a> Stage<'a> {
         progress: &Progress,
     ) -> anyhow::Result<Option<Loaded>> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
-        job.kubeconfig = deployed.control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
-        job.store_metrics = deployed.store.metrics();
-        job.shared_directory = deployed.store.shared_directory().map(|path| path.display().to_string());
-        job.companions = deployed.store.companions();
-        job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);
-        job.fault_proxy = deployed.store.fault_proxy();
-        job.kills_members = job.workloads.iter().any(|workload| workload.parameters.kills_members());
+        // The load runs elsewhere.
+        job.external.as_mut().map_or(Ok(()), with_absolute_paths)?;
+        if let Some(Started { control_plane, store }) = deployed.started() {
+            job.kubeconfig = control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
+            job.store_metrics = store.metrics();
+            job.shared_directory = store.shared_directory().map(|path| path.display().to_string());
+            job.companions = store.companions();
+            job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);
+            job.fault_proxy = store.fault_proxy();
+        }
+        job.strikes_members = job.workloads.iter().any(|workload| workload.fault().is_some());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)
     }
 }
 
-fn watch_idle(deployed: &Deployed) -> Usage {
-    let meter = Meter::start(&deployed.store.processes());
+/// Paths as they are wherever a process runs.
+fn with_absolute_paths(external: &mut External) -> anyhow::Result<()> {
+    for path in external.paths_mut() {
+        *path = std::path::absolute(&*path).with_context(|| format!("external: {path}"))?.display().to_string();
+    }
+    Ok(())
+}
+
+fn watch_idle(store: &Service) -> Usage {
+    let meter = Meter::start(&store.processes());
     std::thread::sleep(IDLE_SPAN);
     meter.finish()
 }

@@ -144,11 +144,21 @@ impl World {
 
 /// A StorageService and a BenchmarkRun of one arm. `load` and `workload` are YAML flow mappings.
 pub fn one_arm(engine: &str, version: &str, workload: &str, load: &str) -> String {
+    one_store(
+        &format!("engine: {engine}, version: {version}"),
+        &format!("  - name: load\n    {workload}\n    load: {load}"),
+        "min: 3, max: 3, retries: 5, timeout: 20s",
+    )
+}
+
+/// The same with any service. `store` and `trials` are what stands in their YAML flow mappings, `workloads` the elements of a list, indented
+/// by two.
+pub fn one_store(store: &str, workloads: &str, trials: &str) -> String {
     format!(
         "apiVersion: storebench.dev/v1alpha1
 kind: StorageService
 metadata: {{ name: store }}
-spec: {{ engine: {engine}, version: {version} }}
+spec: {{ {store} }}
 ---
 apiVersion: storebench.dev/v1alpha1
 kind: BenchmarkRun
@@ -157,10 +167,35 @@ spec:
   arms:
   - {{ name: store, serviceRef: {{ name: store }} }}
   workloads:
-  - name: load
-    {workload}
-    load: {load}
-  trials: {{ min: 3, max: 3, retries: 5, timeout: 20s }}
+{workloads}
+  trials: {{ {trials} }}
+"
+    )
+}
+
+/// Redis, which is the baseline, and Valkey, in a run of this name. `workloads` are the elements of a YAML list, indented by two.
+pub fn two_arms(name: &str, workloads: &str) -> String {
+    format!(
+        "apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: {{ name: redis }}
+spec: {{ engine: Redis }}
+---
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: {{ name: valkey }}
+spec: {{ engine: Valkey }}
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: {{ name: {name} }}
+spec:
+  arms:
+  - {{ name: redis, baseline: true, serviceRef: {{ name: redis }} }}
+  - {{ name: valkey, serviceRef: {{ name: valkey }} }}
+  workloads:
+{workloads}
+  trials: {{ min: 3, max: 3, retries: 10 }}
 "
     )
 }

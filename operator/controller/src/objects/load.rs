@@ -17,8 +17,8 @@ use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY};
 use super::{
-    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, pinning, pod_metadata, pull_secrets, security,
-    selector, share,
+    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, credentials, instance, pinning, pod_metadata, pull_secrets,
+    security, selector, share,
 };
 use crate::settings::Settings;
 
@@ -57,8 +57,10 @@ pub struct LoadRequest<'a> {
     pub labels: &'a Labels,
     /// The Secret that says where and as whom the Kubernetes API is reached, which is loaded. Absent: a store is.
     pub kubeconfig: Option<String>,
-    /// The port of a cluster that was there already, which may be anywhere.
-    pub cluster_port: Option<u16>,
+    /// The ports of a cluster or store that was there already, which may be anywhere.
+    pub outside_ports: Vec<u16>,
+    /// Whether the Secret for TLS to a store that was there already has a certificate to show.
+    pub shows_certificate: bool,
     /// The store, where it runs beside the load.
     pub beside: Option<BesideLoad>,
     /// How long the load may take, seconds.
@@ -84,15 +86,23 @@ pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
         let LoadRequest { name, owner, .. } = &request;
         spec.barrier = Some(format!("{name}-0.{name}-load.{}.svc:{BARRIER_PORT}", owner.namespace));
     }
+    let credentials =
+        spec.external.as_mut().and_then(|external| credentials::mount(external, request.shows_certificate));
     Ok(LoadObjects {
         service: (spec.processes > 1).then(|| service(&request, &labels)),
         network_policy: network_policy(&request, &labels),
-        job: job(&request, &labels, &serde_json::to_string(&spec)?, spec.processes.cast_signed()),
+        job: job(&request, &labels, &serde_json::to_string(&spec)?, spec.processes.cast_signed(), credentials),
         files: request.beside.and_then(|beside| beside.files),
     })
 }
 
-fn job(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -> Job {
+fn job(
+    request: &LoadRequest,
+    labels: &Labels,
+    spec: &str,
+    pods: i32,
+    credentials: Option<(Volume, VolumeMount)>,
+) -> Job {
     let mut metadata = request.owner.metadata(request.name, labels);
     metadata.annotations = Some([(STARTED_ANNOTATION.to_owned(), request.started_at.to_owned())].into());
     Job {
@@ -104,14 +114,20 @@ fn job(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -> Job {
             completions: Some(pods),
             parallelism: Some(pods),
             active_deadline_seconds: Some(request.deadline_seconds),
-            template: pod_template(request, labels, spec, pods),
+            template: pod_template(request, labels, spec, pods, credentials),
             ..JobSpec::default()
         }),
         status: None,
     }
 }
 
-fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -> PodTemplateSpec {
+fn pod_template(
+    request: &LoadRequest,
+    labels: &Labels,
+    spec: &str,
+    pods: i32,
+    credentials: Option<(Volume, VolumeMount)>,
+) -> PodTemplateSpec {
     let LoadRequest { name, owner, settings, .. } = request;
     let variable = |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), ..EnvVar::default() };
     let quantity = |value: &str| Quantity(value.to_owned());
@@ -122,7 +138,9 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         ..VolumeMount::default()
     });
     let beside = request.beside.as_ref();
-    let mounts: Vec<_> = kubeconfig_mount.into_iter().chain(beside.map(|beside| beside.mount.clone())).collect();
+    let (credentials, credentials_mount) = credentials.unzip();
+    let mounts = kubeconfig_mount.into_iter().chain(beside.map(|beside| beside.mount.clone()));
+    let mounts: Vec<_> = mounts.chain(credentials_mount).collect();
     let container = Container {
         name: LOAD_CONTAINER.into(),
         image: Some(settings.images.bench_job.clone()),
@@ -158,8 +176,8 @@ fn pod_template(request: &LoadRequest, labels: &Labels, spec: &str, pods: i32) -
         }),
         ..Volume::default()
     });
-    let volumes: Vec<_> =
-        kubeconfig.into_iter().chain(beside.into_iter().flat_map(|beside| beside.volumes.clone())).collect();
+    let volumes = kubeconfig.into_iter().chain(beside.into_iter().flat_map(|beside| beside.volumes.clone()));
+    let volumes: Vec<_> = volumes.chain(credentials).collect();
     PodTemplateSpec {
         metadata: Some(pod_metadata(owner.labels(labels))),
         spec: Some(PodSpec {
@@ -207,7 +225,8 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
     }
 }
 
-/// The load may reach stores and their companions, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster.
+/// The load may reach stores and their companions, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster,
+/// but for the ports of what was there already.
 fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
     let own = pods(&instance(LOAD, request.name));
     NetworkPolicy {
@@ -230,9 +249,10 @@ fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
                         ]),
                         ports: None,
                     }),
-                    request
-                        .cluster_port
-                        .map(|cluster| NetworkPolicyEgressRule { to: None, ports: Some(vec![tcp(cluster)]) }),
+                    (!request.outside_ports.is_empty()).then(|| NetworkPolicyEgressRule {
+                        to: None,
+                        ports: Some(request.outside_ports.iter().copied().map(tcp).collect()),
+                    }),
                     Some(dns()),
                 ]
                 .into_iter()

@@ -5,6 +5,7 @@
 //! [`names`] and the labels here are how they are found again.
 
 pub mod control_plane;
+mod credentials;
 pub mod load;
 pub mod names;
 mod network;

@@ -66,6 +66,11 @@ pub fn report(run: &str) -> String {
     format!("{run}-report")
 }
 
+/// The name of the ConfigMap with what a baseline keeps.
+pub fn baseline(baseline: &str) -> String {
+    format!("{baseline}-baseline")
+}
+
 fn shortened(name: &str, characters_max: usize) -> &str {
     // Names are ASCII by the schema.
     name.get(..characters_max).unwrap_or(name).trim_end_matches('-')

@@ -163,7 +163,7 @@ pub(super) fn shared_mount() -> VolumeMount {
 }
 
 /// The container of a role's process.
-pub(super) fn process(planned: &RolePlan, process: &ProcessPlan) -> Container {
+pub(super) fn process(planned: &RolePlan, process: &ProcessPlan, images: &Images) -> Container {
     let service = planned.role.service;
     let mut env = vec![EnvVar {
         name: "POD_NAME".into(),
@@ -192,7 +192,7 @@ pub(super) fn process(planned: &RolePlan, process: &ProcessPlan) -> Container {
     };
     Container {
         name: STORE_CONTAINER.into(),
-        image: Some(service.image.clone()),
+        image: Some(images.of_store(service)),
         command: Some(vec![command(process.binary)]),
         args: Some(process.arguments.clone()),
         env: Some(env),

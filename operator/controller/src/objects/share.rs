@@ -2,20 +2,22 @@
 //!
 //! Every pod of a trial asks for the same, [`POD_CPU`] in all: a member of a store with its meter, the load, a control plane. What their user
 //! says of a store in `spec.resources` goes before. There are no limits but the user's: who is throttled measures the limit.
+//! It is little, since services stand by while a trial runs: three of three members, a trial's three and its load must have room on a
+//! node of two processors, of which a cluster's own pods have taken half (`testing/cluster/services groups`).
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use storebench_core::validate::ValidatedService;
 
 /// What a pod of a trial asks for, all of its containers together.
-pub const POD_CPU: &str = "100m";
+pub const POD_CPU: &str = "50m";
 /// Of this, the meter beside a store or control plane.
 pub(super) const METER_CPU: &str = "5m";
 /// And the store.
-const STORE_CPU: &str = "95m";
+const STORE_CPU: &str = "45m";
 /// Of a control plane's pod: the API server, and each of the three other processes.
-pub(super) const API_SERVER_CPU: &str = "65m";
-pub(super) const OTHER_PROCESS_CPU: &str = "10m";
+pub(super) const API_SERVER_CPU: &str = "30m";
+pub(super) const OTHER_PROCESS_CPU: &str = "5m";
 
 /// The resources of a store: the user's, and its share unless they say anything of processors.
 pub(super) fn of_store(of_user: Option<ResourceRequirements>) -> ResourceRequirements {
@@ -48,10 +50,10 @@ mod tests {
 
     #[test]
     fn a_store_has_its_share_unless_its_user_says_anything_of_processors() {
-        let plain = json!({ "requests": { "cpu": "95m" } });
+        let plain = json!({ "requests": { "cpu": "45m" } });
         assert_eq!(of_store(None), resources(plain));
         let memory = json!({ "requests": { "memory": "1Gi" }, "limits": { "memory": "1Gi" } });
-        let with_share = json!({ "requests": { "memory": "1Gi", "cpu": "95m" }, "limits": { "memory": "1Gi" } });
+        let with_share = json!({ "requests": { "memory": "1Gi", "cpu": "45m" }, "limits": { "memory": "1Gi" } });
         assert_eq!(of_store(Some(resources(memory))), resources(with_share));
         for said in [json!({ "requests": { "cpu": "2" } }), json!({ "limits": { "cpu": "2" } })] {
             assert_eq!(of_store(Some(resources(said.clone()))), resources(said));

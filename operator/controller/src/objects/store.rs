@@ -162,7 +162,7 @@ pub fn beside_load(request: &StoreRequest) -> Option<BesideLoad> {
     let planned = plan.roles.iter().find(|planned| planned.role.is_beside_load)?;
     let files =
         role::files(planned, request.owner.metadata(&files_name(request.name), &labels(request, &planned.role)));
-    let store = role::process(planned, planned.processes.first()?);
+    let store = role::process(planned, planned.processes.first()?, request.images);
     Some(BesideLoad {
         sidecars: vec![role::meter(planned, request.images), role::beside_load(store)],
         volumes: role::volumes_beside_load(planned, files.as_ref().and_then(|files| files.metadata.name.as_deref())),
@@ -241,7 +241,12 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
             security_context: Some(security::pod()),
             termination_grace_period_seconds: Some(10),
             init_containers: Some(vec![role::meter(planned, request.images)]),
-            containers: planned.processes.first().map(|process| role::process(planned, process)).into_iter().collect(),
+            containers: planned
+                .processes
+                .first()
+                .map(|process| role::process(planned, process, request.images))
+                .into_iter()
+                .collect(),
             volumes: (!volumes.is_empty()).then_some(volumes),
             node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
             tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),

@@ -37,6 +37,10 @@ fn settings() -> Settings {
 }
 
 fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -> T {
+    with_images(service, &settings().images, build)
+}
+
+fn with_images<T>(service: &ValidatedService, images: &Images, build: impl FnOnce(&StoreRequest) -> T) -> T {
     build(&StoreRequest {
         service,
         name: "trial",
@@ -45,7 +49,7 @@ fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -
         retention: VolumeRetention::Delete,
         has_fault_proxy: false,
         operator_namespace: "storebench-system",
-        images: &settings().images,
+        images,
         pins: &Pins::new(),
     })
 }
@@ -74,6 +78,26 @@ fn members_of_a_replicated_store_share_a_command_line_and_keep_a_majority() {
     assert!(words(meter).contains(&"--ready=protocol".into()), "{:?}", words(meter));
     assert_eq!(members(&service, "trial"), ["trial-0", "trial-1", "trial-2"]);
     assert!(with(&service, beside_load).is_none());
+}
+
+/// Companions can be given no image by their user: without this a cluster with a registry of its own could run none.
+#[test]
+fn engines_images_come_from_their_registry_and_named_ones_from_where_they_are() {
+    let arguments = ["storebench-operator", "--engine-registry=registry.example/mirror/"];
+    let images = <Settings as clap::Parser>::parse_from(arguments).images;
+    let image = |container: &Container| container.image.clone().unwrap();
+    let replicator = replicator();
+    let companions = with_images(&replicator, &images, build).companions;
+    let object_store = image(&pod(&companions[0]).containers[0]);
+    assert!(object_store.starts_with("registry.example/mirror/storebench/versitygw:"), "{object_store}");
+    let beside = with_images(&replicator, &images, beside_load).unwrap();
+    assert!(image(&beside.sidecars[1]).starts_with("registry.example/mirror/storebench/"), "{beside:?}");
+    let named = service(&serde_json::json!({ "engine": "Redis", "image": "elsewhere.example/redis:7" }));
+    let store = with_images(&named, &images, build).store.unwrap();
+    assert_eq!(image(&pod(&store).containers[0]), "elsewhere.example/redis:7");
+    let plain = service(&serde_json::json!({ "engine": "Redis", "version": "7.0.15" }));
+    let store = with(&plain, build).store.unwrap();
+    assert_eq!(image(&pod(&store).containers[0]), "storebench/redis:7.0.15", "no registry is named");
 }
 
 #[test]
@@ -146,7 +170,8 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
-        cluster_port: None,
+        outside_ports: Vec::new(),
+        shows_certificate: false,
         beside,
         deadline_seconds: 60,
         started_at: "2026-11-22T00:00:00Z",
@@ -181,7 +206,8 @@ fn a_load_without_such_a_store_is_alone_in_its_pod() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
-        cluster_port: None,
+        outside_ports: Vec::new(),
+        shows_certificate: false,
         beside: None,
         deadline_seconds: 60,
         started_at: "2026-11-22T00:00:00Z",
@@ -246,7 +272,7 @@ fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
         asked.map(|cpu| cpu.strip_suffix('m').unwrap().parse::<u32>().unwrap()).sum()
     };
     let store = with(&service(&serde_json::json!({ "engine": "Etcd" })), build).store.unwrap();
-    assert_eq!(millicores(pod(&store)), 100);
+    assert_eq!(millicores(pod(&store)), 50);
     let load = load::build(LoadRequest {
         spec: serde_json::from_value(serde_json::json!({
             "run": "r", "arm": "a", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
@@ -256,7 +282,8 @@ fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
-        cluster_port: None,
+        outside_ports: Vec::new(),
+        shows_certificate: false,
         beside: None,
         deadline_seconds: 1,
         started_at: "",
@@ -264,5 +291,5 @@ fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
         pins: &Pins::new(),
     });
     let load = load.unwrap().job.spec.unwrap().template.spec.unwrap();
-    assert_eq!(millicores(&load), 100);
+    assert_eq!(millicores(&load), 50);
 }

@@ -12,6 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ObjectList;
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
+use storebench_core::address::is_for_pods;
 
 use super::references::{Problem, References};
 use crate::context::Context;
@@ -46,7 +47,7 @@ pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> 
         return Err(Problem { reason: secrets::REASON, message: format!("arm {arm}: {}", secrets::not_allowed(name)) });
     }
     let problem = |text: &str| Problem {
-        reason: "InvalidSecret",
+        reason: secrets::INVALID,
         message: format!("arm {arm}: Secret/{name}, key {KUBECONFIG_KEY}: {text}"),
     };
     let data = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG_KEY));
@@ -64,8 +65,8 @@ pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> 
     let server = server(&kubeconfig).ok_or_else(|| problem("its current context names no cluster with a server"))?;
     let uri: http::Uri = server.parse().map_err(|_| problem(&format!("`{server}` is no URL")))?;
     let host = uri.host().ok_or_else(|| problem(&format!("`{server}` names no host")))?.to_owned();
-    if let Some(address) = host.trim_matches(['[', ']']).parse::<IpAddr>().ok().filter(|address| !is_allowed(*address))
-    {
+    let literal = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    if let Some(address) = literal.filter(|address| !is_for_pods(*address)) {
         return Err(problem(&format!("`{server}`: {}", not_allowed(address))));
     }
     Ok(Cluster { secret: name.into(), host, port: uri.port_u16().unwrap_or(443), kubeconfig })
@@ -170,21 +171,10 @@ async fn resolve(cluster: &Cluster) -> Result<SocketAddr, String> {
     let host = cluster.host.trim_matches(['[', ']']);
     let found = tokio::net::lookup_host((host, cluster.port)).await.map_err(|error| error.to_string())?;
     let found: Vec<SocketAddr> = found.collect();
-    match found.iter().find(|address| !is_allowed(address.ip())) {
+    match found.iter().find(|address| !is_for_pods(address.ip())) {
         Some(address) => Err(format!("{host} is {}", not_allowed(address.ip()))),
         None => found.first().copied().ok_or_else(|| format!("{host} has no address")),
     }
-}
-
-/// No cluster that pods can reach is on the operator's own machine, or where clouds tell machines their secrets.
-fn is_allowed(address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let is_link_local = match address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
-        // fd00:ec2::254 is where one cloud tells machines their secrets.
-        IpAddr::V6(address) => address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2],
-    };
-    !(is_link_local || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
 fn not_allowed(address: IpAddr) -> String {

@@ -97,7 +97,11 @@ fn gather(pod: &str, log: &str, summary: JobSummary) -> Loaded {
             return Loaded::failed(FailureCause::Platform, format!("the log of the load pod {pod}: {error}"));
         }
     }
-    let loaded = gathering.finish(summary);
+    let left = gathering.left_behind().map(|words| format!("; {words}"));
+    let mut loaded = gathering.finish(summary);
+    if let (Some(failure), Some(left)) = (&mut loaded.failure, left) {
+        failure.detail.push_str(&left);
+    }
     let cut = loaded.workloads.iter().find(|workload| workload.histograms.is_empty());
     if let (Some(cut), None) = (cut, &loaded.failure) {
         let detail = format!("the log of the load pod {pod} lacks the histogram of {}: it was cut", cut.summary.name);
@@ -228,6 +232,7 @@ pub fn config_map(owner: &Owner, trial: &Trial, file: &TrialFile) -> Result<Conf
 mod tests {
     use super::*;
     use serde_json::json;
+    use storebench_crds::job::JobLine;
 
     fn pod(message: &str, exit_code: i32) -> Pod {
         serde_json::from_value(json!({
@@ -323,6 +328,29 @@ mod tests {
             ("store-1", "n2"),
         ];
         assert_eq!(found, expected.map(|(part, node)| (part.to_owned(), node.to_owned())));
+    }
+
+    #[test]
+    fn what_a_load_could_not_remove_from_somebody_s_store_is_told_with_why_it_failed() {
+        let failed =
+            json!({ "outcome": { "kind": "storeFailed", "workload": "set", "detail": "gone" }, "workloads": [] });
+        let failed: JobSummary = serde_json::from_value(failed).unwrap();
+        let namespace = JobLine::Namespace {
+            workload: "set".into(),
+            prefix: "storebench:1a2b3c4d:".into(),
+            removal: "redis-cli unlink".into(),
+        };
+        let removed = JobLine::NamespaceRemoved { workload: "set".into() };
+        let said = |lines: &[&JobLine]| {
+            let log: String = lines.iter().map(|line| format!("{}\n", line.encode())).collect();
+            gather("load-0", &log, failed.clone()).failure.unwrap().detail
+        };
+        let detail = said(&[&namespace]);
+        assert!(
+            detail.contains("gone") && detail.contains("storebench:1a2b3c4d:") && detail.ends_with("redis-cli unlink"),
+            "{detail}"
+        );
+        assert!(!said(&[&namespace, &removed]).contains("storebench:"));
     }
 
     #[test]

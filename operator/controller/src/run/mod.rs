@@ -4,6 +4,7 @@
 
 mod clusters;
 mod collect;
+mod held;
 mod observe;
 mod outcome;
 mod perform;
@@ -25,8 +26,9 @@ use storebench_core::judgement::stop_half_widths;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
+use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState, Verdict};
 
+use crate::baseline;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
@@ -35,7 +37,10 @@ use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
+use crate::secrets;
+pub use observe::whole_record;
 use observe::{existing, observe};
+use outcome::Begun;
 use references::{Problem, References, dereference};
 use step::{Existing, Step, View, decide};
 
@@ -48,6 +53,9 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A run whose clusters cannot be reached looks for them this often.
 const STALLED_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Whether a run whose time has come is still to be kept by a baseline is asked this often.
+const AWAITED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the turn waits for what is left of a run that ended because something was refused.
 const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
@@ -134,12 +142,13 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
 /// Only its user can help the run on.
 async fn stall(run: &BenchmarkRun, uid: &str, problem: Problem, context: &Context) -> Result<Action, Error> {
     context.queue.leave(uid);
+    // Services and control planes are watched; Secrets and the clusters that they name are not.
+    let names_clusters = run.spec.arms.iter().any(|arm| arm.kubeconfig_secret_ref.is_some());
+    let is_unwatched = names_clusters || [secrets::REASON, secrets::INVALID].contains(&problem.reason);
     events::stalled(context, run, problem.reason, &problem.message).await;
     let status = progress(&run.spec, trials_so_far(run), problem.message);
     outcome::patch(run, status, RunState::Stalled(problem.reason), context).await?;
-    // Services and control planes are watched; Secrets and the clusters that they name are not.
-    let names_clusters = run.spec.arms.iter().any(|arm| arm.kubeconfig_secret_ref.is_some());
-    Ok(if names_clusters { Action::requeue(STALLED_INTERVAL) } else { Action::await_change() })
+    Ok(if is_unwatched { Action::requeue(STALLED_INTERVAL) } else { Action::await_change() })
 }
 
 /// The API server refuses for good what this run needs: it ends, or, where it has not begun, says so and waits for somebody to
@@ -160,7 +169,7 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
         Err(error) => return Err(error),
     };
     if has_begun {
-        outcome::close(run, error.for_user(), context).await?;
+        outcome::close(run, Verdict::Invalid, error.for_user(), context).await?;
         return Ok(Action::requeue(Duration::ZERO));
     }
     let problem = Problem { reason: error.reason(), message: error.for_user() };
@@ -217,8 +226,12 @@ async fn advance(
         let observed = observe(context, owner, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
             match outcome::begin(run, owner, references, context).await? {
-                Some(problem) => return stall(run, &uid, problem, context).await,
-                None => continue,
+                Begun::Yes => continue,
+                Begun::Stalled(problem) => return stall(run, &uid, problem, context).await,
+                Begun::Unlike(message) => {
+                    outcome::close(run, Verdict::NoBaseline, message, context).await?;
+                    return Ok(Action::requeue(Duration::ZERO));
+                }
             }
         };
         if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
@@ -251,7 +264,7 @@ async fn advance(
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
         match step {
             Step::Finish => {
-                outcome::finish(run, owner, record, &head.services, &observed.hashes, context).await?;
+                outcome::finish(run, owner, record, head, &observed.hashes, context).await?;
                 context.queue.leave(&uid);
                 context.archive.forget(&uid);
                 return Ok(Action::requeue(Duration::ZERO));
@@ -367,7 +380,7 @@ async fn clean_up(run: &BenchmarkRun, owner: &Owner, context: &Context) -> Resul
     Ok(Action::await_change())
 }
 
-/// Deletes a finished run when its time has come.
+/// Deletes a finished run when its time has come, and no baseline is about to keep it.
 async fn expire(run: &BenchmarkRun, due: Option<Timestamp>, context: &Context) -> Result<Action, Error> {
     let Some(due) = due else { return Ok(Action::await_change()) };
     let now = Timestamp::now();
@@ -375,6 +388,9 @@ async fn expire(run: &BenchmarkRun, due: Option<Timestamp>, context: &Context) -
         return Ok(Action::requeue(due.duration_since(now).unsigned_abs()));
     }
     let name = run.name_any();
+    if baseline::awaits(&name, &run.namespace().unwrap_or_default(), context).await? {
+        return Ok(Action::requeue(AWAITED_INTERVAL));
+    }
     let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
     match api.delete(&name, &DeleteParams::background()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}

@@ -10,15 +10,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
+use storebench_core::across::Baseline;
 use storebench_core::archive::{
-    COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TRIAL_KEY, TrialFile, hash, read_head, read_trial,
+    BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, TRIAL_KEY, TrialFile, assemble, check_sealed,
+    hash, read_head, read_trial,
 };
 use storebench_core::record::RunRecord;
+use storebench_crds::BenchmarkRun;
 
 use super::step::{Deployed, Existing, Refusal};
 use crate::apply::check_owner;
 use crate::context::{Context, Filed};
 use crate::error::{Error, Tried as _};
+use crate::health::Trouble;
 use crate::objects::{self, ARM_LABEL, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, Labels, Owner, TRIAL_LABEL, names};
 
 /// The key of the identities of services and control planes beside the record's head.
@@ -31,6 +35,8 @@ pub struct Head {
     pub record: RunRecord,
     /// The services and control planes as they were; see [`super::references::References::identities`].
     pub services: BTreeMap<String, Identity>,
+    /// What the run is held against, as it was when the run began.
+    pub baseline: Option<Baseline>,
 }
 
 /// A service or control plane at one moment.
@@ -168,7 +174,42 @@ pub async fn head(context: &Context, owner: &Owner) -> Result<Option<Head>, Erro
     check_signature(&map, owner, context)?;
     let data = map.data.unwrap_or_default();
     let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
-    Ok(Some(Head { record: read_head(&name, text(HEAD_KEY))?, services: serde_json::from_str(text(SERVICES_KEY))? }))
+    Ok(Some(Head {
+        record: read_head(&name, text(HEAD_KEY))?,
+        services: serde_json::from_str(text(SERVICES_KEY))?,
+        baseline: data.get(BASELINE_KEY).map(|text| serde_json::from_str(text)).transpose()?,
+    }))
+}
+
+/// The record of a run that is complete: all the trials that its verdict was found from, as this operator signed them. The inner error says
+/// why it cannot be believed.
+///
+/// # Errors
+/// [`Error`], if the API server cannot be asked.
+pub async fn whole_record(run: &BenchmarkRun, context: &Context) -> Result<Result<RunRecord, Trouble>, Error> {
+    let owner = Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
+    let uid = owner.reference.uid.as_str();
+    let unbelievable = |message: String| Ok(Err(Trouble { reason: "InvalidRecord", message }));
+    let read = async { futures::try_join!(head(context, &owner), files(context, &owner)) }.await;
+    // A run that is over is not read again.
+    context.archive.forget(uid);
+    let (head, filed) = match read {
+        Ok((head, (filed, _))) => (head, filed),
+        Err(error @ (Error::Tampered(_) | Error::Archive(_) | Error::Json(_) | Error::NameTaken { .. })) => {
+            return unbelievable(error.for_user());
+        }
+        Err(error) => return Err(error),
+    };
+    let sealed = run.status.as_ref().and_then(|status| status.sealed_trials.as_ref());
+    let (Some(head), Some(sealed)) = (head, sealed) else {
+        return unbelievable("it has no record that is whole and signed: run it again under a new name".into());
+    };
+    let hashes = filed.iter().map(|(name, filed)| (name.clone(), filed.hash.clone())).collect();
+    if let Err(refused) = check_sealed(sealed, &context.signer.public_key(), uid, &hashes) {
+        return unbelievable(refused.to_string());
+    }
+    let files = filed.iter().map(|(_, filed)| TrialFile::clone(&filed.file)).collect();
+    Ok(Ok(assemble(head.record, files)))
 }
 
 /// What the operator wrote bears its signature: everybody who may write ConfigMaps could have written it otherwise.

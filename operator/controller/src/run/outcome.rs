@@ -8,15 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
-use storebench_core::archive::{COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
+use storebench_core::archive::{BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::engine;
-use storebench_core::equality;
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
 use storebench_core::ledger;
-use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, RECORD_VERSION, RunRecord};
-use storebench_core::report::{self, Report};
+use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
+use storebench_core::report::{self, Document, Report, document_markdown, document_text, two_runs};
 use storebench_core::status::{self, fit, progress};
 use storebench_core::trial::{restore_caveat, restores_after_an_outage};
 use storebench_core::validate::ValidatedArm;
@@ -25,7 +24,8 @@ use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
 
 use super::clusters::{self, Facts};
-use super::observe::{Head, Identity, Observed, SERVICES_KEY, observe};
+use super::held;
+use super::observe::{Head, Observed, SERVICES_KEY, observe};
 use super::perform;
 use super::references::{Problem, References};
 use super::step::{Existing, began};
@@ -41,18 +41,31 @@ use crate::signature::Signer;
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Writes the record's head: from here on the run has begun.
-///
-/// Returns what its user must change, where the clusters that are there already cannot be compared.
+/// What came of beginning a run.
+pub enum Begun {
+    /// The record's head is written.
+    Yes,
+    /// Its user must change something first.
+    Stalled(Problem),
+    /// It would be held against what was kept of an unlike cluster, which does not change by waiting.
+    Unlike(String),
+}
+
+/// Writes the record's head: from here on the run has begun. It does not begin where the clusters that are there already cannot be compared,
+/// or where what it is held against is missing or unlike.
 pub async fn begin(
     run: &BenchmarkRun,
     owner: &Owner,
     references: &References,
     context: &Context,
-) -> Result<Option<Problem>, Error> {
+) -> Result<Begun, Error> {
+    let baseline = match held::baseline(run, &owner.namespace, context).await? {
+        Ok(baseline) => baseline,
+        Err(problem) => return Ok(Begun::Stalled(problem)),
+    };
     let clusters = match clusters::facts(references).await {
         Ok(clusters) => clusters,
-        Err(problem) => return Ok(Some(problem)),
+        Err(problem) => return Ok(Begun::Stalled(problem)),
     };
     let now = Timestamp::now();
     let kubernetes = context.client.apiserver_version().await.tried(|| "get the API server's version".into())?;
@@ -61,8 +74,12 @@ pub async fn begin(
         ("storebench".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
     facts.extend(own(context));
-    let services = references.run.arms.iter().filter_map(|arm| arm.service());
-    facts.extend(services.map(|service| (format!("service {}", service.name), service.image.clone())));
+    let arms = &references.run.arms;
+    let images = &context.settings.images;
+    let services = arms.iter().filter_map(ValidatedArm::service);
+    facts.extend(services.map(|service| (format!("service {}", service.name), images.of_store(service))));
+    let external = arms.iter().filter_map(ValidatedArm::external);
+    facts.extend(external.map(|store| (format!("service {}", store.name), format!("external at {}", store.place()))));
     facts.insert("processor requests".into(), processor_requests(references));
     facts.extend(clusters.iter().map(|(arm, facts)| (format!("cluster {arm}"), facts.to_string())));
     let record = RunRecord {
@@ -73,19 +90,25 @@ pub async fn begin(
         duration_millis: 0,
         driver: Driver::Kubernetes,
         spec: run.spec.clone(),
-        arms: references.run.arms.iter().map(|arm| arm_record(arm, clusters.get(&arm.name))).collect(),
+        arms: arms.iter().map(|arm| arm_record(arm, clusters.get(&arm.name))).collect(),
         trials: Vec::new(),
         fingerprint: fingerprint::of(facts),
         caveats: caveats(references),
         aborted: None,
     };
-    let data = [
+    let mut data = BTreeMap::from([
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
         (SERVICES_KEY.to_owned(), serde_json::to_string(&references.identities)?),
-    ];
-    create(&context.client, &report_map(owner, data.into(), &context.signer)).await?;
+    ]);
+    if let (Some(baseline), Some(terms)) = (&baseline, &run.spec.baseline_ref) {
+        if let Err(message) = baseline.check(&record, terms) {
+            return Ok(Begun::Unlike(message));
+        }
+        data.insert(BASELINE_KEY.into(), serde_json::to_string(baseline)?);
+    }
+    create(&context.client, &report_map(owner, data, &context.signer)).await?;
     events::started(context, run).await;
-    Ok(None)
+    Ok(Begun::Yes)
 }
 
 /// What the operator itself brings into a comparison: its build, and the images that it takes for loads and meters.
@@ -158,8 +181,9 @@ fn caveats(references: &References) -> Vec<String> {
             clusters.join(" and ")
         ));
     }
-    let resources = |index: usize| arms[index].service().map(|service| &service.spec.resources);
-    if (1..arms.len()).any(|index| resources(index) != resources(0)) {
+    caveats.extend(arms.iter().filter_map(|arm| Some(arm.external()?.caveat(&arm.name))));
+    let resources = arms.iter().filter_map(|arm| Some(&arm.service()?.spec.resources)).collect::<Vec<_>>();
+    if resources.windows(2).any(|pair| pair[0] != pair[1]) {
         caveats.push("the arms have unequal spec.resources: part of a difference may be theirs".into());
     }
     for arm in arms {
@@ -185,27 +209,7 @@ fn caveats(references: &References) -> Vec<String> {
 }
 
 fn arm_record(arm: &ValidatedArm, cluster: Option<&Facts>) -> ArmRecord {
-    let service = arm.service();
-    let name = service.map(|service| service.name.as_str()).or(arm.cluster());
-    ArmRecord {
-        name: arm.name.clone(),
-        baseline: arm.baseline,
-        service: name.unwrap_or_default().into(),
-        engine: service.map(|service| service.engine.kind),
-        version: cluster.map(|cluster| cluster.version.clone()),
-        folder_version: None,
-        durability: service.map(|service| service.durability),
-        durability_setting: service.map(|service| service.durability_class.setting.to_owned()).unwrap_or_default(),
-        replicas: service.map_or(0, |service| service.replicas),
-        fields: Some(service.map(equality::fields).unwrap_or_default()),
-        control_plane: arm.control_plane().map(|plane| ControlPlaneRecord {
-            name: plane.name.clone(),
-            kubernetes_version: plane.kubernetes_version.clone(),
-            nodes: plane.nodes,
-        }),
-        command: Vec::new(),
-        unavailable: None,
-    }
+    ArmRecord { version: cluster.map(|cluster| cluster.version.clone()), ..ArmRecord::of(arm) }
 }
 
 fn report_map(owner: &Owner, data: BTreeMap<String, String>, signer: &Signer) -> ConfigMap {
@@ -275,21 +279,32 @@ pub async fn finish(
     run: &BenchmarkRun,
     owner: &Owner,
     record: RunRecord,
-    services: &BTreeMap<String, Identity>,
+    begun: &Head,
     hashes: &BTreeMap<String, String>,
     context: &Context,
 ) -> Result<(), Error> {
     let judgement = judge(&record);
-    let report = Report { record, judgement };
+    let mut report = Report { record, judgement };
+    let terms = run.spec.baseline_ref.as_ref();
+    let held = begun.baseline.as_ref().zip(terms).map(|(baseline, terms)| baseline.hold(&mut report, terms));
     let head = RunRecord { trials: Vec::new(), ..report.record.clone() };
-    let data = [
+    let moved = held.as_ref().and_then(|held| held.pair.as_ref()).map(|pair| two_runs(std::slice::from_ref(pair)));
+    let below =
+        |document: fn(Document) -> String| moved.clone().map_or_else(String::new, |one| format!("\n{}", document(one)));
+    let mut data = BTreeMap::from([
         (HEAD_KEY.to_owned(), serde_json::to_string(&head)?),
-        (SERVICES_KEY.to_owned(), serde_json::to_string(services)?),
-        ("report.txt".to_owned(), report::text(&report, 120, false)),
-        ("report.md".to_owned(), report::markdown(&report)),
-    ];
-    let written = apply(&context.client, &report_map(owner, data.into(), &context.signer)).await;
+        (SERVICES_KEY.to_owned(), serde_json::to_string(&begun.services)?),
+        ("report.txt".to_owned(), report::text(&report, 120, false) + &below(|one| document_text(one, 120, false))),
+        ("report.md".to_owned(), report::markdown(&report) + &below(document_markdown)),
+    ]);
+    if let Some(baseline) = &begun.baseline {
+        data.insert(BASELINE_KEY.into(), serde_json::to_string(baseline)?);
+    }
+    let written = apply(&context.client, &report_map(owner, data, &context.signer)).await;
     let mut status = status::status(&report);
+    if let Some(held) = &held {
+        status::add_baseline(&mut status, held);
+    }
     status.report_ref = Some(ReportRef { name: names::report(&run.name_any()) });
     status.sealed_trials = Some(context.signer.seal(&owner.reference.uid, hashes));
     match written {
@@ -326,20 +341,20 @@ pub async fn abandon(
     }
     let mut record = record(head, &observed);
     record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
-    finish(run, owner, record, &head.services, &observed.hashes, context).await?;
+    finish(run, owner, record, head, &observed.hashes, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);
     Ok(Some(Action::requeue(Duration::ZERO)))
 }
 
-/// Ends a run that has begun and of which not even a record can be written. What it has left is deleted afterwards: a run
+/// Ends a run without a record: one that has begun and of which none can be written, or one that is not worth beginning. What it has left is deleted afterwards: a run
 /// that is complete and has no report may have left something.
-pub async fn close(run: &BenchmarkRun, message: String, context: &Context) -> Result<(), Error> {
+pub async fn close(run: &BenchmarkRun, verdict: Verdict, message: String, context: &Context) -> Result<(), Error> {
     let trials = context.statuses.latest(run).trials;
     let mut status = progress(&run.spec, trials, message.clone());
-    status.verdict = Some(Verdict::Invalid);
-    patch(run, status, RunState::Complete(Verdict::Invalid), context).await?;
-    events::completed(context, run, Verdict::Invalid, &message).await;
+    status.verdict = Some(verdict);
+    patch(run, status, RunState::Complete(verdict), context).await?;
+    events::completed(context, run, verdict, &message).await;
     Ok(())
 }
 

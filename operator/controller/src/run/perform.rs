@@ -1,5 +1,7 @@
 //! Does what [`super::step`] decided. Every function can be repeated: what exists already is left as it is.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
@@ -12,9 +14,10 @@ use storebench_core::engine;
 use storebench_core::placement::{self, Pins};
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
-use storebench_core::validate::ValidatedService;
+use storebench_core::validate::{ExternalStore, ValidatedService};
 use storebench_crds::BenchmarkRun;
 use storebench_crds::engine::object_store;
+use storebench_crds::external::{External, NAMESPACE_NAME as NAME};
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::references::References;
@@ -125,6 +128,20 @@ pub async fn deploy_control_plane(
     Ok(None)
 }
 
+/// The ports of a store that was there already, each once.
+fn ports(external: &External) -> Vec<u16> {
+    let ports = external.endpoints.iter().filter_map(|endpoint| endpoint.rsplit_once(':')?.1.parse().ok());
+    ports.collect::<BTreeSet<u16>>().into_iter().collect()
+}
+
+/// What may stay in somebody's store after a load that was made and did not end, as the end of a message.
+fn left_behind(store: &ExternalStore, existing: &Existing, trial: &str) -> String {
+    if !existing.jobs.iter().any(|job| job.name_any() == trial) {
+        return String::new();
+    }
+    format!("; keys that begin with {NAME} may stay in {}: remove them", store.external.endpoints.join(", "))
+}
+
 /// Where these pods answer on a port.
 fn addresses(members: &[String], existing: &Existing, port: u16) -> Vec<String> {
     let address = |member: &String| {
@@ -146,14 +163,21 @@ pub async fn load(
     let members = references.members(&trial.arm, &trial.name);
     let plane = references.control_plane_name(&trial.arm, &trial.name);
     let cluster = references.clusters.get(&trial.arm);
-    let endpoints = match (&plane, cluster, references.service(&trial.arm)) {
-        (_, Some(cluster), _) => vec![format!("{}:{}", cluster.host, cluster.port)],
+    let external = references.external(&trial.arm);
+    let endpoints = match (&plane, cluster, external, references.service(&trial.arm)) {
+        (_, Some(cluster), ..) => vec![format!("{}:{}", cluster.host, cluster.port)],
         (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
-        (None, None, Some(service)) if service.engine.shares_directory => {
+        (None, None, Some(store), _) => store.external.endpoints.clone(),
+        (None, None, None, Some(service)) if service.engine.shares_directory => {
             vec![format!("127.0.0.1:{}", service.engine.client_port())]
         }
-        (None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
-        (None, None, None) => return Ok(()),
+        (None, None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
+        (None, None, None, None) => return Ok(()),
+    };
+    let outside_ports = match (cluster, external) {
+        (Some(cluster), _) => vec![cluster.port],
+        (None, Some(store)) => ports(&store.external),
+        (None, None) => Vec::new(),
     };
     let labels = objects::trial(trial.index, &trial.arm);
     let service = references.service(&trial.arm);
@@ -185,7 +209,8 @@ pub async fn load(
         labels: &labels,
         beside,
         kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
-        cluster_port: cluster.map(|cluster| cluster.port),
+        outside_ports,
+        shows_certificate: external.is_some_and(|store| references.certificates.contains(&store.name)),
         deadline_seconds: timeout.max(1).cast_signed(),
         started_at: &Timestamp::now().to_string(),
         settings: &context.settings,
@@ -212,7 +237,11 @@ pub async fn collect(
     context: &Context,
 ) -> Result<(), Error> {
     let members = references.members(&trial.arm, &trial.name);
-    let loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
+    let mut loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
+    if references.external(&trial.arm).is_some() {
+        // It may run on a node of the load, and cannot be told from others there.
+        loaded.workloads.iter_mut().for_each(|workload| workload.machines.clear());
+    }
     file(trial, loaded, owner, references, existing, record, context).await
 }
 
@@ -228,6 +257,9 @@ pub async fn fail(
     record: &RunRecord,
     context: &Context,
 ) -> Result<(), Error> {
+    // The load, which would have cleaned up and said what it could not, did not come to its end.
+    let left = references.external(&trial.arm).map(|store| left_behind(store, existing, &trial.name));
+    let failure = TrialFailure { detail: failure.detail + &left.unwrap_or_default(), ..failure };
     events::trial_failed(context, run, &trial.arm, trial.index, &failure.detail).await;
     let loaded = Loaded::failed(failure.cause, failure.detail);
     file(trial, loaded, owner, references, existing, record, context).await

@@ -1,6 +1,6 @@
 //! What a run refers to: services, control planes and clusters, read from the API server and validated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -9,7 +9,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
-use storebench_core::validate::{self, ValidatedArm, ValidatedRun, ValidatedService};
+use storebench_core::validate::{self, ExternalStore, ValidatedArm, ValidatedRun, ValidatedService};
 use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService};
 
 use super::clusters::{self, Cluster};
@@ -17,6 +17,7 @@ use super::observe::Identity;
 use super::step::Members;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
+use crate::health::Trouble;
 use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
 use crate::secrets;
 
@@ -32,6 +33,8 @@ pub struct References {
     pub identities: BTreeMap<String, Identity>,
     /// How the clusters that are there already are reached, by arm.
     pub clusters: BTreeMap<String, Cluster>,
+    /// The external stores whose Secret for TLS has a certificate to show, by the names of their services.
+    pub certificates: BTreeSet<String>,
     /// Whether the services' and control planes' own pods are loaded.
     pub is_shared: bool,
 }
@@ -58,6 +61,7 @@ pub async fn dereference(
         services: Vec::new(),
         control_planes: Vec::new(),
         clusters: BTreeMap::new(),
+        certificates: BTreeSet::new(),
     };
     for arm in &run.spec.arms {
         let read = match (&arm.service_ref, &arm.control_plane_ref, &arm.kubeconfig_secret_ref) {
@@ -71,11 +75,11 @@ pub async fn dereference(
             return Ok(Err(problem));
         }
     }
-    let Reader { identities, services, control_planes, clusters, .. } = reader;
+    let Reader { identities, services, control_planes, clusters, certificates, .. } = reader;
     let is_shared = run.spec.isolation == Isolation::Shared;
     let valid = validate::run(run, &services, &control_planes);
     Ok(match valid.and_then(|run| validate::for_cluster(&run).map(|()| run)) {
-        Ok(run) => Ok(References { run, identities, clusters, is_shared }),
+        Ok(run) => Ok(References { run, identities, clusters, certificates, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
     })
 }
@@ -88,6 +92,7 @@ struct Reader<'a> {
     services: Vec<ValidatedService>,
     control_planes: Vec<ValidatedControlPlane>,
     clusters: BTreeMap<String, Cluster>,
+    certificates: BTreeSet<String>,
 }
 
 impl Reader<'_> {
@@ -104,8 +109,13 @@ impl Reader<'_> {
         Ok(match validated {
             Ok(validated) => {
                 match secrets::of_service(&validated, self.namespace, self.context).await? {
-                    Ok(secrets) => secrets.iter().for_each(|secret| self.note(secret)),
-                    Err(message) => return Ok(Err(Problem { reason: secrets::REASON, message })),
+                    Ok(secrets) => {
+                        secrets.iter().for_each(|secret| self.note(secret));
+                        if secrets::show_certificate(&validated, &secrets) {
+                            self.certificates.insert(name.into());
+                        }
+                    }
+                    Err(Trouble { reason, message }) => return Ok(Err(Problem { reason, message })),
                 }
                 self.services.push(validated);
                 self.identities.insert(name.into(), identity(&service));
@@ -186,9 +196,14 @@ impl References {
         self.run.arms.iter().find(|arm| arm.name == name)
     }
 
-    /// The service of an arm.
+    /// The service of an arm, where it is deployed.
     pub fn service(&self, arm: &str) -> Option<&ValidatedService> {
         self.arm(arm)?.service()
+    }
+
+    /// The store of an arm, where it was there already.
+    pub fn external(&self, arm: &str) -> Option<&ExternalStore> {
+        self.arm(arm)?.external()
     }
 
     /// The control plane of an arm, where it has one.

@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use storebench_core::conditions::ServiceState;
+use storebench_core::gauges;
 use storebench_crds::status::{BenchmarkRunStatus, TrialState};
 
 use crate::context::lock;
@@ -64,7 +65,7 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("storebench");
+        let mut registry = Registry::with_prefix(gauges::PREFIX);
         let seconds: fn() -> Histogram = || Histogram::new([0.005, 0.02, 0.1, 0.5, 2.0, 10.0]);
         let metrics = Self {
             reconciles: Family::default(),
@@ -154,7 +155,7 @@ impl Metrics {
     pub fn service_is(&self, namespace: &str, name: &str, state: ServiceState) {
         let state = match state {
             ServiceState::Starting => "Reconciling",
-            ServiceState::Ready { .. } => "Ready",
+            ServiceState::Ready { .. } | ServiceState::External => "Ready",
             ServiceState::Stalled(_) => "Stalled",
         };
         lock(&self.service_states).insert(format!("{namespace}/{name}"), state);

@@ -1,5 +1,5 @@
-//! The results of finished runs as metrics, so that a dashboard shows them without asking Kubernetes. What is shown of a status is
-//! said once, in [`read`]; metrics that have a descriptor come from there.
+//! The results of finished runs as metrics, so that a dashboard shows them without asking Kubernetes: those of
+//! [`storebench_core::gauges`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -8,38 +8,13 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use storebench_crds::Metric;
-use storebench_crds::status::{
-    ApiServerLatency, ArmResources, BenchmarkRunStatus, LatencySummary, RequestLatency, Verdict,
-};
+use storebench_core::gauges::{self, Labels};
+use storebench_crds::status::BenchmarkRunStatus;
 
 use super::RUNS_MAX;
 use crate::context::lock;
 
-/// Names and values, always in the same order for one metric.
-type Labels = Vec<(&'static str, String)>;
 type Real = Family<Labels, Gauge<f64, AtomicU64>>;
-
-/// Metrics whose values are read from statuses, with what they are. Those with a descriptor say so themselves.
-const SHOWN: [(&str, &str); 11] = [
-    ("result_latency_seconds", "Latency percentiles over all trials; quantile 1 is the largest"),
-    ("result_errors", "Requests that failed in the measured phases"),
-    ("result_measure", "What else was measured, in the unit that the metric's name ends in"),
-    (
-        "result_request_seconds",
-        "Latency as the API server above the store has it, of the requests that it answered and of those to the store",
-    ),
-    ("result_cpu_cores", "Processor use under load"),
-    ("result_memory_peak_bytes", "Largest resident memory of the store"),
-    ("comparison_ratio", "The arm's metric divided by the baseline's"),
-    ("comparison_ratio_low", "Lower end of the 95 % interval of the ratio"),
-    ("comparison_ratio_high", "Upper end of the 95 % interval of the ratio"),
-    (
-        "comparison_not_ranked",
-        "1 for a comparison that has no ratio because the arms may not be ranked, as where durability differs",
-    ),
-    ("run_verdict", "1 for the verdict of a finished run"),
-];
 
 /// A finished run.
 struct Shown {
@@ -56,9 +31,8 @@ pub(super) struct Results {
 
 impl Results {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let described = Metric::all().filter_map(|metric| Some((metric.gauge?.name, metric.about)));
         let mut gauges = BTreeMap::new();
-        for (name, help) in described.chain(SHOWN) {
+        for (name, help) in gauges::all() {
             let gauge = Real::default();
             registry.register(name, help, gauge.clone());
             gauges.insert(name, gauge);
@@ -91,7 +65,7 @@ impl Results {
     fn rebuild(&self, shown: &VecDeque<Shown>) {
         self.gauges.values().for_each(Family::clear);
         for Shown { namespace, run, status } in shown {
-            read(status, |name, labels, value| {
+            gauges::read(status, |name, labels, value| {
                 let gauge = self.gauges.get(name);
                 debug_assert!(gauge.is_some(), "{name} is not registered");
                 let of_run = [("namespace", namespace.clone()), ("run", run.clone())];
@@ -104,108 +78,12 @@ impl Results {
     }
 }
 
-/// Shows everything that a status has: the metric's name, labels besides those of the run, and the value.
-fn read(status: &BenchmarkRunStatus, mut show: impl FnMut(&'static str, Labels, f64)) {
-    let seconds = |nanos: u64| nanos as f64 / 1e9;
-    for result in &status.results {
-        let of_workload = |more: Labels| {
-            let labels = [("workload", result.workload.clone()), ("arm", result.arm.clone())];
-            labels.into_iter().chain(more).collect::<Labels>()
-        };
-        show("result_errors", of_workload(vec![]), result.errors as f64);
-        for metric in Metric::all() {
-            let value = if metric == Metric::THROUGHPUT {
-                Some(result.throughput_milli as f64 / 1e3)
-            } else {
-                result.value(metric)
-            };
-            match (value, metric.gauge) {
-                (Some(value), Some(gauge)) => show(gauge.name, of_workload(vec![]), value * gauge.scale),
-                (Some(value), None) => show("result_measure", of_workload(vec![("metric", metric.name.into())]), value),
-                (None, _) => {}
-            }
-        }
-        for (requests, latency) in result.api_server.iter().flat_map(by_requests) {
-            for (statistic, nanos) in statistics(&latency) {
-                let labels = vec![("requests", requests.into()), ("statistic", statistic.into())];
-                show("result_request_seconds", of_workload(labels), seconds(nanos));
-            }
-        }
-        // What a user of the store would have seen: from the due instant where there was one.
-        let latency = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
-        for (quantile, nanos) in quantiles(latency) {
-            show("result_latency_seconds", of_workload(vec![("quantile", quantile.into())]), seconds(nanos));
-        }
-    }
-    for resources in &status.resources {
-        let arm = ("arm", resources.arm.clone());
-        show("result_memory_peak_bytes", vec![arm.clone()], resources.rss_peak_bytes as f64);
-        for (part, millicores) in by_part(resources) {
-            show("result_cpu_cores", vec![arm.clone(), ("part", part.into())], millicores as f64 / 1e3);
-        }
-    }
-    // Of an invalid run nothing may be concluded, and an alert concludes.
-    let comparisons = status.comparisons.iter().filter(|_| status.verdict != Some(Verdict::Invalid));
-    for comparison in comparisons {
-        let labels = vec![
-            ("workload", comparison.workload.clone()),
-            ("arm", comparison.arm.clone()),
-            ("baseline", comparison.baseline.clone()),
-            ("metric", comparison.metric.name.into()),
-        ];
-        if comparison.not_ranked.is_some() {
-            show("comparison_not_ranked", labels, 1.0);
-            continue;
-        }
-        let ratios = [
-            ("comparison_ratio", comparison.ratio_basis_points),
-            ("comparison_ratio_low", comparison.low_basis_points),
-            ("comparison_ratio_high", comparison.high_basis_points),
-        ];
-        for (name, basis_points) in ratios {
-            show(name, labels.clone(), basis_points as f64 / 1e4);
-        }
-    }
-    if let Some(verdict) = status.verdict {
-        show("run_verdict", vec![("verdict", format!("{verdict:?}"))], 1.0);
-    }
-}
-
-fn by_requests(latency: &ApiServerLatency) -> impl Iterator<Item = (&'static str, RequestLatency)> {
-    let ApiServerLatency { writes, reads, store_writes, store_reads } = *latency;
-    [("api writes", writes), ("api reads", reads), ("store writes", store_writes), ("store reads", store_reads)]
-        .into_iter()
-        .filter_map(|(requests, latency)| Some((requests, latency?)))
-}
-
-fn statistics(latency: &RequestLatency) -> [(&'static str, u64); 3] {
-    [("mean", latency.mean_nanos), ("p50", latency.p50_nanos), ("p99", latency.p99_nanos)]
-}
-
-/// Thousandths of a core, of the parts that an arm has.
-fn by_part(resources: &ArmResources) -> impl Iterator<Item = (&'static str, u64)> {
-    let of_plane = resources.api_server.iter().flat_map(|server| {
-        [("api server", server.cpu_average_millicores), ("controllers", server.others_cpu_average_millicores)]
-    });
-    std::iter::once(("store", resources.cpu_average_millicores)).chain(of_plane)
-}
-
-fn quantiles(latency: &LatencySummary) -> [(&'static str, u64); 6] {
-    [
-        ("0.5", latency.p50_nanos),
-        ("0.9", latency.p90_nanos),
-        ("0.95", latency.p95_nanos),
-        ("0.99", latency.p99_nanos),
-        ("0.999", latency.p999_nanos),
-        ("1", latency.max_nanos),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode;
     use serde_json::json;
+    use storebench_crds::status::ArmResources;
 
     fn status() -> BenchmarkRunStatus {
         let latency = json!({ "p50Nanos": 1, "p99Nanos": 2_000_000_000u64, "maxNanos": 3 });

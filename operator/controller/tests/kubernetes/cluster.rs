@@ -15,6 +15,16 @@ use serde_json::{Value, json};
 use storebench_core::control_plane::{DEFAULT_VERSION, Placement, Validity, files, plan};
 use tokio::runtime::Runtime;
 
+/// What storebench defines, in the plural.
+const KINDS: [&str; 6] = [
+    "storageservices",
+    "controlplanes",
+    "benchmarkruns",
+    "benchmarkbaselines",
+    "benchmarksuites",
+    "benchmarkschedules",
+];
+
 static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 
 /// A control plane, killed when dropped.
@@ -85,14 +95,12 @@ impl Cluster {
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node" },
             "status": { "capacity": capacity, "allocatable": capacity },
         }));
-        for name in ["storageservices", "controlplanes", "benchmarkruns"] {
+        for name in KINDS {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../crds/yaml/{name}.yaml"));
             cluster.apply_text(&std::fs::read_to_string(path).unwrap());
         }
         let listed = |name: &str| cluster.call("GET", &format!("/apis/storebench.dev/v1alpha1/{name}"), None).is_ok();
-        until("storebench's definitions", || {
-            ["storageservices", "controlplanes", "benchmarkruns"].map(listed) == [true; 3]
-        });
+        until("storebench's definitions", || KINDS.map(listed) == [true; KINDS.len()]);
         cluster
     }
 

@@ -8,11 +8,14 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod baselines;
 mod cluster;
+mod external;
 mod forged;
 mod names;
 mod policies;
 mod refused;
 mod secrets;
+mod suites;
 mod upgraded;
 mod world;

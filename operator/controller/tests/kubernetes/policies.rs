@@ -8,15 +8,13 @@ use crate::world::World;
 
 /// Applies the policies to this namespace alone: other tests share the API server.
 fn enforce(world: &World) {
-    for file in ["images.yaml", "pods.yaml", "records.yaml"] {
+    for file in ["endpoints.yaml", "images.yaml", "pods.yaml", "records.yaml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/policies").join(file);
         let text = std::fs::read_to_string(path).unwrap().replace("storebench-system", &world.system());
         let objects: Vec<Value> = serde_yaml::from_multiple(&text).unwrap();
         for mut object in objects {
             let of_test = |value: &Value| json!(format!("{}-{}", value.as_str().unwrap(), world.namespace));
-            if object["kind"] != "ConfigMap" {
-                object["metadata"]["name"] = of_test(&object["metadata"]["name"]);
-            }
+            object["metadata"]["name"] = of_test(&object["metadata"]["name"]);
             if object["kind"] == "ValidatingAdmissionPolicyBinding" {
                 object["spec"]["policyName"] = of_test(&object["spec"]["policyName"]);
                 object["spec"]["matchResources"] = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": world.namespace } } });
@@ -49,6 +47,9 @@ fn only_images_of_the_list_may_be_named_and_only_the_operator_writes_records() {
     let record = json!({ "metadata": { "name": "forged", "labels": labels }, "data": { "trial.json": "{}" } });
     let refusal = world.within(30, "the policy of records", || create(&maps, &record).err());
     assert!(refusal.1.contains("written by the operator alone"), "{refusal:?}");
+    let labels = json!({ "storebench.dev/baseline": "last", "app.kubernetes.io/component": "record" });
+    let kept = json!({ "metadata": { "name": "last-baseline", "labels": labels }, "data": { "figures.json": "{}" } });
+    assert!(create(&maps, &kept).unwrap_err().1.contains("written by the operator alone"));
     assert_eq!(create(&maps, &json!({ "metadata": { "name": "mine" } })), Ok(()));
 
     // The operator writes, and what it wrote nobody else changes or deletes.
@@ -71,6 +72,28 @@ fn only_images_of_the_list_may_be_named_and_only_the_operator_writes_records() {
     // A run that is deleted takes its record along.
     world.delete(&run);
     world.within(30, "the end of the record", || world.cluster.get(&report).is_none().then_some(()));
+}
+
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn only_hosts_of_the_list_may_be_named_as_stores_that_are_there_already() {
+    let world = World::new("endpoints");
+    enforce(&world);
+    let services = format!("{}?dryRun=All", world.path("storebench.dev/v1alpha1", "storageservices", ""));
+    let create = |endpoints: &[&str]| {
+        let service = json!({
+            "apiVersion": "storebench.dev/v1alpha1", "kind": "StorageService", "metadata": { "name": "mine" },
+            "spec": { "engine": "Etcd", "external": { "endpoints": endpoints } },
+        });
+        world.cluster.call("POST", &services, Some(&service)).map(drop)
+    };
+    let refusal = world.within(30, "the policy of endpoints", || create(&["etcd.kube-system.svc:2379"]).err());
+    assert!(refusal.1.contains("not all of these hosts are allowed"), "{refusal:?}");
+    assert_eq!(create(&["stores.example:2379", "etcd-1.stores.example:2379"]), Ok(()));
+    for other in ["mystores.example:2379", "stores.example.evil:2379", "10.0.0.7:2379", "[fd00::1]:2379"] {
+        assert!(create(&["stores.example:2379", other]).is_err(), "{other}");
+    }
+    assert_eq!(world.cluster.call("POST", &services, Some(&service("storebench/etcd:3.6.1"))).map(drop), Ok(()));
 }
 
 /// A record whose run is deleted with its dependents orphaned: the garbage collector takes the owner off, and was refused for ever.

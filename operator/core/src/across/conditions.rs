@@ -103,15 +103,18 @@ fn part_of(fact: &str) -> Part {
     let is_of_services = ["service ", "control plane ", "image of "].iter().any(|start| fact.starts_with(start))
         || fact.contains(" of ");
     match fact {
-        "storebench" => Part::Loader,
+        "storebench" | "operator build" | "load image" | "image of the load" => Part::Loader,
+        "processor requests" | "kubernetes images" => Part::Services,
         _ if is_of_services => Part::Services,
         _ => Part::Machine,
     }
 }
 
-/// The executable of an arm with its digest, where the fingerprint has it.
-pub(super) fn executable<'a>(record: &'a RunRecord, arm: &ArmRecord) -> Option<&'a String> {
-    record.fingerprint.facts.get(&format!("service {}", arm.service))
+/// The executable of an arm, where the fingerprint has it: embedded the file with its digest; in a cluster the image's name, and the digests
+/// that the name meant on the nodes.
+pub(super) fn executable<'a>(record: &'a RunRecord, arm: &ArmRecord) -> [Option<&'a String>; 2] {
+    [format!("service {}", arm.service), format!("image of {}", arm.name)]
+        .map(|fact| record.fingerprint.facts.get(&fact))
 }
 
 /// In what two arms of a name differ besides their executables.

@@ -1,4 +1,5 @@
-//! What several saved runs say together: [`TwoRuns`] of one and a later one, [`Trend`] of many.
+//! What several runs say together: [`TwoRuns`] of one and a later one, [`Trend`] of many; [`Held`]: the verdict of a run that is held
+//! against a kept one.
 //!
 //! Promises: what differs between the circumstances of runs is named; runs of unlike machines are not compared unless that is asked for,
 //! and then it is said; only arms and workloads of which the same was asked are compared. Nothing here measures; each report is judged by
@@ -8,6 +9,8 @@
 //! contains it. Where both measured an arm that did not change, the baseline, ratios to it are compared instead, in which that cancels.
 
 mod conditions;
+mod figures;
+mod held;
 mod trend;
 mod two_runs;
 
@@ -18,6 +21,8 @@ use storebench_crds::Metric;
 use storebench_crds::metric::Direction;
 
 pub use conditions::{Difference, Differences, Part};
+pub use figures::{Figures, Measured};
+pub use held::{Baseline, Held, decided};
 pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
 pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_machines};
 
@@ -63,11 +68,13 @@ fn decides(metric: Metric) -> bool {
     metric.is_headline && matches!(metric.direction, Direction::Speed | Direction::Delay)
 }
 
-/// The arm that did not change between two runs, to which others may be held: the baseline of both.
+/// The arm that did not change between two runs, to which others may be held: the baseline of both. Of a store that was there already nobody
+/// knows whether it changed.
 fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord> {
     let baseline = |record: &'a RunRecord| record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none());
     let (arm, other) = (baseline(before)?, after.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())?);
     let is_same = arm.name == other.name
+        && !arm.is_external()
         && conditions::of_arms(arm, other).is_empty()
         && conditions::executable(before, arm) == conditions::executable(after, other);
     is_same.then_some(arm)
@@ -75,7 +82,11 @@ fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord
 
 /// Logarithms of a metric of an arm, trial by trial, or of its ratio to another arm in the same trial; `None` where any trial lacks it.
 fn logarithms(record: &RunRecord, arm: &str, to: Option<&str>, workload: &str, metric: Metric) -> Option<Vec<f64>> {
-    let of = |arm: &str| paired_values(record, arm, workload, metric);
+    logarithms_of(|arm| paired_values(record, arm, workload, metric), arm, to)
+}
+
+/// The same, given the values of an arm.
+fn logarithms_of(of: impl Fn(&str) -> Option<Vec<f64>>, arm: &str, to: Option<&str>) -> Option<Vec<f64>> {
     let own = of(arm)?;
     Some(match to {
         None => own.into_iter().map(f64::ln).collect(),

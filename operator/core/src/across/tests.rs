@@ -1,10 +1,12 @@
 //! Two runs and many, made from a report that a driver could have written, so that what moved is known.
 
 use storebench_crds::Metric;
-use storebench_crds::status::Verdict;
+use storebench_crds::benchmark_run::{ArmField, BaselineRef};
+use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::*;
 use crate::judgement::judge;
+use crate::record::TrialRecord;
 use crate::report::fixture;
 use crate::report::{Report, document_html, document_markdown, document_text, trends, two_runs};
 
@@ -198,4 +200,180 @@ fn every_medium_keeps_to_its_width_and_says_the_verdict() {
             }
         }
     }
+}
+
+fn baseline_of(report: &Report) -> Baseline {
+    let kept = serde_json::to_string(&Figures::of(report)).unwrap();
+    Baseline { name: "last".into(), figures: serde_json::from_str(&kept).unwrap() }
+}
+
+fn terms() -> BaselineRef {
+    serde_json::from_value(serde_json::json!({ "name": "last" })).unwrap()
+}
+
+#[test]
+fn what_is_kept_of_a_run_compares_as_the_run_itself_and_is_a_fraction_of_it() {
+    let (_, arm) = names();
+    let (before, after) = (run_of(1, &[]), run_of(2, &[(&arm, 1.3)]));
+    let kept = baseline_of(&before).figures;
+    let pair = TwoRuns::between(&kept, &Figures::of(&after), TOLERANCE_DEFAULT_BASIS_POINTS, false).unwrap();
+    assert_eq!(pair, compared(&before, &after));
+    assert!(kept.record.trials.is_empty());
+    let bytes = |value: String| value.len();
+    let (kept, whole) = (serde_json::to_string(&kept).unwrap(), serde_json::to_string(&before.record).unwrap());
+    assert!(bytes(kept.clone()) * 2 < bytes(whole.clone()), "{} of {} bytes", kept.len(), whole.len());
+}
+
+#[test]
+fn a_run_that_is_worse_than_its_baseline_is_regressed_whatever_it_says_by_itself() {
+    let (control, arm) = names();
+    let baseline = baseline_of(&run_of(1, &[]));
+    let mut report = run_of(2, &[(&arm, 1.3)]);
+    assert_eq!(report.judgement.verdict, Verdict::Passed, "{}", report.judgement.message);
+    let held = baseline.hold(&mut report, &terms());
+    let judgement = &report.judgement;
+    assert_eq!((judgement.verdict, held.result.verdict), (Verdict::Regressed, Verdict::Regressed));
+    assert!(judgement.message.starts_with("against BenchmarkBaseline/last: worse by more than 5 %"), "{judgement:?}");
+    assert!(judgement.caveats.last().unwrap().contains("BenchmarkBaseline/last, which keeps"), "{judgement:?}");
+    let worse = held.result.moved.iter().find(|one| one.outcome == GateOutcome::Missed).unwrap();
+    assert_eq!((&worse.arm, &worse.control), (&arm, &Some(control)));
+    // As bad as is tolerated.
+    let mut report = run_of(2, &[(&arm, 1.3)]);
+    let tolerant = BaselineRef { tolerance_basis_points: 9_000, ..terms() };
+    assert_eq!(baseline.hold(&mut report, &tolerant).result.verdict, Verdict::Passed);
+    assert_eq!(report.judgement.verdict, Verdict::Passed, "{}", report.judgement.message);
+}
+
+#[test]
+fn a_run_on_an_unlike_machine_has_nothing_to_compare_with_and_says_why() {
+    let baseline = baseline_of(&run_of(1, &[]));
+    let mut report = run_of(2, &[]);
+    report.record.fingerprint.facts.insert("kernel".into(), "7.0".into());
+    let refused = baseline.check(&report.record, &terms()).unwrap_err();
+    assert!(
+        refused.starts_with("against BenchmarkBaseline/last: not compared, for the machines are unlike"),
+        "{refused}"
+    );
+    let held = baseline.hold(&mut report, &terms());
+    assert_eq!((held.pair, report.judgement.verdict), (None, Verdict::NoBaseline));
+    let result = held.result;
+    assert!(result.message.contains("kernel: ") && result.message.contains("then 7.0"), "{}", result.message);
+    assert!(result.message.ends_with("set spec.baselineRef.allowDifferentMachine"), "{}", result.message);
+    assert!(result.differences.iter().any(|one| one.starts_with("machine: kernel: ")), "{:?}", result.differences);
+    let allowed = BaselineRef { allow_different_machine: true, ..terms() };
+    let mut report = run_of(2, &[]);
+    report.record.fingerprint.facts.insert("kernel".into(), "7.0".into());
+    assert_eq!(baseline.check(&report.record, &allowed), Ok(()));
+    assert_eq!(baseline.hold(&mut report, &allowed).result.verdict, Verdict::Passed);
+}
+
+/// What a node says of itself shows in the first trial, and is no reason to refuse a run before it.
+#[test]
+fn before_the_first_trial_only_what_is_known_counts() {
+    let mut before = run_of(1, &[]);
+    before.record.fingerprint.facts.insert("nodes".into(), "store on n1".into());
+    let baseline = baseline_of(&before);
+    assert_eq!(baseline.check(&run_of(2, &[]).record, &terms()), Ok(()));
+    let held = baseline.hold(&mut run_of(2, &[]), &terms());
+    assert_eq!(held.result.verdict, Verdict::NoBaseline, "{}", held.result.message);
+}
+
+#[test]
+fn the_operator_s_own_build_is_no_machine() {
+    let mut before = run_of(1, &[]);
+    let mut after = run_of(2, &[]);
+    for (report, build) in [(&mut before, "1"), (&mut after, "2")] {
+        let facts = &mut report.record.fingerprint.facts;
+        for fact in ["operator build", "load image", "image of the load", "processor requests"] {
+            facts.insert(fact.into(), build.into());
+        }
+    }
+    let pair = compared(&before, &after);
+    let parts: Vec<Part> = pair.differences.0.iter().map(|one| one.part).collect();
+    assert_eq!(parts, [Part::Loader, Part::Loader, Part::Loader, Part::Services]);
+}
+
+#[test]
+fn an_invalid_run_stays_invalid_and_one_without_a_baseline_arm_has_the_earlier_run() {
+    assert_eq!(decided(Verdict::Invalid, Verdict::Passed), Verdict::Invalid);
+    assert_eq!(decided(Verdict::Passed, Verdict::NoBaseline), Verdict::NoBaseline);
+    assert_eq!(decided(Verdict::NoBaseline, Verdict::Passed), Verdict::Passed);
+    assert_eq!(decided(Verdict::Regressed, Verdict::NoBaseline), Verdict::Regressed);
+    let mut report = run_of(2, &[]);
+    (report.judgement.verdict, report.judgement.message) = (Verdict::Invalid, "a wrong answer".into());
+    let held = baseline_of(&run_of(1, &[])).hold(&mut report, &terms());
+    assert_eq!((held.pair, report.judgement.message.as_str()), (None, "a wrong answer"));
+    assert_eq!(held.result.message, "the run itself is Invalid");
+}
+
+#[test]
+fn a_tag_that_came_to_mean_another_image_is_no_control() {
+    let (control, arm) = names();
+    let image = |report: &mut Report, digest: &str| {
+        report.record.fingerprint.facts.insert(format!("image of {control}"), digest.into());
+    };
+    let (mut before, mut after) = (run_of(1, &[]), run_of(2, &[]));
+    image(&mut before, "sha256:1");
+    image(&mut after, "sha256:1");
+    assert_eq!(row(&compared(&before, &after), &arm).against, Against::Control(control.clone()));
+    image(&mut after, "sha256:2");
+    let pair = compared(&before, &after);
+    assert_eq!(row(&pair, &arm).against, Against::Nothing);
+    assert_eq!(row(&pair, &control).against, Against::Nothing, "it may have become slower itself");
+}
+
+#[test]
+fn a_store_that_was_there_already_is_no_control() {
+    let (control, arm) = names();
+    let (mut before, mut after) = (run_of(1, &[]), run_of(2, &[]));
+    for report in [&mut before, &mut after] {
+        let baseline = report.record.arms.iter_mut().find(|one| one.name == control).unwrap();
+        baseline.fields = Some([(ArmField::External, "localhost:6379".to_owned())].into());
+    }
+    assert_eq!(row(&compared(&before, &after), &arm).against, Against::Nothing);
+}
+
+#[test]
+fn a_metric_that_only_one_run_has_is_left_out_and_named() {
+    let (_, arm) = names();
+    let before = run_of(1, &[]);
+    let workload = before.record.spec.workloads[0].name.clone();
+    let lacking = |report: &Report| {
+        let mut figures = Figures::of(report);
+        let is_it = |one: &Measured| (&one.arm, &one.workload, one.metric) == (&arm, &workload, Metric::THROUGHPUT);
+        figures.series.retain(|one| !is_it(one));
+        figures
+    };
+    let (whole, lacking) = (Figures::of(&before), lacking(&run_of(2, &[])));
+    for (before, after, which) in [(&whole, &lacking, "first"), (&lacking, &whole, "second")] {
+        let pair = TwoRuns::between(before, after, 9_000, false).unwrap();
+        let said = format!("throughput of {arm} in {workload} is in the {which} run only");
+        assert_eq!(pair.left_out, std::slice::from_ref(&said));
+        assert!(pair.message.ends_with(&format!("; 1 left out: {said}")), "{}", pair.message);
+    }
+}
+
+#[test]
+fn a_run_that_lacks_a_part_of_its_baseline_has_not_passed() {
+    let (_, arm) = names();
+    let tolerant = BaselineRef { tolerance_basis_points: 9_000, ..terms() };
+    // A workload.
+    let mut report = run_of(2, &[]);
+    let gone = report.record.spec.workloads.pop().unwrap().name;
+    let held = baseline_of(&run_of(1, &[])).hold(&mut report, &tolerant);
+    assert_eq!((held.result.verdict, report.judgement.verdict), (Verdict::Inconclusive, Verdict::Inconclusive));
+    assert!(held.result.message.contains(&format!("was not compared: workload {gone}")), "{}", held.result.message);
+    assert_eq!(held.result.left_out, [format!("workload {gone} is in the first run only")]);
+    // An arm.
+    let mut before = run_of(1, &[]);
+    let mut third = before.record.arms.iter().find(|one| one.name == arm).unwrap().clone();
+    third.name = "third".into();
+    before.record.arms.push(third);
+    let own = before.record.trials.iter().filter(|trial| trial.arm == arm).cloned();
+    let own: Vec<_> = own.map(|trial| TrialRecord { arm: "third".into(), ..trial }).collect();
+    before.record.trials.extend(own);
+    let held = baseline_of(&before).hold(&mut run_of(2, &[]), &tolerant);
+    assert_eq!(held.result.verdict, Verdict::Inconclusive, "{}", held.result.message);
+    assert!(held.result.message.contains("was not compared: arm third"), "{}", held.result.message);
+    assert_eq!(held.pair.unwrap().verdict, Verdict::Inconclusive, "the report says so, too");
 }

@@ -6,8 +6,8 @@ use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
 use super::{control, decides, logarithms};
+use crate::judgement::Report;
 use crate::record::RunRecord;
-use crate::report::Report;
 use crate::statistics::{change_points, hodges_lehmann};
 
 /// A change for the worse is an alarm for so many runs; then it is the new level.

@@ -8,9 +8,9 @@ use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Differences, Part};
-use super::{AcrossError, control, decides, logarithms};
+use super::{AcrossError, Figures, control, decides};
+use crate::judgement::Report;
 use crate::record::RunRecord;
-use crate::report::Report;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference};
 
 /// One of two runs.
@@ -26,11 +26,11 @@ pub struct Side {
 }
 
 impl Side {
-    fn of(report: &Report) -> Self {
+    fn of(figures: &Figures) -> Self {
         Self {
-            started_at: report.record.started_at.clone(),
-            storebench_version: report.record.storebench_version.clone(),
-            verdict: report.judgement.verdict,
+            started_at: figures.record.started_at.clone(),
+            storebench_version: figures.record.storebench_version.clone(),
+            verdict: figures.verdict,
         }
     }
 }
@@ -119,12 +119,25 @@ impl TwoRuns {
         tolerance_basis_points: u32,
         allow_different_machine: bool,
     ) -> Result<Self, AcrossError> {
+        Self::between(&Figures::of(before), &Figures::of(after), tolerance_basis_points, allow_different_machine)
+    }
+
+    /// The same of what is kept of runs.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn between(
+        before: &Figures,
+        after: &Figures,
+        tolerance_basis_points: u32,
+        allow_different_machine: bool,
+    ) -> Result<Self, AcrossError> {
         let differences = Differences::of(&before.record, &after.record);
         let (run, started) =
-            (after.record.name.clone(), [before, after].map(|report| report.record.started_at.clone()));
+            (after.record.name.clone(), [before, after].map(|figures| figures.record.started_at.clone()));
         let [first, second] = started;
         check_machines(&before.record, &after.record, allow_different_machine)?;
-        let (common, left_out) = in_common(&before.record, &after.record);
+        let (common, mut left_out) = in_common(before, after);
         let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
         let deciding = common.iter().filter(|one| one.decides(control.as_deref(), before, after)).count();
         let confidence = 1.0 - (1.0 - CONFIDENCE_DEFAULT) / deciding.max(1) as f64;
@@ -134,14 +147,20 @@ impl TwoRuns {
             let is_deciding = one.decides(control.as_deref(), before, after);
             let own_confidence = if is_deciding { confidence } else { CONFIDENCE_DEFAULT };
             let against = control.as_deref().filter(|control| *control != one.arm);
-            let Some(difference) = one.difference(against, before, after, own_confidence) else { continue };
+            let Some(difference) = one.difference(against, before, after, own_confidence) else {
+                left_out.extend(one.why_not(control.as_deref(), before, after));
+                continue;
+            };
             rows.push(one.row(against, difference, is_deciding.then_some(tolerance)));
         }
         if rows.is_empty() {
             let why = if left_out.is_empty() { "too few valid trials".into() } else { left_out.join("; ") };
             return Err(AcrossError::NothingInCommon { run, before: first, after: second, why });
         }
-        let (verdict, message) = decide(before, after, &rows, tolerance_basis_points);
+        let (verdict, mut message) = decide(before, after, &rows, tolerance_basis_points);
+        if verdict != Verdict::Invalid && !left_out.is_empty() {
+            message = format!("{message}; {} left out: {}", left_out.len(), few(&left_out));
+        }
         Ok(Self {
             run,
             before: Side::of(before),
@@ -184,19 +203,34 @@ impl Common {
     fn difference(
         &self,
         against: Option<&str>,
-        before: &Report,
-        after: &Report,
+        before: &Figures,
+        after: &Figures,
         confidence: f64,
     ) -> Option<UnpairedDifference> {
-        let of = |report: &Report| logarithms(&report.record, &self.arm, against, &self.workload, self.metric);
+        let of = |figures: &Figures| figures.logarithms(&self.arm, against, &self.workload, self.metric);
         UnpairedDifference::of(&of(before)?, &of(after)?, confidence).ok()
     }
 
     /// The control shows what moved besides the arms, and is judged by nothing.
-    fn decides(&self, control: Option<&str>, before: &Report, after: &Report) -> bool {
+    fn decides(&self, control: Option<&str>, before: &Figures, after: &Figures) -> bool {
         decides(self.metric)
             && control != Some(&self.arm)
             && self.difference(control, before, after, CONFIDENCE_DEFAULT).is_some()
+    }
+
+    /// Why a metric that would decide is not compared; `None`: it decides nothing, or neither run has it.
+    fn why_not(&self, control: Option<&str>, before: &Figures, after: &Figures) -> Option<String> {
+        if !decides(self.metric) || control == Some(&self.arm) {
+            return None;
+        }
+        let has = |figures: &Figures| figures.logarithms(&self.arm, None, &self.workload, self.metric).is_some();
+        let why = match (has(before), has(after)) {
+            (false, false) => return None,
+            (true, false) => "is in the first run only",
+            (false, true) => "is in the second run only",
+            (true, true) => "has too few valid trials, or none of the unchanged baseline",
+        };
+        Some(format!("{} of {} in {} {why}", self.metric.words, self.arm, self.workload))
     }
 
     fn row(&self, against: Option<&str>, difference: UnpairedDifference, tolerance: Option<f64>) -> Row {
@@ -232,7 +266,8 @@ fn outcome(low: f64, high: f64, bound: f64) -> Outcome {
 }
 
 /// Workloads, arms and metrics of which both runs asked the same; and what is left out, with the reason.
-fn in_common(before: &RunRecord, after: &RunRecord) -> (Vec<Common>, Vec<String>) {
+fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
+    let (before, after) = (&first.record, &second.record);
     let (mut common, mut left_out) = (Vec::new(), Vec::new());
     let mut arms = Vec::new();
     for arm in &after.arms {
@@ -254,6 +289,9 @@ fn in_common(before: &RunRecord, after: &RunRecord) -> (Vec<Common>, Vec<String>
     }
     let only_before = before.arms.iter().filter(|arm| after.arms.iter().all(|other| other.name != arm.name));
     left_out.extend(only_before.map(|arm| format!("arm {} is in the first run only", arm.name)));
+    let is_gone = |name: &String| after.spec.workloads.iter().all(|other| other.name != *name);
+    let gone = before.spec.workloads.iter().map(|workload| &workload.name).filter(|name| is_gone(name));
+    left_out.extend(gone.map(|name| format!("workload {name} is in the first run only")));
     for workload in &after.spec.workloads {
         let name = &workload.name;
         match before.spec.workloads.iter().find(|other| other.name == *name) {
@@ -261,8 +299,7 @@ fn in_common(before: &RunRecord, after: &RunRecord) -> (Vec<Common>, Vec<String>
             Some(other) if other != workload => left_out.push(format!("workload {name} asks for something else")),
             Some(_) => {
                 for arm in &arms {
-                    let trials = |record: &RunRecord| crate::judgement::counted_trials(record, arm) as u32;
-                    let trials = [trials(before), trials(after)];
+                    let trials = [first.counted(arm), second.counted(arm)];
                     common.extend(Metric::all().map(|metric| Common {
                         workload: name.clone(),
                         arm: (*arm).clone(),
@@ -276,19 +313,24 @@ fn in_common(before: &RunRecord, after: &RunRecord) -> (Vec<Common>, Vec<String>
     (common, left_out)
 }
 
-fn decide(before: &Report, after: &Report, rows: &[Row], tolerance_basis_points: u32) -> (Verdict, String) {
-    for (which, report) in [("first", before), ("second", after)] {
-        if report.judgement.verdict == Verdict::Invalid {
-            return (Verdict::Invalid, format!("the {which} run is Invalid: {}", report.judgement.message));
+/// Three of them, and how many more there are.
+fn few(all: &[String]) -> String {
+    let shown = &all[..all.len().min(3)];
+    let more = all.len() - shown.len();
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    shown.join(", ") + &more
+}
+
+fn decide(before: &Figures, after: &Figures, rows: &[Row], tolerance_basis_points: u32) -> (Verdict, String) {
+    for (which, figures) in [("first", before), ("second", after)] {
+        if figures.verdict == Verdict::Invalid {
+            return (Verdict::Invalid, format!("the {which} run is Invalid: {}", figures.message));
         }
     }
     let of = |outcome: Outcome| rows.iter().filter(move |row| row.outcome == outcome);
     let names = |rows: Vec<&Row>| {
-        let names: Vec<String> =
-            rows.iter().take(3).map(|row| format!("{} of {} in {}", row.metric.words, row.arm, row.workload)).collect();
-        let more = rows.len().saturating_sub(names.len());
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        names.join(", ") + &more
+        let name = |row: &&Row| format!("{} of {} in {}", row.metric.words, row.arm, row.workload);
+        few(&rows.iter().map(name).collect::<Vec<_>>())
     };
     let tolerated = storebench_crds::ratio::percent(tolerance_basis_points.into());
     let worse: Vec<&Row> = of(Outcome::Worse).collect();

@@ -9,10 +9,12 @@ mod plan;
 pub use certificates::{Validity, files};
 pub use plan::{Certificate, ControlPlanePlan, Kubeconfig, Placement, Process, Purpose, plan};
 
-use storebench_crds::{ControlPlane, ControlPlaneSpec};
+use storebench_crds::ControlPlane;
 
 use crate::engine::Protocol;
-use crate::validate::{Problem, ValidatedService, named};
+use crate::validate::{Problem, named};
+pub use crate::validated::ValidatedControlPlane;
+use crate::validated::ValidatedService;
 
 /// The version of Kubernetes deployed where the user names none: the one this release was tested with.
 pub const DEFAULT_VERSION: &str = "1.34.4";
@@ -24,23 +26,6 @@ const KWOK_VERSION: &str = "0.7.0";
 pub const FOLDER: &str = "kubernetes";
 /// The command that installs the executables for embedded runs.
 pub const INSTALL: &str = "peers/fetch kubernetes";
-
-/// A control plane whose store exists and speaks the etcd API.
-#[derive(Clone, Debug)]
-pub struct ValidatedControlPlane {
-    /// The ControlPlane's name.
-    pub name: String,
-    /// The store that holds the cluster.
-    pub service: ValidatedService,
-    /// The version of Kubernetes, such as `1.34.4`.
-    pub kubernetes_version: String,
-    /// Whether the user named that version, so that no other will do.
-    pub version_is_pinned: bool,
-    /// Simulated nodes.
-    pub nodes: u32,
-    /// What was asked.
-    pub spec: ControlPlaneSpec,
-}
 
 impl ValidatedControlPlane {
     /// The container image of an executable, such as `<registry>/kube-apiserver:v1.34.4`: the names that Kubernetes
@@ -66,6 +51,13 @@ pub fn validate(control_plane: &ControlPlane, services: &[ValidatedService]) -> 
         return Err(problem(format!(
             "{engine} speaks {spoken:?}, but Kubernetes needs the etcd API: name a service of another engine"
         )));
+    }
+    if service.spec.external.is_some() {
+        let text = format!(
+            "{} is external, and Kubernetes would write among its keys: name a service that is deployed",
+            service.name
+        );
+        return Err(problem(text));
     }
     Ok(ValidatedControlPlane {
         service: service.clone(),

@@ -8,6 +8,7 @@
 
 mod block_node;
 mod d_engine;
+mod d_engine_original;
 mod etcd;
 mod hiero_block_node;
 mod litestream;
@@ -21,7 +22,7 @@ use storebench_crds::engine::object_store;
 pub use storebench_crds::engine::{CLIENT, Dialect, ENGINES, Engine, METRICS, PEER, Protocol, Readiness, STORE};
 use storebench_crds::job::RestoreTool;
 
-use crate::validate::ValidatedService;
+use crate::validated::ValidatedService;
 
 /// Where a driver puts the processes: it decides names, addresses, ports and directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +192,7 @@ struct Launch {
 pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
     match service.engine.dialect {
         Dialect::Redis => redis::stated_settings(service.durability_class),
-        Dialect::Etcd | Dialect::DEngine | Dialect::Versitygw => BTreeMap::new(),
+        Dialect::Etcd | Dialect::DEngine | Dialect::DEngineOriginal | Dialect::Versitygw => BTreeMap::new(),
         Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => BTreeMap::new(),
     }
 }
@@ -204,6 +205,7 @@ pub fn restore_tool(engine: &Engine, version: &str, program: String, object_stor
         Dialect::Litestream => litestream::restore(object_store),
         Dialect::Etcd
         | Dialect::DEngine
+        | Dialect::DEngineOriginal
         | Dialect::Redis
         | Dialect::Versitygw
         | Dialect::BlockNode
@@ -219,6 +221,7 @@ pub(crate) fn flag_of(dialect: Dialect, argument: &str, is_first: bool) -> Resul
         Dialect::Redis => redis::directive(argument, is_first),
         Dialect::Etcd
         | Dialect::DEngine
+        | Dialect::DEngineOriginal
         | Dialect::Versitygw
         | Dialect::BlockNode
         | Dialect::HieroBlockNode
@@ -247,6 +250,7 @@ fn process(start: &Start) -> ProcessPlan {
     let launch = match service.engine.dialect {
         Dialect::Etcd => etcd::launch(start),
         Dialect::DEngine => d_engine::launch(start),
+        Dialect::DEngineOriginal => d_engine_original::launch(start),
         Dialect::Redis => redis::launch(start),
         Dialect::Versitygw => versitygw::launch(start),
         Dialect::BlockNode => block_node::launch(start),
@@ -338,7 +342,9 @@ mod tests {
                 let [process] = processes.as_slice() else { panic!("{}: one member", engine.name) };
                 assert_eq!(process.binary, engine.binary());
                 let words = format!("{:?} {:?} {:?}", process.arguments, process.environment, process.files);
-                for port in engine.ports {
+                // Members of the original come to the clients' port.
+                let is_original = engine.name == "d-engine-original";
+                for port in engine.ports.iter().filter(|port| !is_original || port.name != PEER) {
                     assert!(
                         words.contains(&port.number.to_string()),
                         "{}: {} is not in {words}",

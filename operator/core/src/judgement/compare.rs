@@ -6,7 +6,7 @@ use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
 use super::{ThroughputInterval, Valid, limit};
-use crate::equality::{Differences, Terms, differences};
+use crate::equality::{Differences, differences};
 use crate::placement;
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{
@@ -49,7 +49,7 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
 /// In what an arm differs from the baseline besides what it is.
 pub(super) fn unequal(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord, workload: &Workload) -> Differences {
     let allowed = &record.spec.allow_unequal;
-    let mut found = differences(&Terms::of_record(arm), &Terms::of_record(baseline), workload, allowed);
+    let mut found = differences(&arm.terms(), &baseline.terms(), workload, allowed);
     if let Some(apart) = placement::apart(record, &arm.name, &baseline.name) {
         // On which nodes an arm may run is its `pod`.
         let kind = if allowed.contains(&ArmField::Pod) { &mut found.allowed } else { &mut found.forbidden };
@@ -67,6 +67,12 @@ pub(super) fn candidates<'a>(record: &'a RunRecord, baseline: &'a ArmRecord) -> 
     record.arms.iter().filter(|arm| arm.name != baseline.name && arm.unavailable.is_none())
 }
 
+/// What an arm had in each trial. A metric that some trial lacks is not compared at all: leaving that trial out would choose the trials by
+/// their result.
+fn over_trials(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> Option<Vec<f64>> {
+    valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric)).collect()
+}
+
 fn paired(
     valid: &Valid,
     arm: &ArmRecord,
@@ -75,11 +81,8 @@ fn paired(
     metric: Metric,
     confidence: f64,
 ) -> Option<PairedComparison> {
-    let values = |arm: &str| -> Option<Vec<f64>> {
-        valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric)).collect()
-    };
-    // A metric that some trial lacks is not compared at all: leaving that trial out would choose the trials by their result.
-    let (candidate, baseline) = (values(&arm.name)?, values(&baseline.name)?);
+    let values = |arm: &ArmRecord| over_trials(valid, &arm.name, workload, metric);
+    let (candidate, baseline) = (values(arm)?, values(baseline)?);
     let seed = valid.record.spec.trials.seed;
     PairedComparison::from_trials(&candidate, &baseline, confidence, RESAMPLES_DEFAULT, seed).ok()
 }
@@ -107,9 +110,7 @@ pub(super) fn ratio_as_one_of(
 
 /// How much the ratios of throughput of an arm to the baseline's resemble those of the trial before, where that is more than chance.
 pub(super) fn serial_correlation_of(valid: &Valid, arm: &str, workload: &str) -> Option<f64> {
-    let values = |arm: &str| -> Option<Vec<f64>> {
-        valid.trials(arm).into_iter().map(|trial| value(trial, workload, Metric::THROUGHPUT)).collect()
-    };
+    let values = |arm: &str| over_trials(valid, arm, workload, Metric::THROUGHPUT);
     let ratios = log_ratios(&values(arm)?, &values(&baseline(valid.record)?.name)?).ok()?;
     serial_correlation(&ratios)
 }
@@ -127,10 +128,9 @@ pub(super) fn own_as_one_of(
     metric: Metric,
     count: usize,
 ) -> Option<Interval> {
-    let logs: Option<Vec<f64>> =
-        valid.trials(arm).into_iter().map(|trial| value(trial, workload, metric).map(f64::ln)).collect();
+    let logs: Vec<f64> = over_trials(valid, arm, workload, metric)?.into_iter().map(f64::ln).collect();
     let each = confidence_of_each(confidence(valid.record), count);
-    let interval = effect_interval(&logs?, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
+    let interval = effect_interval(&logs, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
     Some(Interval { low: interval.low.exp(), high: interval.high.exp() })
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Nothing is decided by an interval that the loader or unequal arms made, whatever the gate says of what is undecided.
 
-use storebench_crds::benchmark_run::{Bound, Gate, OnInconclusive};
+use storebench_crds::benchmark_run::{Bound, Gate, OnInconclusive, TRIALS_MAX};
 use storebench_crds::metric::Direction;
 use storebench_crds::ratio::percent;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult};
@@ -15,13 +15,15 @@ use storebench_crds::status::{Comparison, GateOutcome, GateResult};
 use super::Valid;
 use super::compare::{baseline, own_as_one_of, own_interval, ratio_as_one_of};
 use super::limit as loader_limit;
-use crate::report::units;
 use crate::statistics::Interval;
+use crate::units;
 
 /// A decided gate, and what to make of it if it is undecided.
 pub(super) struct Decided {
     pub(super) result: GateResult,
     pub(super) on_inconclusive: OnInconclusive,
+    /// What would decide it, where only trials are missing.
+    pub(super) to_do: Option<String>,
 }
 
 /// A bound on a value or a ratio.
@@ -73,8 +75,32 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
                 found: "a bound that this storebench does not know".into(),
             },
             on_inconclusive: OnInconclusive::Fail,
+            to_do: None,
         },
     }
+}
+
+/// What would decide a gate whose interval was too wide: an interval narrows with the square root of the number of trials.
+fn to_do(valid: &Valid, limit: Limit, interval: Interval) -> String {
+    const ASSUMED: &str = "if the true value is in the middle of what was found";
+    let (Limit::AtLeast(bound) | Limit::AtMost(bound)) = limit;
+    let Interval { low, high } = interval;
+    let (half_width, distance) = ((high / low).ln() / 2.0, ((low * high).sqrt() / bound).ln().abs());
+    let done = valid.indexes.len();
+    // So many were not enough.
+    let trials = (done as f64 * (half_width / distance).powi(2)).ceil().max(done as f64 + 2.0);
+    let spec = &valid.record.spec.trials;
+    if half_width.is_finite() && trials <= f64::from(TRIALS_MAX) {
+        let (trials, narrow) = ((trials as u32).max(spec.max), (distance * 10_000.0) as u32);
+        let narrow = narrow.min(spec.target_interval_basis_points);
+        return format!(
+            "set trials.max to about {trials} and trials.targetIntervalBasisPoints to {narrow} or less, which decides it {ASSUMED}"
+        );
+    }
+    format!(
+        "it is so near to the bound that {TRIALS_MAX} trials would not decide it {ASSUMED}: measure longer in each (load.duration), or move \
+         the bound"
+    )
 }
 
 fn against_baseline(
@@ -94,6 +120,7 @@ fn against_baseline(
     let decided = |outcome, found, on_inconclusive| Decided {
         result: GateResult { gate: text, outcome, found },
         on_inconclusive,
+        to_do: None,
     };
     let Some(comparison) = comparison else {
         return decided(GateOutcome::NotJudged, "too few valid pairs of trials".into(), gate.on_inconclusive);
@@ -110,10 +137,13 @@ fn against_baseline(
         (None, _) => {
             let wide = || ratio_as_one_of(valid, &gate.arm, workload, gate.metric, count);
             let (outcome, wide) = together(outcome(low, high, limit), limit, count, wide);
+            let looked_at = wide.unwrap_or(Interval { low, high });
             let shown = wide.map(|wide| {
                 format!("; {:.1}–{:.1} % as one of {count} decisions", wide.low * 100.0, wide.high * 100.0)
             });
-            decided(outcome, format!("{found}{}", shown.unwrap_or_default()), gate.on_inconclusive)
+            let decided = decided(outcome, format!("{found}{}", shown.unwrap_or_default()), gate.on_inconclusive);
+            let is_undecided = outcome == GateOutcome::Undecided;
+            Decided { to_do: is_undecided.then(|| to_do(valid, limit, looked_at)), ..decided }
         }
     }
 }
@@ -125,21 +155,25 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
     let Some(interval) = own_interval(valid, &gate.arm, workload, gate.metric) else {
         let found = "too few valid trials".into();
         let result = GateResult { gate: text, outcome: GateOutcome::NotJudged, found };
-        return Decided { result, on_inconclusive: gate.on_inconclusive };
+        return Decided { result, on_inconclusive: gate.on_inconclusive, to_do: None };
     };
     let wide = || own_as_one_of(valid, &gate.arm, workload, gate.metric, count);
     let (outcome, wide) = together(outcome(interval.low, interval.high, limit), limit, count, wide);
+    let looked_at = wide.unwrap_or(interval);
     let shown =
         wide.map(|wide| format!("; {} to {} as one of {count} decisions", in_unit(wide.low), in_unit(wide.high)));
     let found = format!("{} to {}{}", in_unit(interval.low), in_unit(interval.high), shown.unwrap_or_default());
     // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
     let limited = (gate.metric.direction != Direction::Cost && outcome != GateOutcome::Met)
         .then(|| loader_limit::of_arm(valid, &gate.arm, workload));
-    let (outcome, found, on_inconclusive) = match limited.flatten() {
-        Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail),
-        None => (outcome, found, gate.on_inconclusive),
+    let (outcome, found, on_inconclusive, to_do) = match limited.flatten() {
+        Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail, None),
+        None => {
+            let to_do = (outcome == GateOutcome::Undecided).then(|| to_do(valid, limit, looked_at));
+            (outcome, found, gate.on_inconclusive, to_do)
+        }
     };
-    Decided { result: GateResult { gate: text, outcome, found }, on_inconclusive }
+    Decided { result: GateResult { gate: text, outcome, found }, on_inconclusive, to_do }
 }
 
 /// What an outcome is as one of so many: a miss must stand at the confidence of all of them together. Also the interval that was looked at.

@@ -1,7 +1,7 @@
 //! Whether the loader was the limit, so that what was measured is the loader. Two stores that one busy loader thread holds back look
 //! equal, and the interval is narrow: nothing can be decided from it.
 
-use storebench_crds::job::LoaderAudit;
+use storebench_crds::job::{LoadStep, LoaderAudit};
 
 use super::Valid;
 use super::summary::measurements;
@@ -10,6 +10,13 @@ use super::summary::measurements;
 /// says which, where its time went, and what to change. `None`: the loader had time to spare.
 pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String> {
     let all = measurements(valid, arm, workload);
+    let limited: Vec<&LoadStep> = all.iter().filter_map(|one| one.limited_by_loader()).collect();
+    if limited.len() * 2 >= all.len()
+        && let Some(step) = limited.first()
+    {
+        let (rate, why) = (step.rate_per_second, step.missed.as_deref().unwrap_or_default());
+        return Some(format!("the loader is the limit in {workload} on {arm}: at {rate}/s {why}"));
+    }
     let saturated: Vec<&LoaderAudit> =
         all.iter().filter_map(|one| one.audit.as_ref()).filter(|audit| audit.is_saturated()).collect();
     if saturated.is_empty() || saturated.len() * 2 < all.len() {

@@ -58,6 +58,7 @@ pub(super) fn pooled(trials: &[&WorkloadMeasurement]) -> WorkloadMeasurement {
         start_skew_nanos: None,
         foreign_millicores: None,
         machines: Vec::new(),
+        steps: Vec::new(),
         histograms: Vec::new(),
     }
 }

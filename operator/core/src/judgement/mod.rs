@@ -16,6 +16,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use storebench_crds::status::{ArmResources, Comparison, GateResult, Verdict, WorkloadResult};
 
@@ -27,7 +28,7 @@ pub use requests::RequestResult;
 pub(crate) use summary::other_version;
 
 /// What a record says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
     /// The verdict.
@@ -54,7 +55,7 @@ pub struct Judgement {
 }
 
 /// One trial's throughput and tail latency.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialPoint {
     /// The workload's name.
@@ -72,7 +73,7 @@ pub struct TrialPoint {
 }
 
 /// The 95 % interval of an arm's median throughput over trials.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThroughputInterval {
     /// The workload's name.
@@ -83,6 +84,16 @@ pub struct ThroughputInterval {
     pub low_milli: u64,
     /// Upper end, thousandths of a request per second.
     pub high_milli: u64,
+}
+
+/// A record and what it says.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What was asked and measured.
+    pub record: RunRecord,
+    /// What it says.
+    pub judgement: Judgement,
 }
 
 /// The valid trials that count: those of indexes in which every available arm has one.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use storebench_crds::api_requests::{AnsweredBy, RequestBucket, RequestHistogram};
 use storebench_crds::status::{ApiServerLatency, RequestLatency};
@@ -12,7 +13,7 @@ use super::{Valid, available};
 use crate::record::WorkloadMeasurement;
 
 /// Latency of requests of one kind that one workload made or caused on one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestResult {
     /// The workload's name.

@@ -10,7 +10,7 @@ use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::placement;
 use crate::record::{
-    ArmRecord, ControlPlaneUsage, FailureCause, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
+    ArmRecord, ControlPlaneUsage, FailureCause, RunRecord, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
 };
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
@@ -191,6 +191,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             }));
         }
     }
+    caveats.extend(allocators(record));
     caveats.extend(unequal_histories(valid));
     caveats.extend(resemblances(valid));
     for workload in &record.spec.workloads {
@@ -272,6 +273,27 @@ pub(crate) fn other_version(arm: &ArmRecord) -> Option<String> {
         "{} ran {version}, as its executable says, not {folder}, as the folder of the executable does: numbers are of {version}",
         arm.name
     ))
+}
+
+/// What of a difference in memory, and some of one in throughput, may be due to who built the executables.
+fn allocators(record: &RunRecord) -> Vec<String> {
+    let allocator = |arm: &ArmRecord| arm.engine.map(|engine| engine.engine().allocator).filter(|one| one.is_choice());
+    let Some(baseline) = baseline(record) else { return Vec::new() };
+    let Some(other) = allocator(baseline) else { return Vec::new() };
+    let unlike =
+        candidates(record, baseline).filter_map(|arm| Some((arm, allocator(arm).filter(|own| *own != other)?)));
+    unlike
+        .map(|(arm, own)| {
+            format!(
+                "{} allocates memory with {}, {} with {}, as they are built or fetched here: a part of what they differ by in memory and \
+                 throughput is the allocators'",
+                arm.name,
+                own.words(),
+                baseline.name,
+                other.words()
+            )
+        })
+        .collect()
 }
 
 /// In a closed loop by time the faster arm answers more requests, and then has a longer history to keep in memory and on disk.

@@ -61,6 +61,7 @@ fn measurement(per_second: f64) -> WorkloadMeasurement {
         start_skew_nanos: None,
         foreign_millicores: None,
         machines: Vec::new(),
+        steps: Vec::new(),
         histograms: vec![EncodedHistogram {
             latency: LatencyKind::Service,
             data: encode_histogram(&histogram).unwrap(),
@@ -231,6 +232,39 @@ fn a_bound_inside_the_interval_decides_nothing() {
 }
 
 #[test]
+fn whoever_is_told_nothing_for_want_of_trials_is_told_how_many_it_takes() {
+    let undecided = record(1.0, throughput_gate(9_800, "Fail"));
+    let judgement = judge(&undecided);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    let told = |message: &str| {
+        let (_, to_do) = message.split_once("; to do: set trials.max to about ")?;
+        let (trials, narrower) = to_do.split_once(" and trials.targetIntervalBasisPoints to ")?;
+        let narrower = narrower.split(' ').next()?;
+        Some((trials.parse::<u32>().ok()?, narrower.parse::<u32>().ok()?))
+    };
+    let (trials, narrower) = told(&judgement.message).expect(&judgement.message);
+    assert!(trials > 10 && trials <= 30, "{trials}");
+    assert!((150..=200).contains(&narrower), "the bound is two per cent off: {narrower}");
+    // Whoever does so is told, or lacks little: it is a forecast.
+    let mut longer = undecided.clone();
+    longer.spec.trials.max = trials;
+    for index in 10..trials {
+        let again = |arm: &str| undecided.trials.iter().find(|trial| trial.index == index % 10 && trial.arm == arm);
+        longer.trials.extend(["old", "new"].map(|arm| TrialRecord { index, ..again(arm).unwrap().clone() }));
+    }
+    let then = judge(&longer);
+    let more = told(&then.message).map(|(trials, _)| trials);
+    assert!(
+        then.verdict == Verdict::Passed || more.is_some_and(|more| more * 4 <= trials * 5),
+        "{trials} trials were foretold: {}",
+        then.message
+    );
+    // Where the bound is what was found, no number of trials would do.
+    let message = judge(&record(1.0, throughput_gate(10_000, "Fail"))).message;
+    assert!(message.contains("; to do: it is so near to the bound that 30 trials would not decide it"), "{message}");
+}
+
+#[test]
 fn one_wrong_answer_voids_everything() {
     let mut record = record(2.0, throughput_gate(9_000, "Fail"));
     failed(&mut record, 7, FailureCause::WrongAnswer);
@@ -330,6 +364,21 @@ fn unequal_durability_is_never_ranked() {
 fn a_gate_without_a_bound_is_not_met() {
     let judgement = judge(&record(1.0, serde_json::json!([{ "arm": "new", "metric": "LatencyP99Micros" }])));
     assert_eq!((judgement.verdict, judgement.gates[0].outcome), (Verdict::Inconclusive, GateOutcome::NotJudged));
+}
+
+/// Else a comparison with an earlier run, which takes the place of the baseline, would let it pass.
+#[test]
+fn a_gate_that_cannot_be_decided_is_not_forgotten_for_want_of_a_baseline() {
+    for bound in [serde_json::json!({ "atLeast": 10_000 }), serde_json::json!({})] {
+        let mut gate = serde_json::json!({ "arm": "new", "metric": "ThroughputPerSecond" });
+        gate.as_object_mut().unwrap().extend(bound.as_object().unwrap().clone());
+        let mut record = record(1.0, serde_json::json!([gate]));
+        record.arms[0].baseline = false;
+        let judgement = judge(&record);
+        assert_ne!(judgement.gates[0].outcome, GateOutcome::Met);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{}", judgement.message);
+        assert_eq!(crate::across::decided(judgement.verdict, Verdict::Passed), Verdict::Inconclusive);
+    }
 }
 
 #[test]
@@ -435,6 +484,27 @@ fn a_number_that_a_store_reaches_although_the_loader_is_the_limit_is_reached_and
         let mut record = record(1.0, gate(bound));
         saturated(&mut record, "new", 10);
         assert_eq!(judge(&record).verdict, verdict, "{bound}");
+    }
+}
+
+#[test]
+fn builds_with_unlike_allocators_are_pointed_out_and_what_a_language_brings_is_not() {
+    let said = |baseline: EngineKind, other: EngineKind| {
+        let mut record = record(1.0, serde_json::json!([]));
+        (record.arms[0].engine, record.arms[1].engine) = (Some(baseline), Some(other));
+        judge(&record).caveats.into_iter().find(|caveat| caveat.contains("allocates memory"))
+    };
+    let caveat = said(EngineKind::Redis, EngineKind::Valkey).unwrap();
+    assert!(
+        caveat.starts_with("new allocates memory with libc's malloc, old with jemalloc, as they are built"),
+        "{caveat}"
+    );
+    for (one, other) in [
+        (EngineKind::Redis, EngineKind::Rsedis),
+        (EngineKind::Etcd, EngineKind::Rusd),
+        (EngineKind::Etcd, EngineKind::Litestream),
+    ] {
+        assert_eq!(said(one, other), None, "{one:?} and {other:?}");
     }
 }
 

@@ -1,5 +1,4 @@
-//! Decides a run: first whether its numbers can be trusted at all, then whether there was anything to compare with, then
-//! what the gates say.
+//! Decides a run: first whether its numbers can be trusted at all, then what the gates say, then whether there was anything to compare with.
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::OnInconclusive;
@@ -8,7 +7,7 @@ use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 use super::compare::baseline;
 use super::gate::Decided;
 use super::{Valid, available, lacking};
-use crate::ledger::retries_used;
+use crate::ledger::{number, retries_used};
 use crate::record::{FailureCause, RunRecord, TrialRecord};
 
 /// The verdict and its reason in one line.
@@ -25,10 +24,17 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
             outcomes.contains(&gate.result.outcome)
                 && (gate.result.outcome == GateOutcome::Missed || gate.on_inconclusive == OnInconclusive::Fail)
         };
-        gates.iter().find(counts).map(|gate| format!("{}: found {}", gate.result.gate, gate.result.found))
+        gates.iter().find(counts).map(|gate| {
+            let to_do = gate.to_do.as_ref().map_or_else(String::new, |to_do| format!("; to do: {to_do}"));
+            format!("{}: found {}{to_do}", gate.result.gate, gate.result.found)
+        })
     };
     if let Some(message) = failed(&[GateOutcome::Missed]) {
         return (Verdict::Regressed, message);
+    }
+    // Before the lack of a baseline, which a comparison with an earlier run makes up for: it does not decide a gate.
+    if let Some(message) = failed(&[GateOutcome::Undecided, GateOutcome::NotJudged]) {
+        return (Verdict::Inconclusive, message);
     }
     if baseline(record).is_none() && (record.arms.len() > 1 || gates.is_empty()) {
         let message = match record.arms.iter().find(|arm| arm.baseline).and_then(|arm| arm.unavailable.as_ref()) {
@@ -36,9 +42,6 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
             None => "no arm has baseline: true, so nothing was compared".into(),
         };
         return (Verdict::NoBaseline, message);
-    }
-    if let Some(message) = failed(&[GateOutcome::Undecided, GateOutcome::NotJudged]) {
-        return (Verdict::Inconclusive, message);
     }
     (Verdict::Passed, passed(comparisons, gates))
 }
@@ -73,7 +76,7 @@ fn invalid(valid: &Valid) -> Option<String> {
     };
     let describe = |trial: &TrialRecord| {
         let detail = trial.failure.as_ref().map_or("", |failure| failure.detail.as_str());
-        format!("{}, trial {}: {detail}", trial.arm, trial.index)
+        format!("{}, trial {}: {detail}", trial.arm, number(&record.trials, trial.index))
     };
     let mut causes = FailureCause::BY_GRAVITY.into_iter().filter(|cause| *cause != FailureCause::Disturbed);
     if let Some(trial) = causes.find_map(|cause| failures(cause).next()) {

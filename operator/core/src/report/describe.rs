@@ -1,7 +1,7 @@
 //! What was asked, in a line: how hard a workload loads, a run, how to read a report. The request itself is [`super::family`]'s.
 
 use storebench_crds::status::Verdict;
-use storebench_crds::workload::{Load, LoadMode};
+use storebench_crds::workload::{Arrivals, Fault, FaultKind, FaultMember, Load, LoadMode};
 
 use super::Report;
 use super::units;
@@ -10,13 +10,15 @@ use crate::judgement::other_version;
 
 /// How hard and how long, as `closed loop, 64 clients on 8 connections, 10s after 1s of warm-up`.
 pub(super) fn load(load: &Load) -> String {
-    let mode = match (load.mode, load.rate) {
-        (LoadMode::OpenLoop, Some(rate)) => format!("open loop at {}/s", units::count(rate)),
-        (LoadMode::OpenLoop, None) => "open loop".to_owned(),
-        (LoadMode::ClosedLoop, _) => "closed loop".to_owned(),
+    let mode = match (load.mode, load.rate, &load.highest_rate) {
+        (LoadMode::OpenLoop, _, Some(search)) => format!("open loop at the highest rate with {}", search.target()),
+        (LoadMode::OpenLoop, Some(rate), None) => format!("open loop at {}/s", units::count(rate)),
+        (LoadMode::OpenLoop, None, None) => "open loop".to_owned(),
+        (LoadMode::ClosedLoop, ..) => "closed loop".to_owned(),
     };
+    let chance = if load.arrivals == Arrivals::Poisson { ", due by chance" } else { "" };
     let mut parts = vec![
-        mode,
+        format!("{mode}{chance}"),
         format!("{} on {}", units::things(load.clients(), "client"), units::things(load.connections, "connection")),
     ];
     if load.threads > 1 {
@@ -28,7 +30,21 @@ pub(super) fn load(load: &Load) -> String {
         (None, None) => "no end".to_owned(),
     };
     parts.push(format!("{amount} after {} of warm-up", load.warm_up.as_str()));
+    parts.extend(load.fault.as_ref().map(fault));
     parts.join(", ")
+}
+
+/// As `follower stopped after 3s for 2s`.
+fn fault(fault: &Fault) -> String {
+    let member = match fault.member {
+        FaultMember::Leader => "leader or only member",
+        FaultMember::Follower => "follower",
+    };
+    let (after, duration) = (fault.after.as_str(), fault.duration.as_str());
+    match fault.kind {
+        FaultKind::Kill => format!("{member} killed after {after} and started again {duration} later"),
+        FaultKind::Stop => format!("{member} stopped after {after} for {duration}"),
+    }
 }
 
 /// The judgement's message, or what the verdict means if there is none. What an invalid run is worth is said in any case.
@@ -49,7 +65,7 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
 pub(super) fn circumstances(report: &Report) -> Vec<String> {
     let record = &report.record;
     vec![
-        wording::driver(record.driver).to_owned(),
+        wording::driver(record.driver, &record.arms).to_owned(),
         instant(&record.started_at),
         format!("took {}", units::run_duration(record.duration_millis)),
         format!("storebench {}", record.storebench_version),
@@ -83,6 +99,21 @@ pub(super) fn reading_guide(report: &Report) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_done_to_a_store_stands_with_its_load() {
+        let said = |fault: serde_json::Value| {
+            let all = serde_json::json!({ "connections": 2, "duration": "9s", "fault": fault });
+            load(&serde_json::from_value(all).unwrap())
+        };
+        assert_eq!(
+            said(serde_json::json!({ "kind": "Kill", "after": "3s", "duration": "2s" })),
+            "closed loop, 2 clients on 2 connections, 9s after 1s of warm-up, leader or only member killed after 3s and started again 2s later"
+        );
+        let stopped =
+            said(serde_json::json!({ "kind": "Stop", "member": "Follower", "after": "3s", "duration": "2s" }));
+        assert!(stopped.ends_with(", follower stopped after 3s for 2s"), "{stopped}");
+    }
 
     #[test]
     fn instants_are_readable_and_never_guessed() {

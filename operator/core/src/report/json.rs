@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::Report;
+use crate::across::Figures;
 use crate::record::RECORD_VERSION;
 
 /// Why a report could not be written or read.
@@ -84,6 +85,15 @@ pub fn from_json(text: &str) -> Result<Report, JsonError> {
     serde_json::from_str(text).map_err(JsonError::NotAReport)
 }
 
+/// Reads the figures that a baseline keeps, which may be from long ago, or from a newer storebench than this.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn figures_from_json(text: &str) -> Result<Figures, JsonError> {
+    check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
+    serde_json::from_str(text).map_err(JsonError::NotAReport)
+}
+
 fn check_version(probe: Probe) -> Result<(), JsonError> {
     let ProbeRecord { record_version: found, storebench_version: written_by } = probe.record;
     match found > RECORD_VERSION {
@@ -117,8 +127,10 @@ mod tests {
     #[test]
     fn a_newer_format_is_refused_even_if_it_is_otherwise_unreadable() {
         let text = r#"{"record": {"recordVersion": 2, "storebenchVersion": "0.9.0", "trials": "elsewhere"}}"#;
-        let error = from_json(text).unwrap_err().to_string();
-        assert!(error.contains("recordVersion 2") && error.contains("0.9.0"), "{error}");
+        for error in [from_json(text).unwrap_err(), figures_from_json(text).unwrap_err()] {
+            let error = error.to_string();
+            assert!(error.contains("recordVersion 2") && error.contains("0.9.0"), "{error}");
+        }
     }
 
     #[test]

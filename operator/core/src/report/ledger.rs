@@ -9,6 +9,7 @@ use super::lookup::{self, api_word};
 use super::table::{Cell, Column, Table, Tone};
 use super::units;
 use super::wording;
+use crate::ledger::number;
 use crate::placement;
 use crate::record::{ArmRecord, TrialRecord};
 
@@ -27,8 +28,11 @@ pub(super) fn gates(report: &Report) -> Option<Table> {
 
 /// What an arm is: version, role, members, durability with the engine's own setting; in parts.
 pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
-    let version = arm.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
-    let mut facts = vec![format!("{}{version}", engine(arm))];
+    let mut facts = match &arm.version {
+        Some(version) if arm.is_external() => vec![engine(arm), format!("says that it is {version}")],
+        Some(version) => vec![format!("{} {version}", engine(arm))],
+        None => vec![engine(arm)],
+    };
     if arm.baseline {
         facts.push("baseline".to_owned());
     }
@@ -41,9 +45,13 @@ pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
     facts
 }
 
-/// What an arm is: a store, or a cluster of which the store is not known.
+/// What an arm is: a store, a cluster of which the store is not known, or a store of which no more is known than its protocol.
 fn engine(arm: &ArmRecord) -> String {
-    arm.engine.as_ref().map_or_else(|| "cluster".to_owned(), api_word)
+    match arm.engine.as_ref().map(api_word) {
+        Some(engine) if arm.is_external() => format!("speaks {engine}"),
+        Some(engine) => engine,
+        None => "cluster".to_owned(),
+    }
 }
 
 /// An arm's durability with the engine's own setting, as `Fsync (appendonly yes, appendfsync always)`.
@@ -132,7 +140,7 @@ fn machines(report: &Report) -> Option<String> {
     Some(format!("machines at worst: {} stolen by the hypervisor{}", cores(stolen), waited.unwrap_or_default()))
 }
 
-/// Every trial that did not count, and why.
+/// Every trial that did not count, and why. Numbers are those that are shown while a run goes on: one that is repeated keeps its number.
 pub(super) fn lost_trials(report: &Report) -> Vec<(String, String)> {
     report
         .record
@@ -145,12 +153,12 @@ pub(super) fn lost_trials(report: &Report) -> Vec<(String, String)> {
                 (None, TrialState::Running) => "still under way when the record was written".to_owned(),
                 (None, _) => "no reason was recorded".to_owned(),
             };
-            (format!("trial {}, {}", trial.index, trial.arm), why)
+            (format!("trial {}, {}", number(&report.record.trials, trial.index), trial.arm), why)
         })
         .collect()
 }
 
-/// Every trial in the order they ran.
+/// Every trial in the order they ran, numbered as in [`lost_trials`].
 pub(super) fn trials(report: &Report) -> Table {
     let columns = vec![
         Column::numbers("trial"),
@@ -170,7 +178,7 @@ pub(super) fn trials(report: &Report) -> Table {
         };
         let reason = trial.failure.as_ref();
         vec![
-            Cell::plain(trial.index.to_string()),
+            Cell::plain(number(&report.record.trials, trial.index).to_string()),
             Cell { arm_mark: position(&trial.arm), ..Cell::toned(&trial.arm, Tone::Strong) },
             Cell::toned(state, tone),
             Cell::plain(units::run_duration(trial.started_millis)),

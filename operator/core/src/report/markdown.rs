@@ -6,6 +6,7 @@ use super::document::{Document, Section};
 use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
+use super::load_curve;
 use super::measures;
 use super::requests;
 use super::resources;
@@ -141,6 +142,9 @@ impl Page {
             self.paragraph(&escape(&asked));
             self.table(&measures::results(report, workload));
             if let Some(table) = measures::comparisons(report, workload) {
+                self.table(&table);
+            }
+            if let Some(table) = load_curve::table(report, workload) {
                 self.table(&table);
             }
             if let Some(table) = requests::table(report, workload) {

@@ -6,6 +6,7 @@ use storebench_crds::status::{Comparison, LatencySummary, TrialState, Verdict, W
 use storebench_crds::workload::Workload;
 
 use super::Report;
+use super::load_curve;
 use super::lookup::{self, comparison, interval, is_open_loop, result};
 use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
@@ -173,7 +174,8 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
 /// What a reader must know to read this workload's tables, one statement each.
 pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
     let mut notes = Vec::new();
-    if report.judgement.verdict == Verdict::Invalid {
+    let has_numbers = report.judgement.results.iter().any(|result| result.workload == workload.name);
+    if report.judgement.verdict == Verdict::Invalid && has_numbers {
         notes.push("the run is invalid: these numbers are for diagnosis, not for quoting".to_owned());
     }
     let results = || report.judgement.results.iter().filter(|result| result.workload == workload.name);
@@ -210,6 +212,7 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
             notes.push(format!("{}: {trials} no interval", result.arm));
         }
     }
+    notes.extend(load_curve::notes(report, workload));
     notes.extend(requests::notes(report, workload));
     let of_family = known(report, workload).into_iter().filter(|(metric, _)| matches!(metric.place, Place::Measures));
     notes.extend(of_family.map(|(metric, column)| format!("{}: {}", column.title, metric.about)));

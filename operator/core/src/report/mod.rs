@@ -10,10 +10,14 @@ mod document;
 mod family;
 mod html;
 mod json;
+mod json_schema;
+mod junit;
 mod ledger;
 mod levels;
+mod load_curve;
 mod lookup;
 mod markdown;
+mod matrix;
 mod measures;
 mod requests;
 mod resources;
@@ -22,32 +26,22 @@ mod table;
 mod text;
 mod trend;
 mod two_runs;
-pub(crate) mod units;
 mod wording;
 
 #[cfg(test)]
 pub(crate) mod fixture;
 
-use serde::{Deserialize, Serialize};
-
 pub use document::Document;
-pub use html::{RenderError, document_html, html, html_of_several, levels_html};
-pub use json::{JsonError, from_json, json, json_list, list_from_json};
+pub use html::{RenderError, document_html, html, html_of_several, levels_html, suite_html};
+pub use json::{JsonError, figures_from_json, from_json, json, json_list, list_from_json};
+pub use json_schema::result_schema;
+pub use junit::junit;
 pub use levels::{LevelsError, TwoLevels};
 pub use markdown::{document_markdown, levels_markdown, markdown};
+pub use matrix::{Matrix, MatrixRow, matrix};
 pub use text::{document_text, levels_text, text};
 pub use trend::trends;
 pub use two_runs::two_runs;
 
-use crate::judgement::Judgement;
-use crate::record::RunRecord;
-
-/// A record and what it says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// What was asked and measured.
-    pub record: RunRecord,
-    /// What it says.
-    pub judgement: Judgement,
-}
+pub use crate::judgement::Report;
+use crate::units;

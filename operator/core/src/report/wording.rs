@@ -10,7 +10,7 @@ use super::Report;
 use super::lookup;
 use super::table::Tone;
 use super::units;
-use crate::record::{Driver, FailureCause};
+use crate::record::{ArmRecord, Driver, FailureCause};
 
 /// 1, in basis points.
 const PARITY: u64 = 10_000;
@@ -61,11 +61,16 @@ pub(super) fn failure_cause(cause: FailureCause) -> &'static str {
     }
 }
 
-/// What realised the run.
-pub(super) fn driver(driver: Driver) -> &'static str {
-    match driver {
-        Driver::Embedded => "embedded, processes on loopback",
-        Driver::Kubernetes => "Kubernetes, pods",
+/// What realised the run, and whether what it loads was there already.
+pub(super) fn driver(driver: Driver, arms: &[ArmRecord]) -> &'static str {
+    let external = arms.iter().filter(|arm| arm.is_external()).count();
+    match (driver, external) {
+        (Driver::Embedded, 0) => "embedded, processes on loopback",
+        (Driver::Kubernetes, 0) => "Kubernetes, pods",
+        (Driver::Embedded, all) if all == arms.len() => "loaded from this machine, stores that were there already",
+        (Driver::Kubernetes, all) if all == arms.len() => "loaded by pods, stores that were there already",
+        (Driver::Embedded, _) => "embedded, processes on loopback beside stores that were there already",
+        (Driver::Kubernetes, _) => "Kubernetes, pods beside stores that were there already",
     }
 }
 

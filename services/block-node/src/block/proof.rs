@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use super::Footer;
+use super::{Footer, RecordFileError, RecordFileRule};
 use crate::hash::{HASH_BYTES, Hash, sha384};
 use crate::wire::{Fields, WireError, once};
 
 /// Lengths of a TSS signature: verification key 1,096, BLS signature 1,632, and a Schnorr (192) or WRAPS (704) part.
 const TSS_SIGNATURE_BYTES: [usize; 2] = [2_920, 3_432];
 
-/// What is known of the signature of a block whose hash was verified; the weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What is known of the signature of a block whose hash was verified. The numbers are those on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// The hash alone: who made the block is not known. Only in tests.
-    Dummy,
+    Dummy = 0,
     /// A signature is there and was not checked.
-    SignatureUnchecked,
+    SignatureUnchecked = 1,
     /// The signature is valid.
-    SignatureValid,
+    SignatureValid = 2,
+    /// Signatures of the record file in it are valid, which are not over header and footer.
+    RecordFileSigned = 3,
 }
 
 impl Evidence {
@@ -27,7 +29,22 @@ impl Evidence {
             Self::Dummy => "hash verified, no signature",
             Self::SignatureUnchecked => "hash verified, signature unchecked",
             Self::SignatureValid => "hash verified, signature valid",
+            Self::RecordFileSigned => "hash verified, signatures of the record file valid",
         }
+    }
+
+    fn strength(self) -> u8 {
+        match self {
+            Self::Dummy => 0,
+            Self::SignatureUnchecked => 1,
+            Self::RecordFileSigned => 2,
+            Self::SignatureValid => 3,
+        }
+    }
+
+    /// Of two proofs of a block what proves more.
+    pub(super) fn stronger(self, other: Self) -> Self {
+        if other.strength() > self.strength() { other } else { self }
     }
 }
 
@@ -63,8 +80,23 @@ impl SignatureVerifier for HashOnly {
 pub struct ProofRules {
     /// Whether the SHA-384 of the root is accepted in a signature's place.
     pub accepts_dummy: bool,
-    /// Checks all others.
+    /// Checks TSS signatures.
     pub verifier: Arc<dyn SignatureVerifier>,
+    /// Checks signatures of record files.
+    pub record_files: RecordFileRule,
+}
+
+/// The block of a proof.
+#[derive(Clone, Copy, Debug)]
+pub struct Proven<'a> {
+    /// Its number.
+    pub number: u64,
+    /// Its root hash.
+    pub root: &'a Hash,
+    /// Whether it holds a record file, of whatever content.
+    pub has_record_file: bool,
+    /// What nodes sign of its record file; `None`: it has none, or none that can be signed.
+    pub record_file: Option<&'a Hash>,
 }
 
 /// A proof that is not accepted.
@@ -77,8 +109,19 @@ pub enum ProofError {
     #[error("a block proof is for block {0}")]
     OtherBlock(u64),
     /// Of a kind that is not implemented.
-    #[error("a block proof has field {0}: only signed_block_proof (2) can be verified")]
+    #[error("a block proof has field {0}: only signed_block_proof (2) and signed_record_file_proof (4) are known here")]
     Kind(u32),
+    /// Of a record file.
+    #[error("{0}")]
+    RecordFile(#[from] RecordFileError),
+    /// Nobody can check it, and the block has something that can be checked.
+    #[error(
+        "the block holds a record file: signed_record_file_proof (4) must prove it, not a signed_block_proof (2) that nobody checks"
+    )]
+    NotOfRecordFile,
+    /// Two kinds at once.
+    #[error("a block proof has more than one kind of proof")]
+    Several,
     /// Without a proof.
     #[error("a block proof has no signature")]
     Missing,
@@ -99,23 +142,45 @@ pub fn dummy(root: &Hash) -> Hash {
 }
 
 impl ProofRules {
+    /// For blocks that are published: no signature of a block is checked, and those of record files as the rule says.
+    pub fn published(accepts_dummy: bool, record_files: RecordFileRule) -> Self {
+        Self { accepts_dummy, verifier: Arc::new(HashOnly), record_files }
+    }
+
+    /// For blocks that were accepted before, here or elsewhere: which proofs are good enough was decided then. Their hashes are compared.
+    pub fn accepted_before() -> Self {
+        Self::published(true, RecordFileRule::Unchecked)
+    }
+
     /// Checks the content of a proof item.
-    pub fn check(&self, proof: &[u8], number: u64, root: &Hash) -> Result<Evidence, ProofError> {
+    pub fn check(&self, proof: &[u8], of: Proven<'_>) -> Result<Evidence, ProofError> {
         const NAME: &str = "BlockProof";
-        let (mut block, mut signed) = (None, None);
+        let (mut block, mut signed, mut record_file) = (None, None, None);
         for field in Fields::of(proof) {
             let field = field?;
             match field.number {
                 1 => once(&mut block, field.varint(NAME)?, 1, NAME)?,
                 2 => once(&mut signed, &proof[field.bytes(NAME)?], 2, NAME)?,
+                4 => once(&mut record_file, &proof[field.bytes(NAME)?], 4, NAME)?,
                 other => return Err(ProofError::Kind(other)),
             }
         }
         match block.unwrap_or_default() {
-            block if block == number => {}
+            block if block == of.number => {}
             other => return Err(ProofError::OtherBlock(other)),
         }
-        self.check_signature(signature(signed.ok_or(ProofError::Missing)?)?, root)
+        match (signed, record_file) {
+            (Some(signed), None) => match self.check_signature(signature(signed)?, of.root)? {
+                // Or whoever has no key would choose the kind of proof that needs none.
+                Evidence::SignatureUnchecked if of.has_record_file && !self.record_files.takes_unchecked() => {
+                    Err(ProofError::NotOfRecordFile)
+                }
+                evidence => Ok(evidence),
+            },
+            (None, Some(record_file)) => Ok(self.record_files.check(record_file, of.number, of.record_file)?),
+            (Some(_), Some(_)) => Err(ProofError::Several),
+            (None, None) => Err(ProofError::Missing),
+        }
     }
 
     /// Checks the proof of a block of the time of two trees.
@@ -225,7 +290,11 @@ mod tests {
     }
 
     fn rules(accepts_dummy: bool, verdict: Verdict) -> ProofRules {
-        ProofRules { accepts_dummy, verifier: Arc::new(Fixed(verdict)) }
+        ProofRules { accepts_dummy, verifier: Arc::new(Fixed(verdict)), record_files: RecordFileRule::Refuse }
+    }
+
+    fn proven(number: u64, root: &Hash) -> Proven<'_> {
+        Proven { number, root, has_record_file: false, record_file: None }
     }
 
     fn proof(block: u64, signature: &[u8]) -> Vec<u8> {
@@ -240,10 +309,10 @@ mod tests {
     fn a_dummy_is_accepted_where_that_was_asked_for_and_only_for_its_root() {
         let root = [3; 48];
         let right = proof(9, &dummy(&root));
-        assert_eq!(rules(true, Verdict::Valid).check(&right, 9, &root), Ok(Evidence::Dummy));
-        assert_eq!(rules(false, Verdict::Valid).check(&right, 9, &root), Err(ProofError::DummyRefused));
-        assert_eq!(rules(true, Verdict::Valid).check(&right, 9, &[4; 48]), Err(ProofError::Invalid(48)));
-        assert_eq!(rules(true, Verdict::Valid).check(&right, 8, &root), Err(ProofError::OtherBlock(9)));
+        assert_eq!(rules(true, Verdict::Valid).check(&right, proven(9, &root)), Ok(Evidence::Dummy));
+        assert_eq!(rules(false, Verdict::Valid).check(&right, proven(9, &root)), Err(ProofError::DummyRefused));
+        assert_eq!(rules(true, Verdict::Valid).check(&right, proven(9, &[4; 48])), Err(ProofError::Invalid(48)));
+        assert_eq!(rules(true, Verdict::Valid).check(&right, proven(8, &root)), Err(ProofError::OtherBlock(9)));
     }
 
     #[test]
@@ -275,20 +344,43 @@ mod tests {
     #[test]
     fn a_signature_is_what_its_verifier_says() {
         let long = proof(1, &[0; 2_920]);
-        let check = |verdict| rules(true, verdict).check(&long, 1, &[0; 48]);
+        let check = |verdict| rules(true, verdict).check(&long, proven(1, &[0; 48]));
         assert_eq!(check(Verdict::Valid), Ok(Evidence::SignatureValid));
         assert_eq!(check(Verdict::Unchecked), Ok(Evidence::SignatureUnchecked));
         assert_eq!(check(Verdict::Invalid), Err(ProofError::Invalid(2_920)));
         let short = proof(1, &[0; 2_919]);
-        assert_eq!(rules(true, Verdict::Valid).check(&short, 1, &[0; 48]), Err(ProofError::Invalid(2_919)));
+        assert_eq!(rules(true, Verdict::Valid).check(&short, proven(1, &[0; 48])), Err(ProofError::Invalid(2_919)));
         assert_eq!(HashOnly.verify(&[0; 48], &[]), Verdict::Unchecked);
+    }
+
+    #[test]
+    fn a_signature_of_a_record_files_block_counts_when_its_verifier_has_checked_it() {
+        let long = proof(1, &[0; 2_920]);
+        let of = Proven { has_record_file: true, ..proven(1, &[0; 48]) };
+        assert_eq!(rules(true, Verdict::Valid).check(&long, of), Ok(Evidence::SignatureValid));
+        assert_eq!(rules(true, Verdict::Unchecked).check(&long, of), Err(ProofError::NotOfRecordFile));
+        assert_eq!(rules(true, Verdict::Invalid).check(&long, of), Err(ProofError::Invalid(2_920)));
     }
 
     #[test]
     fn other_kinds_of_proofs_are_not_taken_for_granted() {
         let mut state_proof = vec![0x08, 1];
         put_bytes(&mut state_proof, 3, b"");
-        assert_eq!(rules(true, Verdict::Valid).check(&state_proof, 1, &[0; 48]), Err(ProofError::Kind(3)));
-        assert_eq!(rules(true, Verdict::Valid).check(&[0x08, 1], 1, &[0; 48]), Err(ProofError::Missing));
+        assert_eq!(rules(true, Verdict::Valid).check(&state_proof, proven(1, &[0; 48])), Err(ProofError::Kind(3)));
+        assert_eq!(rules(true, Verdict::Valid).check(&[0x08, 1], proven(1, &[0; 48])), Err(ProofError::Missing));
+        let mut two = proof(1, &[0; 2_920]);
+        put_bytes(&mut two, 4, b"");
+        assert_eq!(rules(true, Verdict::Valid).check(&two, proven(1, &[0; 48])), Err(ProofError::Several));
+    }
+
+    #[test]
+    fn of_two_proofs_what_proves_more_counts() {
+        use Evidence::{Dummy, RecordFileSigned, SignatureUnchecked, SignatureValid};
+        let ascending = [Dummy, SignatureUnchecked, RecordFileSigned, SignatureValid];
+        for (index, weak) in ascending.into_iter().enumerate() {
+            for strong in &ascending[index..] {
+                assert_eq!((weak.stronger(*strong), strong.stronger(weak)), (*strong, *strong));
+            }
+        }
     }
 }

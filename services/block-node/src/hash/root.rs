@@ -10,6 +10,8 @@
 //! the subtrees consensus, inputs, outputs, state changes, traces; and, in the mountain top, of eight subtrees for extensions.
 //! Of two trees the inputs are consensus and inputs, the outputs are outputs and state changes, each in the order of the block.
 
+use std::sync::LazyLock;
+
 use super::{HASH_BYTES, Hash, PaddedTree, Tree, empty, inner, leaf, sha384, single_child};
 use crate::block::{Category, Footer, Version};
 
@@ -113,7 +115,20 @@ impl RootHasher {
                 Category::Outputs | Category::StateChanges => outputs.add(item),
                 Category::Traces | Category::Extension(_) | Category::NotHashed => {}
             },
-            Self::Prefixed(trees) => trees.add(category, item),
+            Self::Prefixed(_) if category == Category::NotHashed => {}
+            Self::Prefixed(trees) => trees.add_leaf(category, leaf(item)),
+        }
+    }
+
+    /// Adds the hash of an item that is not here; `false`: hashes of that time had no such place, or were made otherwise.
+    pub fn add_leaf(&mut self, category: Category, leaf: Hash) -> bool {
+        match (self, category) {
+            (Self::TwoTrees { .. }, _) | (_, Category::NotHashed) => false,
+            (Self::Prefixed(trees), Category::Extension(_)) if !trees.has_extensions => false,
+            (Self::Prefixed(trees), category) => {
+                trees.add_leaf(category, leaf);
+                true
+            }
         }
     }
 
@@ -131,7 +146,7 @@ impl RootHasher {
 }
 
 impl Prefixed {
-    fn add(&mut self, category: Category, item: &[u8]) {
+    fn add_leaf(&mut self, category: Category, leaf: Hash) {
         let tree = match category {
             Category::Consensus => &mut self.consensus,
             Category::Inputs => &mut self.inputs,
@@ -141,26 +156,41 @@ impl Prefixed {
             Category::Extension(number) => &mut self.extensions[usize::from(number) % EXTENSIONS],
             Category::NotHashed => return,
         };
-        tree.add(leaf(item));
+        tree.add(leaf);
     }
 
     fn root(&self, timestamp: &[u8], footer: &Footer) -> Hash {
         let missing_state = if self.has_extensions { empty() } else { [0; HASH_BYTES] };
-        let mut top = Tree::default();
-        top.add(footer.previous_root);
-        top.add(footer.all_previous_root.unwrap_or_else(empty));
-        top.add(footer.state_root.unwrap_or(missing_state));
-        for tree in [&self.consensus, &self.inputs, &self.outputs, &self.state_changes, &self.traces] {
-            top.add(tree.root());
-        }
-        let below = if self.has_extensions {
-            self.extensions.iter().for_each(|tree| top.add(tree.root()));
-            top.root()
-        } else {
-            single_child(&top.root())
+        let trees = [&self.consensus, &self.inputs, &self.outputs, &self.state_changes, &self.traces];
+        let before = [
+            footer.previous_root,
+            footer.all_previous_root.unwrap_or_else(empty),
+            footer.state_root.unwrap_or(missing_state),
+        ];
+        let first_eight = tree_of(before.into_iter().chain(trees.map(Tree::root)));
+        let below = match self.has_extensions {
+            true => inner(&first_eight, &self.extensions_root()),
+            false => single_child(&first_eight),
         };
         inner(&leaf(timestamp), &below)
     }
+
+    /// The tree over the other eight subtrees: a complete half of T.
+    fn extensions_root(&self) -> Hash {
+        // No block has extensions yet: seven hashes that need not be made for each.
+        static WITHOUT: LazyLock<Hash> = LazyLock::new(|| tree_of([empty(); EXTENSIONS]));
+        if self.extensions.iter().all(|tree| tree.leaves() == 0) {
+            return *WITHOUT;
+        }
+        tree_of(self.extensions.iter().map(Tree::root))
+    }
+}
+
+/// The root of the tree over these leaves.
+fn tree_of(leaves: impl IntoIterator<Item = Hash>) -> Hash {
+    let mut tree = Tree::default();
+    leaves.into_iter().for_each(|leaf| tree.add(leaf));
+    tree.root()
 }
 
 #[cfg(test)]

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use wal::files::{Directory, RealDirectory};
+use wal::files::Directory;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::{Archive, JavaFileError, Packing, file_name, historic_path, pack, read_recent, recent_path};
 use crate::block::Chain;
-use crate::store::{self, Reader, Store};
+use crate::console;
+use crate::store::Reader;
 use crate::verify;
 
 /// Behind the name of a file that is not whole.
@@ -59,13 +60,7 @@ pub struct Exported {
 
 /// Exports, tells on standard error how far it is, and prints what was exported.
 pub fn run(flags: &ExportFlags) -> Result<(), Box<dyn Error>> {
-    let path = &flags.files_recent_live_root_path;
-    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
-    if !path.is_dir() {
-        return Err(named(&format!("{}: {}", path.display(), io::ErrorKind::NotADirectory)).into());
-    }
-    let directory = RealDirectory::open(path).map_err(|error| named(&error))?;
-    let store = Store::open(directory, store::Options::default()).map_err(|error| named(&error))?;
+    let store = verify::open(&flags.files_recent_live_root_path)?;
     let reader = store.reader();
     let last = reader.last().ok_or("there are no blocks to export")?;
     let blocks = flags.start.unwrap_or(reader.first())..=flags.end.unwrap_or(last);
@@ -78,19 +73,19 @@ pub fn run(flags: &ExportFlags) -> Result<(), Box<dyn Error>> {
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             let rate = (number + 1 - first) as f64 / began.elapsed().as_secs_f64();
-            eprintln!("block {number} of {last}: {rate:.0} blocks/s");
+            console::tell(format_args!("block {number} of {last}: {rate:.0} blocks/s"));
         }
     };
     let exported = export(&reader, blocks, &flags.directory, flags.powers_of_ten_per_zip_file_contents, tell)?;
     for (number, why) in &exported.wrong {
-        println!("block {number}: {why}");
+        console::print(format_args!("block {number}: {why}\n"))?;
     }
-    println!(
-        "{} blocks written, {} were there, {} could not be exported",
+    console::print(format_args!(
+        "{} blocks written, {} were there, {} could not be exported\n",
         exported.written,
         exported.kept,
         exported.wrong.len()
-    );
+    ))?;
     match exported.wrong.is_empty() {
         true => Ok(()),
         false => Err(format!("{} blocks could not be exported; see above", exported.wrong.len()).into()),

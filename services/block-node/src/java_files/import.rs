@@ -9,15 +9,16 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use service_kit::directory::make_private;
-use wal::files::{Directory, RealDirectory};
+use wal::files::Directory;
 
 use super::{Archive, JavaFileError, Packing, block_of, read_recent};
-use crate::block::{Chain, HashOnly, Limits, ProofRules, Verified};
+use crate::block::{Chain, Limits, ProofRules, Verified};
+use crate::console;
+use crate::data_directory;
+use crate::settings::record_files;
 use crate::store::{self, Prepared, Store, Trainer};
 
 /// What is appended, and synced, at once.
@@ -41,12 +42,21 @@ pub struct ImportFlags {
     /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
     #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
     pub accept_dummy_proofs: bool,
+    /// JSON of who signs record files, as the server has it
+    #[arg(long, env = "APP_STATE_RSA_BOOTSTRAP_FILE_PATH")]
+    pub rsa_address_book: Option<PathBuf>,
+    /// How many of an address book's nodes must have signed a record file, percent; one in any case
+    #[arg(long, env = "BLOCK_NODE_RECORD_FILE_SIGNERS_PERCENT", default_value_t = 0, requires = "rsa_address_book", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub record_file_signers_percent: u8,
     /// The largest block, bytes
     #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub server_max_message_size_bytes: u32,
     /// Size at which a new file for blocks is begun, bytes
     #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
     pub segment_bytes: u64,
+    /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
+    #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub compression_level: i32,
 }
 
 /// What was imported.
@@ -90,30 +100,31 @@ pub enum ImportError {
 
 /// Imports, tells on standard error how far it is, and prints what was imported.
 pub fn run(flags: &ImportFlags) -> Result<(), Box<dyn Error>> {
+    let record_files = record_files(flags.rsa_address_book.as_deref(), flags.record_file_signers_percent)?;
     let source = Source::scan(&flags.directory)?;
     let path = &flags.files_recent_live_root_path;
     let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
-    make_private(path).map_err(|error| named(&error))?;
-    let directory = RealDirectory::open(path).map_err(|error| named(&error))?;
+    let directory = data_directory::open(path).map_err(|error| named(&error))?;
     let options = store::Options {
         segment_bytes: flags.segment_bytes,
         first_block: flags.block_node_earliest_managed_block.unwrap_or(source.first),
         keep_blocks: None,
         salt: rand::random(),
+        compression_level: flags.compression_level,
     };
     let mut store = Store::open(directory, options).map_err(|error| named(&error))?;
-    let rules = ProofRules { accepts_dummy: flags.accept_dummy_proofs, verifier: Arc::new(HashOnly) };
+    let rules = ProofRules::published(flags.accept_dummy_proofs, record_files);
     let limits = Limits { block_bytes_max: flags.server_max_message_size_bytes as usize - 64 };
     let mut progress = Progress::new(source.last);
     let imported = import(source, &mut store, limits, &rules, |number, bytes| progress.tell(number, bytes))?;
     let chain = if store.chain().knows_all() { "compared" } else { "not known from the beginning, and not compared" };
-    println!(
-        "{} blocks imported, {} bytes; the next block is {}; {} other files passed over; tree of all root hashes: {chain}",
+    console::print(format_args!(
+        "{} blocks imported, {} bytes; the next block is {}; {} other files passed over; tree of all root hashes: {chain}\n",
         imported.blocks,
         imported.bytes,
         store.chain().next(),
         imported.passed_over,
-    );
+    ))?;
     Ok(())
 }
 
@@ -140,7 +151,7 @@ impl Progress {
         let seconds = self.began.elapsed().as_secs_f64();
         let rate = self.blocks as f64 / seconds;
         let left = self.last.saturating_sub(number) as f64 / rate;
-        eprintln!("block {number} of {}: {rate:.0} blocks/s, about {left:.0} s to go", self.last);
+        console::tell(format_args!("block {number} of {}: {rate:.0} blocks/s, about {left:.0} s to go", self.last));
     }
 }
 
@@ -288,9 +299,9 @@ pub fn import<D: Directory>(
                 chain.extend(verified.root);
                 let samples = trainer.take(&verified.bytes);
                 if let Some(samples) = samples {
-                    trainer.trained(samples.train());
+                    trainer.trained(samples.train(store.compression_level()));
                 }
-                let prepared = Prepared::with(&verified, trainer.dictionary());
+                let prepared = Prepared::with(&verified, trainer.dictionary(), store.compression_level());
                 batch_bytes += prepared.stored.len();
                 batch.push(prepared);
             }

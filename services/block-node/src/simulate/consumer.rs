@@ -1,14 +1,13 @@
 //! Subscribes, verifies every block, and compares it with the one before.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use service_kit::client::GrpcError;
 
 use super::{SUBSCRIBE, TlsFlags, connect_with};
-use crate::block::{HashOnly, Limits, ProofRules, Verified};
+use crate::block::{Limits, ProofRules, Verified};
 use crate::messages::{NO_BLOCK, WireEra, ends_with_proof, proto};
 
 /// What is read.
@@ -32,6 +31,22 @@ pub struct ConsumerFlags {
     /// Wait so long behind each block, milliseconds
     #[arg(long, default_value_t = 0)]
     pub slow_millis: u64,
+    /// Items of these kinds alone, by their field in BlockItem, separated by commas; of the others their hashes come
+    #[arg(long, value_delimiter = ',', conflicts_with = "without_items")]
+    pub only_items: Vec<u32>,
+    /// All items but those of these kinds
+    #[arg(long, value_delimiter = ',')]
+    pub without_items: Vec<u32>,
+}
+
+impl ConsumerFlags {
+    fn filter(&self) -> Option<proto::BlockStreamFilter> {
+        let (include, fields) = match self.only_items.is_empty() {
+            true => (false, &self.without_items),
+            false => (true, &self.only_items),
+        };
+        (!fields.is_empty()).then(|| proto::BlockStreamFilter { include, block_item_types: fields.clone() })
+    }
 }
 
 /// How it went.
@@ -71,6 +86,7 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
     let request = proto::SubscribeStreamRequest {
         start_block_number: flags.start.unwrap_or(NO_BLOCK),
         end_block_number: flags.end.unwrap_or(NO_BLOCK),
+        filter: flags.filter(),
     };
     let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
     sender.finish()?;
@@ -92,7 +108,7 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
             }
         };
         let Some(number) = whole else { continue };
-        match check(&std::mem::take(&mut block), number, before.as_ref()) {
+        match check(&std::mem::take(&mut block), number, before.as_ref(), request.filter.is_some()) {
             Ok(verified) => {
                 seen(&verified);
                 result.blocks += 1;
@@ -115,15 +131,16 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
 }
 
 /// Verifies a block, and that it continues the one before; its end names its number, if there is one.
-fn check(block: &[u8], ended: Option<u64>, before: Option<&Verified>) -> Result<Verified, String> {
-    let rules = ProofRules { accepts_dummy: true, verifier: Arc::new(HashOnly) };
+fn check(block: &[u8], ended: Option<u64>, before: Option<&Verified>, is_filtered: bool) -> Result<Verified, String> {
+    let rules = ProofRules::accepted_before();
     let expected = ended.or(before.map(|before| before.number + 1));
     let wrong = |error: &dyn fmt::Display| match expected {
         Some(number) => format!("block {number}: {error}"),
         None => format!("the first block: {error}"),
     };
     let limits = Limits { block_bytes_max: usize::MAX };
-    let verified = Verified::of(block, limits, &rules).map_err(|error| wrong(&error))?;
+    let verify = if is_filtered { Verified::of_filtered } else { Verified::of };
+    let verified = verify(block, limits, &rules).map_err(|error| wrong(&error))?;
     let number = verified.number;
     if ended.is_some_and(|ended| ended != number) {
         return Err(wrong(&format!("its header says {}", verified.number)));

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use zstd::dict::DecoderDictionary;
 
-use super::dictionary::{Dictionary, decompress};
+use super::contexts;
+use super::dictionary::Dictionary;
 use crate::block::{Evidence, Verified};
 use crate::hash::Hash;
 
-/// Fast; as the Java node's files, so that sizes can be compared.
-pub(super) const LEVEL: i32 = 1;
+/// How hard zstd tries, where nothing else is said: fast, and as the Java node's files, so that sizes can be compared.
+pub const LEVEL: i32 = 1;
 
 /// How a block's bytes are stored. Frames of several blocks would be further numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +56,15 @@ pub struct Prepared {
 impl Prepared {
     /// Compresses a block by itself.
     pub fn of(block: &Verified) -> Self {
-        Self::with(block, None)
+        Self::with(block, None, LEVEL)
     }
 
-    /// Compresses a block, with a dictionary if there is one.
-    pub fn with(block: &Verified, dictionary: Option<Arc<Dictionary>>) -> Self {
+    /// Compresses a block, with a dictionary and its level if there is one, otherwise with this level.
+    pub fn with(block: &Verified, dictionary: Option<Arc<Dictionary>>, level: i32) -> Self {
         let plain = &block.bytes;
         let compressed = match &dictionary {
             Some(dictionary) => dictionary.compress(plain),
-            None => zstd::bulk::compress(plain, LEVEL),
+            None => contexts::compress(plain, level),
         };
         // Compression fails for lack of memory alone; then it is stored as it is.
         let (encoding, stored, dictionary) = match (compressed, dictionary) {
@@ -119,11 +120,11 @@ pub(super) fn unpack(
     let plain = match encoding {
         Encoding::Plain => stored,
         // Takes no more memory than the length says, whatever the frame says.
-        Encoding::Zstd => zstd::bulk::decompress(&stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
+        Encoding::Zstd => contexts::decompress(&stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
         Encoding::Dictionary => {
             let (copies, frame) = split(&stored).ok_or(UnpackError::Zstd)?;
             let dictionary = dictionary(copies).ok_or(UnpackError::Dictionary)?;
-            decompress(&dictionary, frame, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?
+            contexts::decompress_with(frame, &dictionary, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?
         }
     };
     match plain.len() == plain_bytes as usize {

@@ -8,14 +8,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use zstd::bulk::{Compressor, Decompressor};
-use zstd::dict::{DecoderDictionary, EncoderDictionary};
+use zstd::dict::EncoderDictionary;
 
-use super::compress::LEVEL;
+use super::contexts;
 use crate::hash::sha384;
 
-/// A dictionary is not larger.
+/// A dictionary is not larger at the levels below [`THOROUGH`], which find little more in a larger one.
 const DICTIONARY_BYTES_MAX: usize = 64 << 10;
+/// From this level of zstd on, a larger one pays: twice in a segment of 64 MiB it takes a hundred-and-twenty-eighth of that.
+const THOROUGH: i32 = 3;
+const LARGE_DICTIONARY_BYTES_MAX: usize = 256 << 10;
 /// Blocks from which one is trained, …
 const SAMPLES: usize = 96;
 /// … or fewer, if they have so many bytes together. Of a larger block the beginning counts.
@@ -48,11 +50,11 @@ impl PartialEq for Dictionary {
 impl Eq for Dictionary {}
 
 impl Dictionary {
-    /// One with this content.
-    pub fn new(bytes: Vec<u8>) -> Self {
+    /// One with this content, to compress with at this level of zstd.
+    pub fn new(bytes: Vec<u8>, level: i32) -> Self {
         let hash = sha384(&[&bytes]);
         let id = hash.iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
-        Self { id, encoder: EncoderDictionary::copy(&bytes, LEVEL), bytes }
+        Self { id, encoder: EncoderDictionary::copy(&bytes, level), bytes }
     }
 
     /// The beginning of its hash.
@@ -67,13 +69,8 @@ impl Dictionary {
 
     /// Compresses a block.
     pub(super) fn compress(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
-        Compressor::with_prepared_dictionary(&self.encoder)?.compress(plain)
+        contexts::compress_with(plain, &self.encoder)
     }
-}
-
-/// Decompresses what was compressed with a dictionary; takes no more memory than the length says, whatever the frame says.
-pub(super) fn decompress(dictionary: &DecoderDictionary<'_>, frame: &[u8], plain_bytes: usize) -> io::Result<Vec<u8>> {
-    Decompressor::with_prepared_dictionary(dictionary)?.decompress(frame, plain_bytes)
 }
 
 /// Blocks from which a dictionary can be trained, which takes a tenth of a second or so.
@@ -86,19 +83,20 @@ pub struct Samples {
 impl Samples {
     /// Trains one from the first three quarters. `None`: it would not make the others, which it has not seen, smaller by a thirty-second part
     /// at least.
-    pub fn train(self) -> Option<Dictionary> {
+    pub fn train(self, level: i32) -> Option<Dictionary> {
         let lengths: Vec<usize> = self.lengths.into();
         let (seen, others) = lengths.split_at(lengths.len() * 3 / 4);
         let (seen_bytes, mut other_bytes) = self.bytes.split_at(seen.iter().sum());
-        let bytes_max = DICTIONARY_BYTES_MAX.min(seen_bytes.len() / 8);
+        let bytes_max = if level < THOROUGH { DICTIONARY_BYTES_MAX } else { LARGE_DICTIONARY_BYTES_MAX };
+        let bytes_max = bytes_max.min(seen_bytes.len() / 8);
         // Of blocks that have nothing in common zstd says that it cannot be done.
         let trained = zstd::dict::from_continuous(seen_bytes, seen, bytes_max).ok()?;
-        let dictionary = Dictionary::new(trained);
+        let dictionary = Dictionary::new(trained, level);
         let (mut with, mut without) = (0, 0);
         for length in others {
             let (block, rest) = other_bytes.split_at(*length);
             with += dictionary.compress(block).ok()?.len();
-            without += zstd::bulk::compress(block, LEVEL).ok()?.len();
+            without += zstd::bulk::compress(block, level).ok()?.len();
             other_bytes = rest;
         }
         (with + without / 32 < without).then_some(dictionary)
@@ -158,6 +156,9 @@ impl Trainer {
 mod tests {
     use super::*;
     use crate::craft::{Crafter, Shape, Traffic};
+    use crate::store::LEVEL;
+    use crate::store::contexts::decompress_with;
+    use zstd::dict::DecoderDictionary;
 
     fn samples(blocks: impl Iterator<Item = Vec<u8>>) -> Samples {
         let mut trainer = Trainer::new(None);
@@ -171,7 +172,7 @@ mod tests {
         let mut traffic = Traffic::new(1);
         let mut crafter = Crafter::new(1, 0);
         let mut block = || crafter.next_of(traffic.items(12)).bytes;
-        let dictionary = samples(std::iter::from_fn(|| Some(block()))).train().unwrap();
+        let dictionary = samples(std::iter::from_fn(|| Some(block()))).train(LEVEL).unwrap();
         assert!(dictionary.bytes().len() <= DICTIONARY_BYTES_MAX);
         let decoder = DecoderDictionary::copy(dictionary.bytes());
         for _ in 0..20 {
@@ -179,8 +180,8 @@ mod tests {
             let with = dictionary.compress(&block).unwrap();
             let without = zstd::bulk::compress(&block, LEVEL).unwrap();
             assert!(with.len() * 10 < without.len() * 9, "{} instead of {}", with.len(), without.len());
-            assert_eq!(decompress(&decoder, &with, block.len()).unwrap(), block);
-            assert!(decompress(&decoder, &with, block.len() - 1).is_err());
+            assert_eq!(decompress_with(&with, &decoder, block.len()).unwrap(), block);
+            assert!(decompress_with(&with, &decoder, block.len() - 1).is_err());
         }
     }
 
@@ -197,7 +198,7 @@ mod tests {
         };
         let samples = samples(std::iter::from_fn(|| Some(block())));
         let mut trainer = Trainer::new(None);
-        trainer.trained(samples.train());
+        trainer.trained(samples.train(LEVEL));
         assert_eq!(trainer.dictionary(), None);
         assert!(trainer.take(&block()).is_none() && trainer.samples.bytes.is_empty());
         trainer.rest_bytes = 0;

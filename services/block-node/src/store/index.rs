@@ -42,11 +42,19 @@ fn name(number: u64) -> String {
     format!("{:0DIGITS$}{SUFFIX}", number / FILE_BLOCKS)
 }
 
+/// Which index a file is, by its name.
+fn index_of(file: &str) -> Option<u64> {
+    file.strip_suffix(SUFFIX).filter(|digits| digits.len() == DIGITS)?.parse().ok()
+}
+
+/// Whether a file is an index, by its name.
+pub(super) fn is_index(file: &str) -> bool {
+    index_of(file).is_some()
+}
+
 /// Whether a file is an index of blocks before this one alone.
 pub(super) fn is_before(file: &str, number: u64) -> bool {
-    let of =
-        file.strip_suffix(SUFFIX).filter(|digits| digits.len() == DIGITS).and_then(|digits| digits.parse::<u64>().ok());
-    of.is_some_and(|of| of < number / FILE_BLOCKS)
+    index_of(file).is_some_and(|of| of < number / FILE_BLOCKS)
 }
 
 fn place(number: u64) -> u64 {

@@ -9,7 +9,7 @@ use wal::files::{Directory, File};
 
 use super::compress::Prepared;
 use super::dictionary::Dictionary;
-use super::format::{Head, Kind, Place};
+use super::format::{Head, Kind, Place, record_bytes};
 use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
 use super::retention::Retention;
@@ -127,7 +127,8 @@ impl<D: Directory> Store<D> {
         }
         let last = scan.dictionaries.last();
         let last = last.and_then(|record| record.head.stored(bytes.get(record.offset as usize..)?));
-        self.dictionary = last.map(|content| Arc::new(Dictionary::new(content.to_vec())));
+        self.dictionary =
+            last.map(|content| Arc::new(Dictionary::new(content.to_vec(), self.options.compression_level)));
         self.current = Some(Current { number, file, end: scan.end, dictionaries });
         Ok(true)
     }
@@ -155,23 +156,30 @@ impl<D: Directory> Store<D> {
                 let what = format!("block {} stands behind block {}", head.number, self.chain.next() - 1);
                 return Err(OpenError::Damaged { file: scan::name(number), offset: record.offset, what });
             }
-            for missing in self.chain.next()..head.number {
-                match repaired.get(&missing) {
-                    Some(root) => self.chain.extend(*root),
-                    // Of a damaged block the root is not known, and so not the tree of all roots either.
-                    None => {
-                        quarantined.push(missing);
-                        self.chain = Chain::unknown(missing + 1);
-                    }
-                }
-            }
-            let entry = entry(number, record.offset, head);
-            self.index.write(head.number, &[entry]).map_err(failed("write the index"))?;
+            self.pass_damaged(head.number, &repaired, &mut quarantined);
             self.chain.extend(head.root);
         }
-        self.write_repaired(number, scan).map_err(failed("write the index"))?;
+        // The last blocks may be there as repaired ones alone; only one that was there before is repaired.
+        if let Some(last) = repaired.last_key_value().map(|(last, _)| *last) {
+            self.pass_damaged(last + 1, &repaired, &mut quarantined);
+        }
+        self.write_index(number, scan).map_err(failed("write the index"))?;
         self.shown.set(first, self.chain.next(), quarantined, scan.head.salt);
         Ok(())
+    }
+
+    /// Goes on to this block, over those before it that are not whole where they stood first.
+    fn pass_damaged(&mut self, end: u64, repaired: &BTreeMap<u64, Hash>, quarantined: &mut Vec<u64>) {
+        for missing in self.chain.next()..end {
+            match repaired.get(&missing) {
+                Some(root) => self.chain.extend(*root),
+                // Of a damaged block the root is not known, and so not the tree of all roots either.
+                None => {
+                    quarantined.push(missing);
+                    self.chain = Chain::unknown(missing + 1);
+                }
+            }
+        }
     }
 
     /// Whether the index of the segments before the last one is not there.
@@ -189,18 +197,24 @@ impl<D: Directory> Store<D> {
             let Some(scan) = scan::scan(*number, &bytes, true) else {
                 return Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() });
             };
-            for record in &scan.blocks {
-                let entry = entry(*number, record.offset, &record.head);
-                self.index.write(record.head.number, &[entry]).map_err(failed("write the index"))?;
-            }
-            self.write_repaired(*number, &scan).map_err(failed("write the index"))?;
+            self.write_index(*number, &scan).map_err(failed("write the index"))?;
         }
         self.index.sync().map_err(failed("sync the index"))
     }
 
-    /// Behind the entries of the blocks as they stood first.
-    fn write_repaired(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
-        scan.repaired.iter().try_for_each(|record| {
+    /// Writes the entries of a segment's blocks, each row of consecutive numbers at once: a segment may have hundreds of thousands. Then
+    /// come those that were repaired. Of two records of a block the later one counts.
+    fn write_index(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
+        for row in scan.blocks.chunk_by(|one, next| one.head.number.checked_add(1) == Some(next.head.number)) {
+            let Some(first) = row.first() else { continue };
+            let entries: Vec<Entry> = row.iter().map(|record| entry(segment, record.offset, &record.head)).collect();
+            self.index.write(first.head.number, &entries)?;
+        }
+        let is_last = |record: &&Record| {
+            let first = scan.blocks.binary_search_by_key(&record.head.number, |block| block.head.number);
+            first.ok().and_then(|at| scan.blocks.get(at)).is_none_or(|first| first.offset < record.offset)
+        };
+        scan.repaired.iter().filter(is_last).try_for_each(|record| {
             let entry = entry(segment, record.offset, &record.head);
             self.index.write(record.head.number, &[entry])
         })
@@ -214,6 +228,11 @@ impl<D: Directory> Store<D> {
     /// What the newest blocks that it found were compressed with.
     pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
         self.dictionary.clone()
+    }
+
+    /// How hard zstd tries, as it was opened.
+    pub fn compression_level(&self) -> i32 {
+        self.options.compression_level
     }
 
     /// Reads what is safe, beside the writer.
@@ -241,17 +260,27 @@ impl<D: Directory> Store<D> {
         Ok(())
     }
 
-    /// Writes an earlier block once more, which was damaged. When this returns `Ok`, it is there for good, and served from here. The caller
-    /// has compared it with those beside it. Errors are those of [`Store::append`].
+    /// Writes an earlier block once more, which was damaged. When this returns `Ok`, it is there for good, and served from here; or it
+    /// is none of those any more that are kept. The caller has compared it with those beside it. Errors are those of [`Store::append`].
     pub fn repair(&mut self, block: &Prepared) -> Result<(), AppendError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        debug_assert!((self.shown.first()..self.chain.next()).contains(&block.number));
+        debug_assert!(block.number < self.chain.next());
+        // It went meanwhile, with the oldest ones.
+        if block.number < self.shown.first() {
+            return Ok(());
+        }
         let written = self.write(std::slice::from_ref(block), Kind::Repaired);
         self.remember(written)?;
         self.shown.repaired(block.number);
         Ok(())
+    }
+
+    /// As if the last block had not been written.
+    #[cfg(test)]
+    pub(super) fn forget_last(&mut self) {
+        self.chain = Chain::unknown(self.chain.next() - 1);
     }
 
     fn remember(&mut self, written: Result<(), (&'static str, io::Error)>) -> Result<(), AppendError> {
@@ -266,7 +295,9 @@ impl<D: Directory> Store<D> {
     fn write(&mut self, blocks: &[Prepared], kind: Kind) -> Result<(), (&'static str, io::Error)> {
         let Some(first) = blocks.first() else { return Ok(()) };
         let is_new = self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes);
-        let mut bytes = Vec::new();
+        // Without dictionaries and a head, which come seldom.
+        let bytes_about = blocks.iter().map(|block| record_bytes(block.stored.len() + 8)).sum();
+        let mut bytes = Vec::with_capacity(bytes_about);
         if is_new {
             self.begin_segment(&mut bytes)?;
         }

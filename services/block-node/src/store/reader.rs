@@ -6,11 +6,13 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
 use wal::files::{Directory, File};
 use zstd::dict::DecoderDictionary;
 
 use super::compress::{Encoding, SharedDictionary, UnpackError, unpack};
 use super::format::{HEAD_BYTES, Head, Kind, Place};
+use super::index::Entry;
 use super::segments::OpenFiles;
 use super::{index, scan};
 use crate::hash::Hash;
@@ -141,10 +143,12 @@ impl<D: Directory> Reader<D> {
 
     /// Which blocks are stored and whole, in ascending ranges.
     pub fn ranges(&self) -> Vec<RangeInclusive<u64>> {
-        let Some(last) = self.last() else { return Vec::new() };
+        // The oldest may go meanwhile: one look at where they begin.
+        let (first, next) = (self.first(), self.next());
+        let Some(last) = next.checked_sub(1).filter(|last| *last >= first) else { return Vec::new() };
         let mut ranges = Vec::new();
-        let mut from = self.first();
-        for hole in self.shown.quarantined().iter() {
+        let mut from = first;
+        for hole in self.shown.quarantined().range(first..=last) {
             if *hole > from {
                 ranges.push(from..=*hole - 1);
             }
@@ -161,9 +165,15 @@ impl<D: Directory> Reader<D> {
         self.shown.quarantined().len()
     }
 
-    /// Which blocks are damaged, as far as is known; the first so many of them.
-    pub fn quarantined_blocks(&self, count_max: usize) -> Vec<u64> {
-        self.shown.quarantined().iter().copied().take(count_max).collect()
+    /// Whether a block is known to be damaged.
+    pub fn is_quarantined(&self, number: u64) -> bool {
+        self.shown.quarantined().contains(&number)
+    }
+
+    /// Which blocks are damaged, as far as is known; so many of them, from this number on and then from the first.
+    pub fn quarantined_blocks(&self, from: u64, count_max: usize) -> Vec<u64> {
+        let quarantined = self.shown.quarantined();
+        quarantined.range(from..).chain(quarantined.range(..from)).copied().take(count_max).collect()
     }
 
     /// Reads a block. It is compared with its checksums; one that is damaged is quarantined.
@@ -171,32 +181,70 @@ impl<D: Directory> Reader<D> {
         if number < self.first() || number >= self.next() {
             return Err(ReadError::NotStored(number));
         }
-        if self.shown.quarantined().contains(&number) {
+        if self.is_quarantined(number) {
             return Err(ReadError::Damaged { number, what: "it was found damaged before".into() });
         }
-        match self.find(number) {
-            // Its segment was removed meanwhile.
-            Err(Trouble::Damage(_)) if number < self.first() => Err(ReadError::NotStored(number)),
-            Err(Trouble::Damage(what)) => {
-                self.shown.quarantined().insert(number);
-                Err(ReadError::Damaged { number, what })
+        let what = match self.find(number) {
+            Ok(stored) => return Ok(stored),
+            Err(Trouble::Files(source)) => return Err(ReadError::Files { number, source }),
+            Err(Trouble::Damage { what, entry }) if self.quarantine(number, entry) => {
+                return Err(ReadError::Damaged { number, what });
             }
-            Err(Trouble::Files(source)) => Err(ReadError::Files { number, source }),
-            Ok(stored) => Ok(stored),
+            // Its segment was removed meanwhile.
+            Err(_) if number < self.first() => return Err(ReadError::NotStored(number)),
+            Err(Trouble::Damage { what, .. }) => what,
+        };
+        // It was repaired meanwhile, and stands elsewhere. Twice within one read is no matter of chance: it is read again when asked for.
+        self.find(number).map_err(|trouble| match trouble {
+            Trouble::Files(source) => ReadError::Files { number, source },
+            Trouble::Damage { .. } => ReadError::Damaged { number, what },
+        })
+    }
+
+    /// Quarantines a block whose record is damaged that the index named; `false`: it was repaired or removed meanwhile.
+    pub(super) fn quarantine(&self, number: u64, entry: Option<Entry>) -> bool {
+        // Who repairs a block writes its entry first, and takes it out of quarantine then; who removes blocks tells the first that is left
+        // before that.
+        let mut quarantined = self.shown.quarantined();
+        let is_still = number >= self.first() && index::find(&self.shown.files, number).ok().flatten() == entry;
+        if is_still {
+            quarantined.insert(number);
         }
+        is_still
+    }
+
+    /// What the index says of a block.
+    #[cfg(test)]
+    pub(super) fn entry(&self, number: u64) -> Option<Entry> {
+        index::find(&self.shown.files, number).unwrap()
+    }
+
+    /// About how much room a block takes on disk, bytes; 0 where that is not known.
+    pub fn record_bytes(&self, number: u64) -> u64 {
+        let entry = index::find(&self.shown.files, number).ok().flatten();
+        entry.map_or(0, |entry| entry.record_bytes.into())
     }
 
     /// The file of a block's record, and where in it that begins.
     #[cfg(test)]
-    pub(super) fn place(&self, number: u64) -> (String, usize) {
-        let entry = index::find(&self.shown.files, number).unwrap().unwrap();
+    pub(crate) fn place(&self, number: u64) -> (String, usize) {
+        let entry = self.entry(number).unwrap();
         (scan::name(entry.segment.into()), entry.offset as usize)
     }
 
     fn find(&self, number: u64) -> Result<Stored, Trouble> {
-        let Some(entry) = index::find(&self.shown.files, number)? else {
-            return Err(Trouble::Damage("its entry in the index is not there".into()));
+        let entry = match index::find(&self.shown.files, number) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => {
+                return Err(Trouble::Damage { what: "its entry in the index is not there".into(), entry: None });
+            }
+            Err(error) => return Err(Wrong::from(error).at(None)),
         };
+        self.at(number, entry).map_err(|wrong| wrong.at(Some(entry)))
+    }
+
+    /// The block whose record stands there.
+    fn at(&self, number: u64, entry: Entry) -> Result<Stored, Wrong> {
         let file = self.shown.files.file(&scan::name(entry.segment.into()))?;
         let mut record = vec![0; entry.record_bytes as usize];
         file.read_at(&mut record, entry.offset.into())?;
@@ -204,58 +252,91 @@ impl<D: Directory> Reader<D> {
         let place = Place { salt, segment: entry.segment.into(), offset: entry.offset.into() };
         let head = Head::decode(place, &record)
             .filter(|head| matches!(head.kind, Kind::Block | Kind::Repaired) && head.number == number);
-        let head = head.ok_or_else(|| Trouble::Damage("its head is not valid".into()))?;
-        let stored = head.stored(&record).ok_or_else(|| Trouble::Damage("its checksum is wrong".into()))?;
+        let head = head.ok_or_else(|| Wrong::Damage("its head is not valid".into()))?;
+        let stored = head.stored(&record).ok_or_else(|| Wrong::Damage("its checksum is wrong".into()))?;
         let encoding = Encoding::of(head.encoding);
-        let encoding = encoding.ok_or_else(|| Trouble::Damage(format!("encoding {} is unknown", head.encoding)))?;
-        let dictionary =
-            |copies: [u32; 2]| copies.into_iter().find_map(|offset| self.dictionary(entry.segment, offset));
-        let bytes = unpack(encoding, stored.to_vec(), head.plain_bytes, dictionary)?;
+        let encoding = encoding.ok_or_else(|| Wrong::Damage(format!("encoding {} is unknown", head.encoding)))?;
+        // A copy that cannot be read for now is not damaged.
+        let mut unread = None;
+        let dictionary = |copies: [u32; 2]| {
+            copies.into_iter().find_map(|offset| match self.dictionary(entry.segment, offset) {
+                Ok(dictionary) => Some(dictionary),
+                Err(Wrong::Damage(_)) => None,
+                Err(Wrong::Files(error)) => {
+                    unread = Some(error);
+                    None
+                }
+            })
+        };
+        let unpacked = unpack(encoding, stored.to_vec(), head.plain_bytes, dictionary);
+        let bytes = unpacked.map_err(|error| unread.map_or_else(|| error.into(), Wrong::Files))?;
         Ok(Stored { number, bytes, root: head.root })
     }
 
-    /// A copy of a dictionary; `None`: it is damaged.
-    fn dictionary(&self, segment: u32, offset: u32) -> Option<SharedDictionary> {
+    /// A copy of a dictionary.
+    fn dictionary(&self, segment: u32, offset: u32) -> Result<SharedDictionary, Wrong> {
+        let damaged = || Wrong::Damage("a copy of its dictionary is damaged".into());
         let lock = || self.shown.dictionaries.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().iter().find(|(place, _)| *place == (segment, offset)).map(|(_, found)| Arc::clone(found));
-        if known.is_some() {
-            return known;
+        if let Some(known) = known {
+            return Ok(known);
         }
-        let file = self.shown.files.file(&scan::name(segment.into())).ok()?;
+        let file = self.shown.files.file(&scan::name(segment.into()))?;
         let mut record = vec![0; HEAD_BYTES];
-        file.read_at(&mut record, offset.into()).ok()?;
+        file.read_at(&mut record, offset.into())?;
         let salt = self.shown.salt.load(Ordering::Relaxed);
         let place = Place { salt, segment: segment.into(), offset: offset.into() };
-        let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Dictionary)?;
+        let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Dictionary).ok_or_else(damaged)?;
         record.resize(head.record_bytes(), 0);
-        file.read_at(&mut record, offset.into()).ok()?;
-        let dictionary = Arc::new(DecoderDictionary::copy(head.stored(&record)?));
+        file.read_at(&mut record, offset.into())?;
+        let dictionary = Arc::new(DecoderDictionary::copy(head.stored(&record).ok_or_else(damaged)?));
         let mut kept = lock();
         kept.push_back(((segment, offset), Arc::clone(&dictionary)));
         if kept.len() > DICTIONARIES_MAX {
             kept.pop_front();
         }
-        Some(dictionary)
+        Ok(dictionary)
     }
 }
 
+/// Why a block was not found, by what the index said.
 enum Trouble {
+    Damage { what: String, entry: Option<Entry> },
+    Files(io::Error),
+}
+
+/// What is wrong with a record.
+enum Wrong {
     Damage(String),
     Files(io::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl Wrong {
+    fn at(self, entry: Option<Entry>) -> Trouble {
+        match self {
+            Self::Damage(what) => Trouble::Damage { what, entry },
+            Self::Files(error) => Trouble::Files(error),
+        }
+    }
+}
+
+impl From<io::Error> for Wrong {
     fn from(error: io::Error) -> Self {
+        // What the disk, or the file system with checksums of its own, says of these bytes. Anything else is of the process or passes.
+        const OF_THE_DISK: [Errno; 3] = [Errno::IO, Errno::BADMSG, Errno::UCLEAN];
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
                 Self::Damage(format!("its file ends before: {error}"))
+            }
+            _ if OF_THE_DISK.iter().any(|of_disk| error.raw_os_error() == Some(of_disk.raw_os_error())) => {
+                Self::Damage(format!("it cannot be read: {error}"))
             }
             _ => Self::Files(error),
         }
     }
 }
 
-impl From<UnpackError> for Trouble {
+impl From<UnpackError> for Wrong {
     fn from(error: UnpackError) -> Self {
         Self::Damage(error.to_string())
     }

@@ -14,6 +14,11 @@ use super::open::Store;
 
 /// What is written and synced at once, bytes as stored; a larger block is a batch of its own.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+/// With so many blocks under way batches begin no sooner than …
+const CROWD_BLOCKS: usize = 16;
+/// … so long after one another. On a disk that syncs in some tenths of a millisecond each would have few blocks otherwise, and syncs, wake-ups
+/// and acknowledgements would take the processors that hash and compress. Who has fewer under way waits for none of that.
+const BATCHES_APART: Duration = Duration::from_millis(1);
 
 /// What became of a batch; told in order, on the writer's thread.
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ struct Queue {
     /// Earlier blocks, which are written once more.
     repairs: VecDeque<Prepared>,
     is_closed: bool,
+    /// The thread waits: to wake it costs a system call, which a thread that syncs does not need.
+    is_idle: bool,
 }
 
 enum Work {
@@ -54,6 +61,16 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn change(&self, change: impl FnOnce(&mut Queue)) {
+        let mut queue = self.lock();
+        change(&mut queue);
+        let was_idle = std::mem::take(&mut queue.is_idle);
+        drop(queue);
+        if was_idle {
+            self.changed.notify_one();
+        }
+    }
+
     /// What is to be written next, when there is something; `None`: it is closed, and all was written.
     fn work(&self) -> Option<Work> {
         let mut queue = self.lock();
@@ -64,6 +81,7 @@ impl Shared {
             if queue.is_closed {
                 return None;
             }
+            queue.is_idle = true;
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         let mut batch = Vec::new();
@@ -86,8 +104,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Gives a store its thread. `tell` is called there, after every batch.
-    pub fn start<D>(mut store: Store<D>, tell: impl Fn(Appended) + Send + 'static) -> io::Result<Self>
+    /// Gives a store its thread. `tell` is called there, after every batch; `under_way` says how many blocks are still to become safe then.
+    pub fn start<D>(
+        mut store: Store<D>,
+        under_way: impl Fn() -> usize + Send + 'static,
+        tell: impl Fn(Appended) + Send + 'static,
+    ) -> io::Result<Self>
     where
         D: Directory + Sync,
         D::File: Sync,
@@ -111,6 +133,9 @@ impl Writer {
                         let Some(last) = batch.last().map(|block| block.number) else { continue };
                         tell(Appended::Safe { last, took: began.elapsed() });
                         remove_old(&mut store);
+                        if under_way() >= CROWD_BLOCKS {
+                            thread::sleep(BATCHES_APART.saturating_sub(began.elapsed()));
+                        }
                     }
                 }
             }
@@ -121,16 +146,14 @@ impl Writer {
 
     /// Hands a block over; its number is one more than that of the block before. The caller bounds what waits.
     pub fn append(&self, block: Prepared) {
-        self.shared.lock().blocks.push_back(block);
-        self.shared.changed.notify_one();
+        self.shared.change(|queue| queue.blocks.push_back(block));
     }
 }
 
 impl Writer {
     /// Hands over an earlier block that was damaged; it is written when nothing else is waiting. The caller bounds what waits.
     pub fn repair(&self, block: Prepared) {
-        self.shared.lock().repairs.push_back(block);
-        self.shared.changed.notify_one();
+        self.shared.change(|queue| queue.repairs.push_back(block));
     }
 }
 
@@ -146,8 +169,7 @@ fn remove_old<D: Directory>(store: &mut Store<D>) {
 impl Drop for Writer {
     /// Writes what was handed over, then ends.
     fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
-        self.shared.changed.notify_one();
+        self.shared.change(|queue| queue.is_closed = true);
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has ended as well.
             let _ = thread.join();

@@ -1,5 +1,9 @@
 //! Blocks that come from peers: what is missing, and what is damaged.
 
+use block_node::block::{Limits, ProofRules};
+use block_node::store::{Prepared, Store};
+
+use super::scrub::{becomes, metric};
 use super::*;
 
 #[test]
@@ -74,6 +78,46 @@ fn a_block_that_rots_is_fetched_again_from_a_peer_that_has_the_right_one() {
         let server = Server::start(ours.path(), &[]);
         let result = read_all(&server, 34).await;
         assert_eq!((result.blocks, result.wrong), (35, None));
+    });
+}
+
+/// Where the records of a segment begin, the segment's own head first.
+fn records(segment: &[u8]) -> Vec<usize> {
+    (0..segment.len()).step_by(8).filter(|place| segment[*place..].starts_with(b"BLK1")).collect()
+}
+
+#[test]
+fn a_damaged_block_that_no_peer_has_right_ends_neither_other_repairs_nor_fetching() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let peer = Server::start(theirs.path(), &[]);
+    // Block 9 is of another history here, so that the peer's block 10 does not continue it.
+    let other = Crafter::new(2, 9).next(Shape::of_bytes(BLOCK_BYTES)).bytes;
+    let mut blocks = crafted(30);
+    blocks[9] = other;
+    {
+        let directory = block_node::data_directory::open(ours.path()).unwrap();
+        let mut store = Store::open(directory, Default::default()).unwrap();
+        let limits = Limits { block_bytes_max: 1 << 20 };
+        for block in blocks {
+            let verified = Verified::of(&block, limits, &ProofRules::accepted_before()).unwrap();
+            store.append(&[Prepared::of(&verified)]).unwrap();
+        }
+    }
+    let segment = ours.path().join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let places = records(&bytes);
+    assert_eq!(places.len(), 31);
+    [10, 20].iter().for_each(|number| bytes[places[number + 1] + 100] ^= 1);
+    std::fs::write(&segment, bytes).unwrap();
+    run(async {
+        publish(&publisher(&peer, 0, 60)).await.unwrap();
+        let server = Server::start(ours.path(), &["--backfill-peers", &peer.address]);
+        assert_eq!(metric(&server, "block_node_quarantined_blocks").await, 2, "what is damaged when it starts is told");
+        status_becomes(&server, |status| status.last_available_block == 59).await;
+        becomes(&server, "block_node_blocks_repaired_total", |repaired| repaired == 1).await;
+        becomes(&server, "block_node_backfill_failures_total", |failures| failures > 0).await;
+        assert_eq!(metric(&server, "block_node_quarantined_blocks").await, 1);
+        assert_eq!(get_block(&server, &[0x08, 20]).await.status, 1);
     });
 }
 

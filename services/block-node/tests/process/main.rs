@@ -4,12 +4,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backfill;
+mod closed_pipes;
 mod compressed;
+mod configuration;
 mod dashboard;
+mod directories;
 mod durable;
+mod filters;
 mod java_files;
 mod raw;
+mod record_files;
 mod refusals;
+mod scrub;
 mod server;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -57,7 +63,8 @@ fn publisher(server: &Server, first: u64, blocks: u64) -> PublisherFlags {
 
 fn consumer(server: &Server, start: Option<u64>, end: Option<u64>) -> ConsumerFlags {
     let (address, tls) = (server.address.clone(), TlsFlags::default());
-    ConsumerFlags { address, tls, start, end, wire_era: WireEra::Today, slow_millis: 0 }
+    let (only_items, without_items) = (Vec::new(), Vec::new());
+    ConsumerFlags { address, tls, start, end, wire_era: WireEra::Today, slow_millis: 0, only_items, without_items }
 }
 
 /// The blocks that a publisher sends.
@@ -233,7 +240,7 @@ async fn stalled(
     };
     let mut channel = Channel::connect(&server.address, options).await.unwrap();
     let call = channel.call(SUBSCRIBE);
-    let request = proto::SubscribeStreamRequest { start_block_number: block, end_block_number: last };
+    let request = proto::SubscribeStreamRequest { start_block_number: block, end_block_number: last, filter: None };
     channel.stream(&call, &request).await.unwrap()
 }
 
@@ -289,12 +296,15 @@ fn a_subscriber_that_takes_nothing_is_ended() {
     let server = large_blocks(directory.path(), 4, &["--subscriber-timeout-millis", "300"]);
     run(async {
         let (_sender, mut receiver) = stalled(&server, 0, 3).await;
-        let ended = async {
-            while !http(&server, "/metrics").await.contains("\nblock_node_subscribers 0\n") {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("its stream ends");
+        for (subscribers, what) in [(1, "its stream begins"), (0, "its stream ends")] {
+            let line = format!("\nblock_node_subscribers {subscribers}\n");
+            let told = async {
+                while !http(&server, "/metrics").await.contains(&line) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), told).await.expect(what);
+        }
         let error = loop {
             match receiver.next().await {
                 Ok(Some(_)) => {}
@@ -379,6 +389,9 @@ fn a_mistake_on_the_command_line_is_one_line_and_touches_nothing() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.starts_with("block-node: ") && said.lines().count() == 1, "{said}");
     }
+    let mistyped = Command::new(PROGRAM).arg("--data-dri").arg(&data).output().unwrap();
+    let said = String::from_utf8(mistyped.stderr).unwrap();
+    assert!(said.contains("--data-dri") && said.contains("a similar argument exists: '--data-dir'"), "{said}");
     assert!(!data.exists());
 }
 
@@ -390,7 +403,7 @@ fn a_second_server_on_the_same_blocks_is_refused() {
         Command::new(PROGRAM).args(["--server-port", "0", "--data-dir"]).arg(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("another process uses this directory"), "{said}");
+    assert!(said.contains("is used by another process"), "{said}");
 }
 
 #[test]
@@ -463,5 +476,5 @@ fn a_directory_is_verified_and_a_byte_that_rots_is_found() {
     assert!(said.ends_with(" 1 blocks wrong\n"), "{said}");
     let (code, _, said) = verify(&directory.path().join("nothing"));
     assert_eq!(code, Some(1));
-    assert!(said.contains("nothing: not a directory"), "{said}");
+    assert!(said.contains("nothing does not exist"), "{said}");
 }

@@ -19,6 +19,7 @@ use super::fields::{self, Fields};
 use super::{access, gone, malformed, only};
 use crate::engine::{Address, Durability, MemberChange, Node};
 use crate::settings::is_address;
+use crate::state::Defragmented;
 
 /// Requests without a reply on a stream, and requests of a frame. Beyond, the client is not listened to, and the frame is refused.
 const OUTSTANDING_MAX: usize = 10_000;
@@ -46,6 +47,8 @@ pub enum Method {
     ChangeUsers,
     /// Who the users are.
     ListUsers,
+    /// Rewrites the files of the state.
+    Defragment,
 }
 
 impl Method {
@@ -58,6 +61,7 @@ impl Method {
             "ChangeMembers" => Some(Self::ChangeMembers),
             "ChangeUsers" => Some(Self::ChangeUsers),
             "ListUsers" => Some(Self::ListUsers),
+            "Defragment" => Some(Self::Defragment),
             _ => None,
         }
     }
@@ -342,6 +346,16 @@ pub(super) async fn change_members(node: Node, request: wire::ChangeMembersReque
         Err(error) => Err(error),
     };
     wire::ChangeMembersReply { error: changed.err().map(wire::Error::of) }
+}
+
+/// Rewrites the files of the member's state.
+pub(super) async fn defragment(node: Node) -> wire::DefragmentReply {
+    match node.defragment().await {
+        Ok(Defragmented { before_bytes, after_bytes }) => {
+            wire::DefragmentReply { error: None, before_bytes, after_bytes }
+        }
+        Err(error) => wire::DefragmentReply { error: Some(wire::Error::of(error)), ..Default::default() },
+    }
 }
 
 /// What the member is.

@@ -2,6 +2,7 @@
 //! the state of that moment; so it does not wait for long.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,11 +54,14 @@ pub(super) async fn send(
     }
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
-    let view = node.shown().view();
+    let (rows, applied) = {
+        let view = node.shown().view();
+        (Arc::clone(&view.rows), view.applied)
+    };
     let (pieces, mut taken) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
         let mut out = Pieces { pieces: pieces.clone(), piece: Vec::with_capacity(PIECE_BYTES) };
-        if let Err(error) = save_backup(&*view.rows, view.applied, &mut out) {
+        if let Err(error) = save_backup(rows, applied, &mut out) {
             // Where nobody listens any more, nobody wants to know.
             let _ = pieces.blocking_send(Err(error));
         }

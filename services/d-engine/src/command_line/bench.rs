@@ -4,7 +4,10 @@
 //! clients" are 200. Here all clients are in flight, unless `--report-inflight` asks for the report's reading; how many really were is
 //! printed, and so is what an acknowledged write has been through.
 
+use std::io;
+
 use d_engine_client::ReadLevel;
+use service_kit::console;
 
 use super::keys::Keys;
 use super::load::{self, Door, Load, Measured, Work};
@@ -112,24 +115,27 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
         }
     }
     let Some((leader, before)) = before else { return Err(problem) };
-    println!(
-        "leader: {leader}, members: {}, durability of acknowledged writes: {}",
+    console::print(format_args!(
+        "leader: {leader}, members: {}, durability of acknowledged writes: {}\n",
         before.members.len(),
         before.durability
-    );
+    ))?;
     let measured = load::run(&load, &leader)?;
     let after = runtime.block_on(ctl::status(&load.access, &leader))?;
-    print(&load, &measured);
+    print(&load, &measured)?;
     if before.durability == "fsync" {
         let syncs = after.syncs.saturating_sub(before.syncs);
-        println!("syncs of the leader's log: {syncs}, mean {} us with their writes", after.sync_mean_micros);
+        console::print(format_args!(
+            "syncs of the leader's log: {syncs}, mean {} us with their writes\n",
+            after.sync_mean_micros
+        ))?;
         if syncs > 0 && after.sync_mean_micros < SYNC_MICROS_MIN {
-            println!(
-                "warning: syncs of less than {SYNC_MICROS_MIN} us do not reach a disk: numbers of writes are not durable ones"
-            );
+            console::print(format_args!(
+                "warning: syncs of less than {SYNC_MICROS_MIN} us do not reach a disk: numbers of writes are not durable ones\n"
+            ))?;
         }
     } else {
-        println!("warning: acknowledged writes are not synced: compare with nothing that syncs");
+        console::print(format_args!("warning: acknowledged writes are not synced: compare with nothing that syncs\n"))?;
     }
     anyhow::ensure!(
         measured.latencies.len() == load.total,
@@ -140,23 +146,26 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(load: &Load, measured: &Measured) {
+fn print(load: &Load, measured: &Measured) -> io::Result<()> {
     let Measured { elapsed, latencies, found, failed, problem, busy_seconds } = measured;
     let seconds = elapsed.as_secs_f64();
     let requests = latencies.len();
-    println!("total time: {seconds:.3} s, requests: {requests}, throughput: {:.0} ops/s", requests as f64 / seconds);
-    println!(
-        "in flight: {:.1} on average (clients {}, connections {}{})",
+    console::print(format_args!(
+        "total time: {seconds:.3} s, requests: {requests}, throughput: {:.0} ops/s\n",
+        requests as f64 / seconds
+    ))?;
+    console::print(format_args!(
+        "in flight: {:.1} on average (clients {}, connections {}{})\n",
         busy_seconds / seconds,
         load.clients,
         load.connections,
         if load.limits_in_flight { ", limited to the connections as in the report" } else { "" }
-    );
+    ))?;
     if let Work::Get(_) = load.work {
-        println!("found: {found} of {requests}");
+        console::print(format_args!("found: {found} of {requests}\n"))?;
     }
-    println!(
-        "latency us: avg {:.0} min {} max {} p50 {} p90 {} p99 {} p99.9 {}",
+    console::print(format_args!(
+        "latency us: avg {:.0} min {} max {} p50 {} p90 {} p99 {} p99.9 {}\n",
         latencies.mean(),
         latencies.min(),
         latencies.max(),
@@ -164,8 +173,9 @@ fn print(load: &Load, measured: &Measured) {
         latencies.value_at_quantile(0.9),
         latencies.value_at_quantile(0.99),
         latencies.value_at_quantile(0.999)
-    );
+    ))?;
     if let Some(problem) = problem {
-        println!("failed and made again: {failed}, first: {problem}");
+        console::print(format_args!("failed and made again: {failed}, first: {problem}\n"))?;
     }
+    Ok(())
 }

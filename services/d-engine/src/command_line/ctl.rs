@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use anyhow::Context as _;
 use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
+use service_kit::console;
 
 use super::access::{self, Access};
 use super::{snapshot, users};
@@ -67,12 +68,20 @@ enum Verb {
     Auth(users::Auth),
     /// Says what each member is.
     Status,
+    /// Has each of the members that are named rewrite the files of its state, one after the other, so that they have no more than what is
+    /// there. For that time it takes the room of both.
+    Defragment,
     /// Gives a key a value; its revision.
     Put {
         /// The key.
         key: String,
         /// Its value.
         value: String,
+    },
+    /// Deletes a key; says whether it was there.
+    Delete {
+        /// The key.
+        key: String,
     },
     /// Reads a key.
     Get {
@@ -129,6 +138,32 @@ async fn change_members(access: &Access, endpoints: &[String], change: Change) -
     Err(problem)
 }
 
+/// Has members rewrite their files. A member that cannot does not keep the others from it.
+async fn defragment(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
+    let mut failed = 0;
+    for endpoint in endpoints {
+        let rewritten = async {
+            let channel = access.channel(endpoint).await?;
+            let request = wire::DefragmentRequest {};
+            let reply: wire::DefragmentReply =
+                channel.unary("/storebench.dengine.v1.Store/Defragment", &request).await?;
+            match reply.error {
+                Some(error) => Err(error.parse().into()),
+                None => Ok::<_, anyhow::Error>((reply.before_bytes, reply.after_bytes)),
+            }
+        };
+        match rewritten.await {
+            Ok((before, after)) => console::print(format_args!("{endpoint}: {before} bytes before, {after} after\n"))?,
+            Err(error) => {
+                failed += 1;
+                console::tell(format_args!("{endpoint}: {error:#}"));
+            }
+        }
+    }
+    anyhow::ensure!(failed == 0, "{failed} of {} members have not done it", endpoints.len());
+    Ok(())
+}
+
 pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> anyhow::Result<()> {
     let access = access.open()?;
     match verb {
@@ -139,9 +174,9 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
                     Ok(status) => {
                         answered += 1;
                         let role = if status.leader_id == status.member_id { "leader" } else { "follower" };
-                        println!(
+                        console::print(format_args!(
                             "{endpoint}: member {} {role} term {} committed {} applied {} leader {} durability {} ready {} \
-                             version {}",
+                             version {}\n",
                             status.member_id,
                             status.term,
                             status.committed,
@@ -150,13 +185,14 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
                             status.durability,
                             status.is_ready,
                             status.version
-                        );
+                        ))?;
                     }
-                    Err(error) => println!("{endpoint}: {error:#}"),
+                    Err(error) => console::print(format_args!("{endpoint}: {error:#}\n"))?,
                 }
             }
             anyhow::ensure!(answered > 0, "no member answers");
         }
+        Verb::Defragment => defragment(&access, &endpoints).await?,
         Verb::Snapshot(verb) => snapshot::run(&access, &endpoints, verb).await?,
         Verb::User(verb) => users::run(&access, &endpoints, verb).await?,
         Verb::Auth(auth) => users::enable(&access, &endpoints, auth).await?,
@@ -176,13 +212,17 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
         Verb::Transfer { id } => change_members(&access, &endpoints, Change::Transfer(id)).await?,
         Verb::Put { key, value } => {
             let client = access.client(&endpoints).await?;
-            println!("{}", client.put(key, value).await?);
+            console::print(format_args!("{}\n", client.put(key, value).await?))?;
+        }
+        Verb::Delete { key } => {
+            let client = access.client(&endpoints).await?;
+            console::print(format_args!("{}\n", if client.delete(key).await? { "deleted" } else { "not there" }))?;
         }
         Verb::Get { key, consistency } => {
             let client = access.client(&endpoints).await?;
             let seen = client.get_with(key.clone(), consistency).await?;
             let item = seen.value.with_context(|| format!("{key}: no such key"))?;
-            println!("{}", String::from_utf8_lossy(&item.value));
+            console::print(format_args!("{}\n", String::from_utf8_lossy(&item.value)))?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use d_engine_client::wire;
+use service_kit::console;
 
 use super::access::Access;
 use crate::state::{Backup, verify_backup};
@@ -37,7 +38,10 @@ pub(super) async fn run(access: &Access, endpoints: &[String], verb: Verb) -> an
         }
     };
     let Backup { index, keys, bytes, checksum } = backup;
-    println!("{}: index {index}, keys {keys}, bytes {bytes}, checksum {checksum:08x}", file.display());
+    console::print(format_args!(
+        "{}: index {index}, keys {keys}, bytes {bytes}, checksum {checksum:08x}\n",
+        file.display()
+    ))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use d_engine_client::wire;
 use d_engine_client::wire::change_users_request::Change;
+use service_kit::console;
 
 use super::access::{self, Access};
 
@@ -151,16 +152,19 @@ async fn list(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
         };
         match answer.await {
             Ok(wire::ListUsersReply { is_enabled, users }) => {
-                println!("users are {}", if is_enabled { "asked for" } else { "not asked for (ctl auth enable)" });
+                console::print(format_args!(
+                    "users are {}\n",
+                    if is_enabled { "asked for" } else { "not asked for (ctl auth enable)" }
+                ))?;
                 for wire::User { name, is_admin, grants } in users {
-                    println!("{name}{}", if is_admin { " administers" } else { "" });
+                    console::print(format_args!("{name}{}\n", if is_admin { " administers" } else { "" }))?;
                     for wire::Granted { prefix, read, write } in grants {
                         let access = match (read, write) {
                             (true, true) => "readwrite",
                             (true, false) => "read",
                             _ => "write",
                         };
-                        println!("  {access} \"{}\"", prefix.escape_ascii());
+                        console::print(format_args!("  {access} \"{}\"\n", prefix.escape_ascii()))?;
                     }
                 }
                 return Ok(());

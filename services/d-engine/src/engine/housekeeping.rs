@@ -1,5 +1,6 @@
-//! What a member does beside its clients' work: it follows what the group says of its members; and a leader proposes the end of keys and sessions whose time is over, and writes into the log
-//! which members have acknowledged entries. Its clock decides when it proposes, the entry's time what ends.
+//! What a member does beside its clients' work: it follows what the group says of its members; and a leader proposes the end of keys and
+//! sessions whose time is over, and writes into the log which members have acknowledged entries. Its clock decides when it proposes, the
+//! entry's time what ends.
 
 use std::collections::BTreeSet;
 use std::io;

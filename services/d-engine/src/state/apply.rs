@@ -228,6 +228,11 @@ impl<S: Storage> State<S> {
         &self.users
     }
 
+    /// How many sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.sessions
+    }
+
     /// Makes what was applied visible, all at once.
     pub fn commit(&mut self, index: u64) -> Result<(), StorageError> {
         self.storage.commit(index)
@@ -463,6 +468,6 @@ impl<S: Storage> State<S> {
     /// All that was committed, to be written later.
     pub fn snapshot(&self) -> impl FnOnce(&mut dyn Write) -> std::io::Result<()> + Send + use<S> {
         let view = self.view();
-        move |out| snapshot::write(&*view, out)
+        move |out| snapshot::write_tables(view, &|_| true, out)
     }
 }

@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::snapshot::{self, SnapshotError};
 use super::storage::{Rows, Storage, StorageError, Table};
@@ -77,12 +78,12 @@ impl<R: Read> Read for Checked<R> {
     }
 }
 
-/// Writes a view's rows.
-pub fn save(rows: &dyn Rows, index: u64, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a view's rows, and does not keep the view for all that time.
+pub fn save(rows: Arc<dyn Rows + Send + Sync>, index: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut out = Checked { inner: out, checksum: 0 };
     out.write_all(HEAD)?;
     out.write_all(&index.to_le_bytes())?;
-    snapshot::write_tables(rows, |table| table != Table::Members, &mut out)?;
+    snapshot::write_tables(rows, &|table| table != Table::Members, &mut out)?;
     let checksum = out.checksum.to_le_bytes();
     out.inner.write_all(&checksum)?;
     out.inner.flush()

@@ -6,18 +6,26 @@
 //! last commits, and never one from among others; the log has what they did, and is the only thing that is synced for an acknowledgement.
 //!
 //! Rows that replace all others are put into a keyspace of their own, which counts once it has an index: what was there before stays
-//! until then, for readers and for a restart.
+//! until then, for readers and for a restart. One that nobody finished is given up at the next start.
+//!
+//! The newest keyspace is never deleted, and none is ever cleared. fjall stamps what it does to its table of keyspaces, and to rows, with one
+//! counter, which a start sets back to behind the newest row that is left; and the identity of a keyspace that was the newest is
+//! given away again. So a keyspace with the identity of a deleted one is stamped as older than that deletion, which takes it away when the two
+//! are merged. Rows that follow a clear are stamped as older than it, too, which fjall takes for a bug of its own, and panics; and a journal
+//! with a clear that no row follows stays for ever.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
+use fjall::{AbstractTree as _, AnyTree, Database, Keyspace, KeyspaceCreateOptions, Readable, SeqNo, Snapshot};
 
-use super::storage::{EachRow, Rows, Storage, StorageError, Table};
+use super::storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};
 
 /// Where the index of the last commit stands: behind all tables.
 const APPLIED: [u8; 1] = [u8::MAX];
@@ -33,6 +41,8 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// at four and at 20.
 const MEMTABLES_WAITING: usize = 2;
 const FILES_WAITING: usize = 16;
+/// How long memtables may take to be written before files are merged on demand.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Threads that write memtables and merge files.
 const WORKERS: usize = 2;
 
@@ -55,21 +65,54 @@ fn end_of(table: Table, end: Option<&[u8]>) -> Bytes {
 /// Rows of one moment.
 struct Committed {
     keyspace: Keyspace,
-    snapshot: Snapshot,
+    /// `None` once nothing is written to the keyspace any more: what it has then, it had. A snapshot keeps in memory whatever is written after
+    /// it, to any keyspace, also what is in files by then.
+    snapshot: ArcSwapOption<Snapshot>,
 }
 
 impl Committed {
+    /// Of now.
+    fn now(database: &Database, keyspace: Keyspace) -> Arc<Self> {
+        Arc::new(Self { keyspace, snapshot: ArcSwapOption::from_pointee(Some(database.snapshot())) })
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        Ok(self.snapshot.get(&self.keyspace, key).map_err(failed)?.map(Bytes::from))
+        let found = match &*self.snapshot.load() {
+            Some(snapshot) => snapshot.get(&self.keyspace, key),
+            None => self.keyspace.get(key),
+        };
+        Ok(found.map_err(failed)?.map(Bytes::from))
     }
 
     fn range(&self, start: Bytes, end: Bytes) -> impl Iterator<Item = Result<(Bytes, Bytes), StorageError>> + use<> {
-        let rows = self.snapshot.range(&self.keyspace, start..end);
+        let rows = match &*self.snapshot.load() {
+            Some(snapshot) => snapshot.range(&self.keyspace, start..end),
+            None => self.keyspace.range(start..end),
+        };
         rows.map(|row| row.into_inner().map(|(key, value)| (key.into(), value.into())).map_err(failed))
     }
 }
 
 impl Rows for Committed {
+    /// An iterator of the tree below fjall keeps what it reads, and nothing else.
+    fn detach(&self) -> Option<AllRows> {
+        // No values lie apart from their keys.
+        let AnyTree::Standard(tree) = &self.keyspace.tree else { return None };
+        let snapshot = self.snapshot.load();
+        let rows = tree.create_iter(snapshot.as_ref().map_or(SeqNo::MAX, |snapshot| snapshot.seqno()), None);
+        // As long as it is there, nobody removes its files.
+        let keyspace = self.keyspace.clone();
+        Some(Box::new(rows.filter_map(move |row| {
+            let _kept = &keyspace;
+            let (key, value) = match row {
+                Ok((key, value)) => (Bytes::from(key), Bytes::from(value)),
+                Err(error) => return Some(Err(failed(error))),
+            };
+            let table = Table::ALL.get(usize::from(*key.first()?))?;
+            Some(Ok((*table, key.slice(1..), value)))
+        })))
+    }
+
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
         Self::get(self, &key_of(table, key))
     }
@@ -95,6 +138,8 @@ pub struct Disk {
     /// What was written; other than `view` only while all rows are replaced.
     written: Arc<Committed>,
     view: Arc<Committed>,
+    /// The keyspace of the view, for who rewrites its files.
+    shown: Arc<Mutex<Keyspace>>,
     /// Changes since then; `None` takes a row out.
     pending: BTreeMap<Bytes, Option<Bytes>>,
     pending_bytes: usize,
@@ -143,36 +188,39 @@ impl Disk {
             }
         }
         found.sort_unstable_by_key(|(number, ..)| std::cmp::Reverse(*number));
-        let (mut current, mut spare) = (None, None);
-        for (number, applied, keyspace) in found {
+        let (mut current, mut begun, mut given_up) = (None, None, Vec::new());
+        for (number, applied, rows) in found {
             match applied {
-                Some(applied) if current.is_none() => current = Some((number, applied, keyspace)),
-                // Nobody finished it. It is used again, and not deleted: fjall gives the identity of the newest keyspace to another one
-                // once it was deleted, and then takes that for deleted, too.
-                None if current.is_none() && spare.is_none() => spare = Some((number, keyspace)),
+                Some(applied) if current.is_none() => current = Some((number, applied, rows)),
+                // Nobody finished it; there is none that is newer.
+                None if current.is_none() && begun.is_none() => begun = Some((number, rows)),
                 // It was replaced, or something newer was begun after it.
-                _ => database.delete_keyspace(keyspace)?,
+                _ => given_up.push(rows),
             }
         }
-        if let Some((_, spare)) = &spare
-            && !spare.is_empty()?
-        {
-            spare.clear()?;
-        }
-        let newest = spare.as_ref().map(|(number, _)| *number);
-        let (number, applied, keyspace) = match current {
-            Some(current) => current,
-            None => match spare.take() {
-                Some((number, keyspace)) => (number, 0, keyspace),
-                None => (1, 0, keyspace(&database, &format!("{NAME}1"))?),
-            },
+        let (newest, spare) = match begun {
+            Some((number, rows)) if rows.is_empty()? => (number, Some(rows)),
+            Some((number, rows)) => {
+                given_up.push(rows);
+                (number + 1, Some(keyspace(&database, &name_of(number + 1))?))
+            }
+            None => (current.as_ref().map_or(0, |(number, ..)| *number), None),
         };
-        let number = newest.unwrap_or(number);
-        let written = Arc::new(Committed { keyspace, snapshot: database.snapshot() });
+        // Only now that there is one that is newer than any of them.
+        for rows in given_up {
+            database.delete_keyspace(rows)?;
+        }
+        let ((applied, keyspace), spare) = match (current, spare) {
+            (Some((_, applied, rows)), spare) => ((applied, rows), spare),
+            (None, Some(rows)) => ((0, rows), None),
+            (None, None) => ((0, keyspace(&database, &name_of(1))?), None),
+        };
+        let number = newest.max(1);
+        let shown = Arc::new(Mutex::new(keyspace.clone()));
+        let written = Committed::now(&database, keyspace);
         let view = Arc::clone(&written);
         let (pending, replaced) = (BTreeMap::new(), Vec::new());
-        let spare = spare.map(|(_, keyspace)| keyspace);
-        Ok(Self { database, written, view, pending, pending_bytes: 0, applied, replaced, spare, number })
+        Ok(Self { database, written, view, shown, pending, pending_bytes: 0, applied, replaced, spare, number })
     }
 
     fn keyspace(&self) -> &Keyspace {
@@ -194,8 +242,11 @@ impl Disk {
             batch.insert(self.keyspace(), APPLIED, applied.to_le_bytes());
         }
         batch.commit().map_err(failed)?;
-        let keyspace = self.keyspace().clone();
-        self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
+        // It is told that the memtable is full, and may be slow to hear of it: then who writes does not go on filling it.
+        if self.keyspace().tree.active_memtable().size() > MEMTABLE_BYTES + MEMTABLE_BYTES / 2 {
+            self.keyspace().rotate_memtable().map_err(failed)?;
+        }
+        self.written = Committed::now(&self.database, self.keyspace().clone());
         Ok(())
     }
 
@@ -204,6 +255,10 @@ impl Disk {
         self.pending.insert(key, value);
         if self.pending_bytes > PENDING_BYTES_MAX && !self.replaced.is_empty() { self.write(None) } else { Ok(()) }
     }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{NAME}{number}")
 }
 
 fn keyspace(database: &Database, name: &str) -> fjall::Result<Keyspace> {
@@ -312,6 +367,9 @@ impl Storage for Disk {
         self.write(Some(applied))?;
         self.applied = applied;
         self.view = Arc::clone(&self.written);
+        if !self.replaced.is_empty() {
+            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = self.keyspace().clone();
+        }
         for keyspace in self.replaced.drain(..) {
             // Its files go when the last reader has gone.
             self.database.delete_keyspace(keyspace).map_err(failed)?;
@@ -322,6 +380,25 @@ impl Storage for Disk {
     fn is_under_pressure(&self) -> bool {
         self.keyspace().sealed_memtable_count() >= MEMTABLES_WAITING
             || self.keyspace().l0_table_count() >= FILES_WAITING
+    }
+
+    fn defragmentation(&self) -> Option<Defragmentation> {
+        let shown = Arc::clone(&self.shown);
+        Some(Arc::new(move || {
+            let keyspace = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let before_bytes = keyspace.disk_space();
+            // Rows that are in memory yet may replace some of those in files.
+            keyspace.rotate_memtable().map_err(failed)?;
+            let deadline = Instant::now() + WRITE_TIMEOUT;
+            while keyspace.sealed_memtable_count() > 0 {
+                if Instant::now() > deadline {
+                    return Err(failed("what is in memory cannot be written"));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            keyspace.major_compact().map_err(failed)?;
+            Ok(Defragmented { before_bytes, after_bytes: keyspace.disk_space() })
+        }))
     }
 
     fn applied(&self) -> u64 {
@@ -340,10 +417,11 @@ impl Storage for Disk {
             Some(spare) => spare,
             None => {
                 self.number += 1;
-                keyspace(&self.database, &format!("{NAME}{}", self.number)).map_err(failed)?
+                keyspace(&self.database, &name_of(self.number)).map_err(failed)?
             }
         };
-        self.written = Arc::new(Committed { keyspace, snapshot: self.database.snapshot() });
+        self.written = Committed::now(&self.database, keyspace);
+        self.view.snapshot.store(None);
         Ok(())
     }
 }

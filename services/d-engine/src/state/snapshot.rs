@@ -8,6 +8,7 @@
 
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -42,34 +43,80 @@ pub enum SnapshotError {
 
 /// Writes all rows.
 pub fn write(rows: &dyn Rows, out: &mut dyn Write) -> io::Result<()> {
-    write_tables(rows, |_| true, out)
+    write_scanned(rows, &|_| true, out)
 }
 
-/// Writes the rows of tables that are wanted; others are empty.
-pub(super) fn write_tables(rows: &dyn Rows, is_wanted: impl Fn(Table) -> bool, out: &mut dyn Write) -> io::Result<()> {
-    let mut has_users = false;
-    let any = &mut |_: &Bytes, _: &Bytes| {
-        has_users = true;
-        ControlFlow::Break(())
-    };
-    rows.scan(Table::Users, &[], None, any).map_err(io::Error::other)?;
-    let (head, tables) = if has_users { (HEAD, Table::ALL.len()) } else { (HEAD_2, TABLES_2) };
-    out.write_all(head)?;
-    for table in Table::ALL.into_iter().take(tables) {
-        if !is_wanted(table) {
-            out.write_all(&[0])?;
-            continue;
+/// Writes the rows of tables that are wanted; others are empty. That takes long, and the view is kept no longer than it must be.
+pub(super) fn write_tables(
+    rows: Arc<dyn Rows + Send + Sync>,
+    is_wanted: &dyn Fn(Table) -> bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(all) = rows.detach() else { return write_scanned(&*rows, is_wanted, out) };
+    let mut tables = Tables::begin(&*rows, out)?;
+    drop(rows);
+    for row in all {
+        let (table, key, value) = row.map_err(io::Error::other)?;
+        if is_wanted(table) {
+            tables.row(table, &key, &value)?;
         }
+    }
+    tables.end()
+}
+
+fn write_scanned(rows: &dyn Rows, is_wanted: &dyn Fn(Table) -> bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut tables = Tables::begin(rows, out)?;
+    for table in Table::ALL.into_iter().filter(|table| is_wanted(*table)) {
         let mut written = Ok(());
         let scanned = rows.scan(table, &[], None, &mut |key, value| {
-            written = write_row(out, key, value);
+            written = tables.row(table, key, value);
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         scanned.map_err(io::Error::other)?;
         written?;
-        out.write_all(&[0])?;
     }
-    Ok(())
+    tables.end()
+}
+
+/// Tables that are written, one behind the other.
+struct Tables<'a> {
+    out: &'a mut dyn Write,
+    /// How many were ended, of how many.
+    ended: usize,
+    count: usize,
+}
+
+impl<'a> Tables<'a> {
+    /// Writes the head, which depends on whether there are users.
+    fn begin(rows: &dyn Rows, out: &'a mut dyn Write) -> io::Result<Self> {
+        let mut has_users = false;
+        let any = &mut |_: &Bytes, _: &Bytes| {
+            has_users = true;
+            ControlFlow::Break(())
+        };
+        rows.scan(Table::Users, &[], None, any).map_err(io::Error::other)?;
+        let (head, count) = if has_users { (HEAD, Table::ALL.len()) } else { (HEAD_2, TABLES_2) };
+        out.write_all(head)?;
+        Ok(Self { out, ended: 0, count })
+    }
+
+    /// Ends tables until so many have ended.
+    fn end_until(&mut self, ended: usize) -> io::Result<()> {
+        while self.ended < ended {
+            self.out.write_all(&[0])?;
+            self.ended += 1;
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, table: Table, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.end_until(table.number())?;
+        write_row(self.out, key, value)
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.end_until(self.count)
+    }
 }
 
 fn write_row(out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {

@@ -59,6 +59,21 @@ pub struct StorageError(pub String);
 /// Called with each row; breaks when it has seen enough.
 pub type EachRow<'a> = dyn FnMut(&Bytes, &Bytes) -> ControlFlow<()> + 'a;
 
+/// What files took before they were rewritten, and after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defragmented {
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+}
+
+/// Rewrites a storage's files, beside those who read and change it. Takes long, and for that time the disk room of both.
+pub type Defragmentation = Arc<dyn Fn() -> Result<Defragmented, StorageError> + Send + Sync>;
+
+/// All rows of one moment, table by table, each in order.
+pub type AllRows = Box<dyn Iterator<Item = Result<(Table, Bytes, Bytes), StorageError>> + Send>;
+
 /// Rows as of one moment.
 pub trait Rows {
     /// The value of a row.
@@ -66,6 +81,12 @@ pub trait Rows {
 
     /// Rows in order: from `start`, inclusive, to `end`, exclusive; `None` is the end of the table.
     fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError>;
+
+    /// All of them, to be read once and slowly, while the view itself may go; `None`: who reads keeps the view. For a storage whose memory
+    /// grows with what is committed while a view is kept.
+    fn detach(&self) -> Option<AllRows> {
+        None
+    }
 }
 
 /// Tables that one thread changes, and others look at.
@@ -85,6 +106,11 @@ pub trait Storage: Rows + Send + 'static {
     /// Whether the next commit may have to wait for the disk: then it is made beside the member's protocol, and not within it.
     fn is_under_pressure(&self) -> bool {
         false
+    }
+
+    /// Rewrites its files, so that they have no more than what is there; `None`: it has none that grow.
+    fn defragmentation(&self) -> Option<Defragmentation> {
+        None
     }
 
     /// The index of the last commit that is still there; 0 if there was none. Entries up to it are not applied again.

@@ -48,6 +48,29 @@ fn mistakes_are_one_line_and_exit_code_2() {
     assert_eq!((code, out.trim()), (Some(0), concat!("d-engine ", env!("CARGO_PKG_VERSION"))));
 }
 
+#[test]
+fn who_says_nothing_is_helped_and_gets_exit_code_2() {
+    for nothing in [&[][..], &["ctl"], &["ctl", "member"]] {
+        let (code, out, error) = run(nothing);
+        assert_eq!((code, &*out), (Some(2), ""), "{nothing:?}: {error}");
+        assert!(error.contains("Usage: d-engine") && error.contains("Commands:"), "{nothing:?}: {error}");
+    }
+}
+
+#[test]
+fn what_may_have_been_meant_is_said() {
+    for (said, meant) in [
+        (&["serve", "--db-root-dri", "x"][..], "--db-root-dir"),
+        (&["ctl", "statu"], "status"),
+        (&["ctl", "--endpoint", "127.0.0.1:1", "status"], "--endpoints"),
+        (&["bench", "--door", "streem", "put"], "stream"),
+    ] {
+        let (code, _, error) = run(said);
+        assert_eq!((code, error.trim_end().lines().count()), (Some(2), 1), "{said:?}: {error}");
+        assert!(error.contains(&format!("exists: '{meant}'")), "{said:?}: {error}");
+    }
+}
+
 pub fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();

@@ -137,3 +137,29 @@ async fn a_full_disk_is_a_clear_end_and_loses_nothing() {
     let missing = (0..acknowledged).find(|number| !found.contains_key(format!("k{number}").as_bytes()));
     assert_eq!(missing, None, "of {acknowledged}");
 }
+
+/// Rows that were deleted leave files when the member is told to, while it goes on; one whose state is in memory says so.
+#[tokio::test]
+async fn a_member_rewrites_its_files_when_it_is_told_to() {
+    let group = Group::start_with(1, &["--storage", "disk", "--durability", "none"]);
+    group.leader().await;
+    let client = group.client().await;
+    for number in 0..600 {
+        client.put(format!("k{}", number % 100), vec![number as u8; 100_000]).await.unwrap();
+    }
+    for number in 10..100 {
+        assert!(client.delete(format!("k{number}")).await.unwrap());
+    }
+    let said = group.ctl(&["defragment"]).unwrap();
+    let bytes: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [before, after] = bytes[..] else { panic!("{said}") };
+    assert!(before > 10_000_000 && after < 3_000_000, "{said}");
+    assert_eq!(everything(&client, ReadLevel::Linearizable).await.0.len(), 10);
+    assert_eq!(group.ctl(&["delete", "k1"]).unwrap().trim(), "deleted");
+    assert_eq!(group.ctl(&["delete", "k1"]).unwrap().trim(), "not there");
+
+    let in_memory = Group::start(1);
+    in_memory.leader().await;
+    let said = in_memory.ctl(&["defragment"]).unwrap_err();
+    assert!(said.contains("in memory"), "{said}");
+}

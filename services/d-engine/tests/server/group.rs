@@ -31,6 +31,19 @@ pub struct Group {
     children: Vec<Option<Process>>,
 }
 
+/// What a process has in memory.
+pub struct Memory {
+    pub resident_bytes: u64,
+    pub resident_most_bytes: u64,
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes >> 20;
+        write!(formatter, "{} MiB resident, {} at most", mib(self.resident_bytes), mib(self.resident_most_bytes))
+    }
+}
+
 /// Addresses that nobody listens on, all different.
 pub fn free(count: usize) -> Vec<String> {
     (0..count).map(|_| free_address().to_string()).collect()
@@ -154,6 +167,17 @@ impl Group {
     pub fn refused(&self, id: usize) -> (ExitStatus, String) {
         let status = self.command(id).status().unwrap();
         (status, fs::read_to_string(self.root.path().join(format!("{id}.log"))).unwrap())
+    }
+
+    /// What a member has in memory.
+    pub fn memory(&self, id: usize) -> Memory {
+        let process = self.children[id - 1].as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        };
+        Memory { resident_bytes: bytes("VmRSS:"), resident_most_bytes: bytes("VmHWM:") }
     }
 
     /// `kill -9`.

@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backup;
+mod closed_pipes;
 mod command_line;
+mod dashboard;
 mod dialects;
 mod disk;
 mod forwarding;
 mod group;
 mod kills;
 mod locks;
+mod many_keys;
 mod members;
 mod rolling;
 mod tls;

@@ -97,7 +97,8 @@ async fn one_member_grows_to_three_and_shrinks_again_while_clients_write() {
     assert!(group.ctl(&["member", "add", "1", "127.0.0.1:9,127.0.0.1:10"]).unwrap_err().contains("never used"));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (second, second_longest) = second.stop();
-    assert!(first > 50 && second > 50, "{first} and {second} adds");
+    // How many there are depends on what else the machine does.
+    assert!(first > 10 && second > 10, "{first} and {second} adds");
     let longest = first_longest.max(second_longest);
     assert!(longest < Duration::from_secs(10), "a write took {longest:?}");
     let client = group.client_of(second_id).await;

@@ -52,8 +52,8 @@ pub(super) struct MemoryLog {
 }
 
 impl MemoryLog {
-    pub(super) fn new(hard: Hard, compaction: Compaction, entries: VecDeque<Entry>) -> Self {
-        let base = (compaction.index, compaction.term);
+    /// `base` is the entry before the first of these, and its term: applied, if it is not the compaction's.
+    pub(super) fn new(hard: Hard, compaction: Compaction, base: (u64, u64), entries: VecDeque<Entry>) -> Self {
         let bytes = entries.iter().map(size).sum();
         Self { hard, compaction, base, entries, bytes, wants_snapshot: Cell::new(false) }
     }
@@ -184,7 +184,7 @@ impl Storage for MemoryLog {
             // Founders have no hard state yet, but the term of the snapshot they began with.
             hard.term = self.hard.term.max(self.compaction.snapshot.term);
             hard.vote = if hard.term == self.hard.term { self.hard.vote } else { 0 };
-            hard.commit = self.hard.commit.max(self.compaction.snapshot.index);
+            hard.commit = self.hard.commit.max(self.compaction.snapshot.index).max(self.base.0);
         }
         Ok(RaftState::new(hard, conf_state(&self.compaction.snapshot)))
     }
@@ -289,7 +289,7 @@ mod tests {
 
     fn log() -> MemoryLog {
         let entries = (1..=100).map(|index| Entry { term: 1, index, data: vec![0; 100].into(), ..Entry::default() });
-        MemoryLog::new(Hard::default(), Compaction::default(), entries.collect())
+        MemoryLog::new(Hard::default(), Compaction::default(), (0, 0), entries.collect())
     }
 
     const ENTRY_BYTES: usize = size_of::<Entry>() + 100;

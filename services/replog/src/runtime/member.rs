@@ -22,8 +22,8 @@ use crate::alone;
 use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::membership::Membership;
-use crate::recovery::{Recovered, Recovery, RecoveryError};
-use crate::replica::{Fatal, ReplicatedLog, forget_what_the_log_lacks};
+use crate::recovery::{RecoverError, Recovered, RecoveryError, recover};
+use crate::replica::{Fatal, ReplicatedLog};
 use crate::settings::Settings;
 
 /// What an empty directory means; or that who was in the group is not there any more.
@@ -100,6 +100,16 @@ pub enum MemberError {
     /// An assertion failed. This is a bug.
     #[error("an assertion failed, please report it: {0}")]
     Panicked(String),
+}
+
+impl From<RecoverError> for MemberError {
+    fn from(error: RecoverError) -> Self {
+        match error {
+            RecoverError::Open(error) => Self::Open(error),
+            RecoverError::Log(error) => Self::Recovery(error),
+            RecoverError::Machine(error) => Self::Fatal(error.into()),
+        }
+    }
 }
 
 type Outcome = Result<(), Arc<MemberError>>;
@@ -234,10 +244,7 @@ fn open<S: StateMachine, D: Directory>(
     snapshots: &D,
     origin: Origin,
 ) -> Result<(Log<D>, Recovered), MemberError> {
-    let mut recovery = Recovery::new(settings.group);
-    let mut wal = Log::open(directory, options, |record| recovery.visit(record))?;
-    let recovered = recovery.finish()?;
-    forget_what_the_log_lacks(machine, &recovered).map_err(Fatal::from)?;
+    let (mut wal, recovered) = recover(directory, options, settings, machine)?;
     let origin = match origin {
         Origin::Alone if recovered.is_empty() => {
             machine.goes_on_alone(id);

@@ -1,6 +1,6 @@
 //! What this server does not have, said as a Redis without it says it: modules and the cluster. And LOLWUT.
 
-use super::connection::REDIS_VERSION;
+use crate::REDIS_VERSION;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
 use crate::server::Server;
@@ -8,7 +8,7 @@ use crate::session::Session;
 
 const NO_CLUSTER: Failure = Failure::new("ERR This instance has cluster support disabled");
 
-/// READONLY, READWRITE, ASKING.
+/// READONLY, READWRITE, ASKING, CLUSTER.
 pub(super) fn cluster_only(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
     Err(NO_CLUSTER)
 }

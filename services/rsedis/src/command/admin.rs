@@ -4,8 +4,9 @@ use super::options::is;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
-use crate::server::{Request, Server};
+use crate::server::{Request, Server, Shutdown};
 use crate::session::Session;
+use crate::waiting::{self, TimeoutReply};
 
 pub(super) fn dbsize(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     client.reply.count(server.databases[client.database].len());
@@ -120,17 +121,34 @@ pub(super) fn lastsave(server: &mut Server, client: &mut Session, _: Args<'_>) -
 }
 
 pub(super) fn shutdown(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let (mut saves, mut is_forced) = (None, false);
+    let (mut shutdown, mut aborts) = (Shutdown::default(), false);
     for word in args.from(1).iter() {
-        match (is(word, "SAVE"), is(word, "NOSAVE"), saves) {
-            (true, _, None | Some(true)) => saves = Some(true),
-            (_, true, None | Some(false)) => saves = Some(false),
-            _ if is(word, "FORCE") => is_forced = true,
-            // Nothing is waited for: no replica is behind on purpose.
-            _ if is(word, "NOW") => {}
+        match (is(word, "SAVE"), is(word, "NOSAVE"), shutdown.saves) {
+            (true, _, None | Some(true)) => shutdown.saves = Some(true),
+            (_, true, None | Some(false)) => shutdown.saves = Some(false),
+            _ if is(word, "FORCE") => shutdown.is_forced = true,
+            _ if is(word, "NOW") => shutdown.is_now = true,
+            _ if is(word, "ABORT") => aborts = true,
             _ => return Err(SYNTAX),
         }
     }
-    server.requests.push(Request::Shutdown { slot: Some(client.slot), saves, is_forced });
+    if aborts {
+        if shutdown != Shutdown::default() {
+            return Err(SYNTAX);
+        }
+        if !server.abort_shutdown() {
+            return Err(Failure::new("ERR No shutdown in progress."));
+        }
+        client.reply.ok();
+        return Ok(());
+    }
+    if client.may_not_wait && !shutdown.is_now {
+        return Err(Failure::new("ERR SHUTDOWN without NOW or ABORT isn't allowed for DENY BLOCKING client"));
+    }
+    if let Some(busy) = server.busy().filter(|_| shutdown.saves != Some(false)) {
+        return Err(busy);
+    }
+    server.requests.push(Request::Shutdown(shutdown));
+    waiting::wait(server, client, args, Vec::new(), None, TimeoutReply::Shutdown);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::options::{deadline_millis, integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::protocol::Args;
-use crate::server::Server;
+use crate::server::{Pause, PausePurpose, Server};
 use crate::session::{ReplyMode, Session};
 
 pub(super) fn id(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
@@ -176,19 +176,13 @@ pub(super) fn pause(server: &mut Server, client: &mut Session, args: Args<'_>) -
         Some(_) => return Err(Failure::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
     let until = deadline_millis(args.at(2), server.now)?.unwrap_or(server.now);
-    // A pause that is under way is never made weaker.
-    let before = server.pause.filter(|_| server.is_paused());
-    server.pause = Some(match before {
-        Some((later, was_all)) => (later.max(until), was_all || is_all),
-        None => (until, is_all),
-    });
+    server.pauses.begin(PausePurpose::Client, Pause { until, is_all }, server.now);
     client.reply.ok();
     Ok(())
 }
 
 pub(super) fn unpause(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    server.pause = None;
-    crate::waiting::end_pause(server);
+    server.end_pause(PausePurpose::Client);
     client.reply.ok();
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::protocol::Args;
 use crate::server::{Request, Server, Stats};
 use crate::session::{ReplyMode, Session};
 use crate::settings::{Kind, PARAMETERS, find};
+use crate::tls::Tls;
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let mut found: Vec<(&str, usize)> = Vec::new();
@@ -58,6 +59,12 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
             _ => vec![value],
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
+    }
+    if let Some(name) = seen.iter().map(|index| PARAMETERS[*index].name).find(|name| name.starts_with("tls-")) {
+        server.tls = Tls::open(&settings).map_err(|error| {
+            crate::log::warning(format_args!("TLS: {error}: what was there before stays"));
+            failed(name, "Unable to update TLS configuration. Check server logs.")
+        })?;
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     server.settings = settings;

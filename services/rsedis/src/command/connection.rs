@@ -2,15 +2,13 @@
 
 use super::acl::{become_user, log_in};
 use super::options::is;
+use crate::REDIS_VERSION;
 use crate::acl;
 use crate::failure::{Failure, NOT_INTEGER, Outcome};
 use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
-
-/// The version of Redis whose behaviour this is.
-pub const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) fn auth(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     match args.len() {

@@ -9,7 +9,7 @@ use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
-use crate::{digest, eviction, log};
+use crate::{digest, eviction, log, scripting};
 
 const NOT_ALLOWED: Failure = Failure::new(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, \
@@ -80,12 +80,21 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         ("protocol", 3) => return protocol(client, args.at(2)),
         ("populate", 3..=5) => populate(server, client, args)?,
         ("reload", _) => {
+            let (mut flushes, mut merges) = (true, false);
             for word in args.from(2).iter() {
-                if !["MERGE", "NOFLUSH", "NOSAVE"].iter().any(|known| is(word, known)) {
-                    return Err(Failure::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
+                match word {
+                    word if is(word, "MERGE") => merges = true,
+                    word if is(word, "NOFLUSH") => flushes = false,
+                    // What is loaded is what there is now, with a file or without.
+                    word if is(word, "NOSAVE") => {}
+                    _ => {
+                        return Err(Failure::new(
+                            "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                        ));
+                    }
                 }
             }
-            reload(server)?;
+            reload(server, flushes, merges)?;
         }
         ("loadaof", 2) => {
             server.requests.push(Request::ReloadAof(client.slot));
@@ -146,11 +155,16 @@ fn object_details(entry: &crate::keyspace::Entry) -> String {
     }
 }
 
-/// All keys to bytes and back.
-fn reload(server: &mut Server) -> Outcome {
+/// All keys to bytes and back. `flushes`: what is there goes before; `merges`: else what is there may be replaced.
+fn reload(server: &mut Server, flushes: bool, merges: bool) -> Outcome {
     let bytes = crate::rdb::write(server, false);
-    for database in 0..server.databases.len() {
-        server.take_database(database);
+    let has_libraries = scripting::library_codes(server).next().is_some();
+    if flushes {
+        for database in 0..server.databases.len() {
+            server.take_database(database);
+        }
+    } else if !merges && (has_libraries || server.databases.iter().any(|keys| !keys.is_empty())) {
+        return Err(Failure::new("ERR Error trying to load the RDB dump: it holds what is there already; say MERGE"));
     }
     if let Err(error) = crate::rdb::read(server, &bytes) {
         return Err(Failure::text(format!("ERR Error trying to load the RDB dump: {error}")));

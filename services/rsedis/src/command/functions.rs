@@ -12,7 +12,7 @@ use crate::session::Session;
 
 fn call(server: &mut Server, client: &mut Session, args: Args<'_>, is_readonly: bool) -> Outcome {
     let name = String::from_utf8_lossy(args.at(1)).into_owned();
-    let function = scripting::engine(server)?.functions.get(&name);
+    let function = scripting::engine(server)?.function(&name);
     let function = function.ok_or(Failure::new("ERR Function not found"))?;
     if is_readonly && !function.flags.no_writes {
         return Err(Failure::new("ERR Can not execute a script with write flag using *_ro command."));
@@ -59,7 +59,14 @@ pub(super) fn delete(server: &mut Server, client: &mut Session, args: Args<'_>) 
     Ok(())
 }
 
+fn wrong_count(name: &str) -> Failure {
+    Failure::text(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP."))
+}
+
 pub(super) fn flush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if args.len() > 3 {
+        return Err(wrong_count(&String::from_utf8_lossy(args.at(1))));
+    }
     let is_understood = match args.get(2) {
         None => true,
         Some(word) => args.len() == 3 && (is(word, "SYNC") || is(word, "ASYNC")),
@@ -103,7 +110,7 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         reply.bulk(b"LUA");
         reply.bulk(b"functions");
         reply.array(library.functions.len());
-        for function in library.functions.iter().filter_map(|name| Some((name, scripts.functions.get(name)?))) {
+        for function in library.functions.iter().filter_map(|name| Some((name, scripts.function(name)?))) {
             let (name, function) = function;
             reply.map(3);
             reply.bulk(b"name");
@@ -126,26 +133,43 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn stats(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    let scripts = scripting::engine(server)?;
+    let running = server.running_script.take();
+    let (libraries, functions) = match &running {
+        Some(script) => script.loaded,
+        None => scripting::engine(server).map(|scripts| (scripts.libraries.len(), scripts.functions.len()))?,
+    };
     let reply = &mut client.reply;
     reply.map(2);
-    // Nobody can ask while something runs.
     reply.bulk(b"running_script");
-    reply.null();
+    match &running {
+        None => reply.null(),
+        Some(script) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(script.name.as_bytes());
+            reply.bulk(b"command");
+            reply.array(script.words.len());
+            script.words.iter().for_each(|word| reply.bulk(word));
+            reply.bulk(b"duration_ms");
+            reply.integer(script.began.elapsed().as_millis() as i64);
+        }
+    }
+    server.running_script = running;
     reply.bulk(b"engines");
     reply.map(1);
     reply.bulk(b"LUA");
     reply.map(2);
     reply.bulk(b"libraries_count");
-    reply.count(scripts.libraries.len());
+    reply.count(libraries);
     reply.bulk(b"functions_count");
-    reply.count(scripts.functions.len());
+    reply.count(functions);
     Ok(())
 }
 
-/// Nothing else runs while a function does: whoever asks finds none.
-pub(super) fn kill(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
-    Err(Failure::new("NOTBUSY No scripts in execution right now."))
+pub(super) fn kill(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    server.kill_script(true)?;
+    client.reply.ok();
+    Ok(())
 }
 
 pub(super) fn dump(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
@@ -154,6 +178,9 @@ pub(super) fn dump(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
 }
 
 pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if args.len() > 4 {
+        return Err(wrong_count(&String::from_utf8_lossy(args.at(1))));
+    }
     let (flushes, replaces) = match args.get(3) {
         None => (false, false),
         Some(word) if args.len() == 4 && is(word, "FLUSH") => (true, false),
@@ -179,7 +206,11 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
     for code in codes {
         if let Err(failure) = scripts.load_library(&code, replaces, None) {
             (scripts.libraries, scripts.functions) = before;
-            return Err(failure);
+            // The words of RESTORE are other than those of LOAD.
+            return Err(match failure.0.starts_with("ERR Library '") {
+                true => Failure::text(failure.0.replace('\'', "")),
+                false => failure,
+            });
         }
     }
     server.dirty += 1;

@@ -1,6 +1,6 @@
 //! INFO.
 
-use super::connection::REDIS_VERSION;
+use crate::REDIS_VERSION;
 use crate::failure::Outcome;
 use crate::protocol::Args;
 use crate::server::Server;
@@ -66,7 +66,11 @@ fn about_server(server: &Server, _: &Session, text: &mut String) {
     line!(text, "process_id:{}", std::process::id());
     line!(text, "process_supervised:no");
     line!(text, "run_id:{}", server.run_id);
-    line!(text, "tcp_port:{}", server.settings.text("port"));
+    let port = match server.settings.text("port") {
+        "0" => server.settings.text("tls-port"),
+        port => port,
+    };
+    line!(text, "tcp_port:{port}");
     line!(text, "server_time_usec:{}", server.now * 1000);
     line!(text, "uptime_in_seconds:{uptime}");
     line!(text, "uptime_in_days:{}", uptime / 86_400);
@@ -75,6 +79,9 @@ fn about_server(server: &Server, _: &Session, text: &mut String) {
     line!(text, "executable:{}", server.executable);
     line!(text, "config_file:{}", server.settings.file);
     line!(text, "io_threads_active:0");
+    if let Some(pending) = server.pending_shutdown {
+        line!(text, "shutdown_in_milliseconds:{}", pending.deadline - server.now);
+    }
 }
 
 fn about_clients(server: &Server, client: &Session, text: &mut String) {
@@ -105,6 +112,15 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "maxmemory_human:{}", human(server.settings.memory_max));
     line!(text, "maxmemory_policy:{}", server.settings.text("maxmemory-policy"));
     line!(text, "mem_not_counted_for_evict:{}", crate::eviction::not_counted(server));
+    let scripts = server.scripts.as_deref();
+    line!(text, "number_of_cached_scripts:{}", scripts.map_or(0, |scripts| scripts.len()));
+    line!(text, "number_of_functions:{}", scripts.map_or(0, |scripts| scripts.functions.len()));
+    line!(text, "number_of_libraries:{}", scripts.map_or(0, |scripts| scripts.libraries.len()));
+    let backlog = server.replication.backlog.as_ref().map_or(0, |backlog| backlog.len());
+    let replicas = crate::eviction::replica_buffers(server);
+    line!(text, "mem_replication_backlog:{backlog}");
+    line!(text, "mem_total_replication_buffers:{}", backlog + replicas);
+    line!(text, "mem_clients_slaves:{replicas}");
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");
@@ -194,11 +210,15 @@ fn about_keyspace(server: &Server, _: &Session, text: &mut String) {
 }
 
 fn about_commands(server: &Server, _: &Session, text: &mut String) {
-    for (name, stats) in &server.stats.by_command {
+    for command in super::all() {
+        let Some(stats) = server.stats.of(super::number_of(command)) else { continue };
+        let micros = stats.mean_micros();
         line!(
             text,
-            "cmdstat_{name}:calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
+            "cmdstat_{}:calls={},usec={:.0},usec_per_call={micros:.2},rejected_calls={},failed_calls={}",
+            command.name,
             stats.calls,
+            micros * stats.calls as f64,
             stats.rejected,
             stats.failed
         );

@@ -188,7 +188,7 @@ fn describe_spec(reply: &mut Reply, spec: &KeySpec, note: Option<&str>) {
             reply.bulk(b"keyword");
             reply.bulk(word.as_bytes());
             reply.bulk(b"startfrom");
-            reply.integer(from as i64);
+            reply.integer(i64::from(from));
         }
         Begin::Unknown => kind(reply, "unknown", &[]),
     }

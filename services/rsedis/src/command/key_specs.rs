@@ -32,7 +32,8 @@ access! {
     INSERT "insert" 6;
     DELETE "delete" 7;
     NOT_KEY "not_key" 8;
-    VARIABLE_FLAGS "variable_flags" 9;
+    INCOMPLETE "incomplete" 9;
+    VARIABLE_FLAGS "variable_flags" 10;
 }
 
 /// Where keys, or the number of keys, begin.
@@ -40,8 +41,8 @@ access! {
 pub enum Begin {
     /// At an argument.
     Index(usize),
-    /// Behind a word, looked for from an argument on.
-    Keyword(&'static str, usize),
+    /// Behind a word, looked for from an argument on; negative: from the end, backwards.
+    Keyword(&'static str, i32),
     /// Where only the command itself knows.
     Unknown,
 }
@@ -165,6 +166,7 @@ static SPECS: &[(&str, &[KeySpec])] = &[
     ("lset", &[spec(RW | UPDATE, Index(1), Range(0, 1, 0))]),
     ("ltrim", &[spec(RW | DELETE, Index(1), Range(0, 1, 0))]),
     ("memory|usage", &[spec(RO, Index(2), Range(0, 1, 0))]),
+    ("migrate", &[spec(RW | ACCESS | DELETE, Index(3), Range(0, 1, 0)), spec(RW | ACCESS | DELETE | INCOMPLETE, Keyword("KEYS", -2), Range(-1, 1, 0))]),
     ("mget", &[spec(RO | ACCESS, Index(1), Range(-1, 1, 0))]),
     ("move", &[spec(RW | ACCESS | UPDATE, Index(1), Range(0, 1, 0))]),
     ("mset", &[spec(OW | UPDATE, Index(1), Range(-1, 2, 0))]),
@@ -186,6 +188,7 @@ static SPECS: &[(&str, &[KeySpec])] = &[
     ("rename", &[spec(RW | ACCESS | DELETE, Index(1), Range(0, 1, 0)), spec(OW | UPDATE, Index(2), Range(0, 1, 0))]),
     ("renamenx", &[spec(RW | ACCESS | DELETE, Index(1), Range(0, 1, 0)), spec(OW | INSERT, Index(2), Range(0, 1, 0))]),
     ("restore", &[spec(OW | UPDATE, Index(1), Range(0, 1, 0))]),
+    ("restore-asking", &[spec(OW | UPDATE, Index(1), Range(0, 1, 0))]),
     ("rpop", &[spec(RW | ACCESS | DELETE, Index(1), Range(0, 1, 0))]),
     ("rpoplpush", &[spec(RW | ACCESS | DELETE, Index(1), Range(0, 1, 0)), spec(RW | INSERT, Index(2), Range(0, 1, 0))]),
     ("rpush", &[spec(RW | INSERT, Index(1), Range(0, 1, 0))]),
@@ -316,6 +319,7 @@ fn find_keys(spec: &KeySpec, args: Args<'_>, found: &mut Vec<KeyPlace>) -> Optio
     let first = match spec.begin {
         Begin::Index(place) => place,
         Begin::Keyword(word, from) => {
+            let from = usize::try_from(from).ok()?;
             // A word that is not there has no keys.
             let Some(place) = (from..args.len()).find(|place| is(args.at(*place), word)) else { return Some(()) };
             place + 1
@@ -373,6 +377,22 @@ fn geo_targets(args: Args<'_>, options_at: usize) -> Vec<usize> {
     targets
 }
 
+/// The keys of MIGRATE: its third argument, or all behind KEYS.
+pub(super) fn migrated_places(args: Args<'_>) -> std::ops::Range<usize> {
+    let mut at = 6;
+    while let Some(word) = args.get(at) {
+        at += match word {
+            word if is(word, "KEYS") => {
+                return if args.at(3).is_empty() { at + 1..args.len() } else { 0..0 };
+            }
+            word if is(word, "AUTH") => 2,
+            word if is(word, "AUTH2") => 3,
+            _ => 1,
+        };
+    }
+    3..4
+}
+
 /// The streams of XREAD and XREADGROUP: groups and consumers may be called STREAMS.
 fn stream_places(args: Args<'_>) -> Option<std::ops::Range<usize>> {
     let mut at = 1;
@@ -403,6 +423,7 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Option<Vec<KeyPlace>> {
         "sort_ro" => vec![key(1, RO | ACCESS)],
         "georadius" => with_targets(&mut geo_targets(args, 6).into_iter()),
         "georadiusbymember" => with_targets(&mut geo_targets(args, 5).into_iter()),
+        "migrate" => migrated_places(args).map(|place| key(place, RW | ACCESS | DELETE)).collect(),
         "xread" | "xreadgroup" => stream_places(args)?.map(|place| key(place, RO | ACCESS)).collect(),
         "set" if has_word(3, "GET") => vec![key(1, RW | ACCESS | UPDATE)],
         "set" => vec![key(1, OW | UPDATE)],

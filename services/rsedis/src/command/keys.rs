@@ -130,11 +130,23 @@ pub(super) fn swapdb(server: &mut Server, client: &mut Session, args: Args<'_>) 
     let (Some(one), Some(other)) = (place(one), place(other)) else {
         return Err(Failure::new("ERR DB index is out of range"));
     };
-    server.databases.swap(one, other);
-    server.dirty += 1;
     let is_meant = |database: usize| database == one || database == other;
     let watched: Vec<_> = server.watchers.keys().filter(|(database, _)| is_meant(*database)).cloned().collect();
     let waited: Vec<_> = server.waiters.keys().filter(|(database, _)| is_meant(*database)).cloned().collect();
+    let is_there = |server: &Server, (database, name): &(usize, Vec<u8>)| {
+        server.databases[*database].find(&Key::new(name)).is_some()
+    };
+    let missing: Vec<_> = watched.iter().filter(|place| !is_there(server, place)).cloned().collect();
+    server.databases.swap(one, other);
+    server.dirty += 1;
+    for place in missing {
+        // What was not there, and is over now, did not change either.
+        if super::transactions::is_stale(server, &place)
+            && let Some(ids) = server.watchers.get(&place).cloned()
+        {
+            server.stale_watches.insert(place, ids);
+        }
+    }
     for (database, name) in watched {
         // A key that is on neither side did not change.
         let key = Key::new(&name);

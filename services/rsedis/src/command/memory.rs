@@ -1,7 +1,7 @@
 //! MEMORY: what takes how much.
 
 use super::options::{integer, is};
-use crate::failure::{Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
@@ -52,6 +52,19 @@ pub(super) fn doctor(server: &mut Server, client: &mut Session, _: Args<'_>) -> 
         ),
         false => client.reply.verbatim(&format!("Sam, I detected a few issues in this instance:\n\n{issues}")),
     }
+    Ok(())
+}
+
+pub(super) fn purge(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    match server.memory.purge() {
+        true => client.reply.ok(),
+        false => return Err(Failure::new("ERR Error purging dirty pages")),
+    }
+    Ok(())
+}
+
+pub(super) fn malloc_stats(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    client.reply.verbatim(&server.memory.report());
     Ok(())
 }
 

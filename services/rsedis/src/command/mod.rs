@@ -9,6 +9,8 @@ mod config;
 mod connection;
 mod debug;
 mod expiry;
+mod facts;
+mod failover;
 mod functions;
 mod geo;
 mod hashes;
@@ -18,9 +20,11 @@ mod info;
 mod introspection;
 pub mod key_specs;
 mod keys;
+mod latency;
 mod lcs;
 mod lists;
 mod memory;
+mod migrate;
 pub mod monitor;
 mod options;
 pub mod pubsub;
@@ -29,6 +33,7 @@ mod replication_info;
 mod restore;
 mod scan;
 mod scripts;
+mod secrets;
 mod sets;
 mod slowlog;
 mod sort;
@@ -44,184 +49,21 @@ mod zsets;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::acl::Context;
 use crate::eviction;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
-use crate::replication::{Link, Master};
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
 pub use admin::flush_all;
-pub use connection::REDIS_VERSION;
+pub use facts::*;
 pub use table::COMMANDS;
 
 /// What runs a command. It writes its reply, or returns an error that is written as the reply.
 pub type Handler = fn(&mut Server, &mut Session, Args<'_>) -> Outcome;
-
-/// A set of flags or categories.
-pub type Flags = u32;
-
-/// May change keys.
-pub const WRITE: Flags = 1;
-/// Changes nothing.
-pub const READONLY: Flags = 1 << 1;
-/// May need memory: refused where there is none.
-pub const DENYOOM: Flags = 1 << 2;
-/// For administrators.
-pub const ADMIN: Flags = 1 << 3;
-/// About channels.
-pub const PUBSUB: Flags = 1 << 4;
-/// Not in scripts.
-pub const NOSCRIPT: Flags = 1 << 5;
-/// May wait.
-pub const BLOCKING: Flags = 1 << 6;
-/// Also while data are loaded.
-pub const LOADING: Flags = 1 << 7;
-/// Also on a replica that lost its master.
-pub const STALE: Flags = 1 << 8;
-/// Not shown by MONITOR.
-pub const SKIP_MONITOR: Flags = 1 << 9;
-/// Never slow.
-pub const SKIP_SLOWLOG: Flags = 1 << 10;
-/// Takes constant or logarithmic time.
-pub const FAST: Flags = 1 << 11;
-/// Also before login.
-pub const NO_AUTH: Flags = 1 << 12;
-/// May be replicated though it writes no keys.
-pub const MAY_REPLICATE: Flags = 1 << 13;
-/// Its keys may be missing.
-pub const NO_MANDATORY_KEYS: Flags = 1 << 14;
-/// Not while data are loaded beside old ones.
-pub const NO_ASYNC_LOADING: Flags = 1 << 15;
-/// Not in transactions.
-pub const NO_MULTI: Flags = 1 << 16;
-/// Its keys stand where its arguments say.
-pub const MOVABLEKEYS: Flags = 1 << 17;
-/// Also while a script runs for too long.
-pub const ALLOW_BUSY: Flags = 1 << 18;
-/// Looking at a key by it is no use of the key. Not shown by COMMAND.
-pub const NO_TOUCH: Flags = 1 << 31;
-
-/// Flags and their names, in the order in which COMMAND gives them.
-pub const FLAG_NAMES: &[(Flags, &str)] = &[
-    (WRITE, "write"),
-    (READONLY, "readonly"),
-    (DENYOOM, "denyoom"),
-    (ADMIN, "admin"),
-    (PUBSUB, "pubsub"),
-    (NOSCRIPT, "noscript"),
-    (BLOCKING, "blocking"),
-    (LOADING, "loading"),
-    (STALE, "stale"),
-    (SKIP_MONITOR, "skip_monitor"),
-    (SKIP_SLOWLOG, "skip_slowlog"),
-    (FAST, "fast"),
-    (NO_AUTH, "no_auth"),
-    (MAY_REPLICATE, "may_replicate"),
-    (NO_MANDATORY_KEYS, "no_mandatory_keys"),
-    (NO_ASYNC_LOADING, "no_async_loading"),
-    (NO_MULTI, "no_multi"),
-    (MOVABLEKEYS, "movablekeys"),
-    (ALLOW_BUSY, "allow_busy"),
-];
-
-macro_rules! categories {
-    ($($constant:ident $name:literal $bit:literal;)*) => {
-        $(const $constant: Flags = 1 << $bit;)*
-        /// Categories and their names, in the order in which COMMAND gives them.
-        pub const CATEGORY_NAMES: &[(Flags, &str)] = &[$(($constant, $name)),*];
-    };
-}
-categories! {
-    CATEGORY_KEYSPACE "@keyspace" 0;
-    CATEGORY_READ "@read" 1;
-    CATEGORY_WRITE "@write" 2;
-    CATEGORY_SET "@set" 3;
-    CATEGORY_SORTEDSET "@sortedset" 4;
-    CATEGORY_LIST "@list" 5;
-    CATEGORY_HASH "@hash" 6;
-    CATEGORY_STRING "@string" 7;
-    CATEGORY_BITMAP "@bitmap" 8;
-    CATEGORY_HYPERLOGLOG "@hyperloglog" 9;
-    CATEGORY_GEO "@geo" 10;
-    CATEGORY_STREAM "@stream" 11;
-    CATEGORY_PUBSUB "@pubsub" 12;
-    CATEGORY_ADMIN "@admin" 13;
-    CATEGORY_FAST "@fast" 14;
-    CATEGORY_SLOW "@slow" 15;
-    CATEGORY_BLOCKING "@blocking" 16;
-    CATEGORY_DANGEROUS "@dangerous" 17;
-    CATEGORY_CONNECTION "@connection" 18;
-    CATEGORY_TRANSACTION "@transaction" 19;
-    CATEGORY_SCRIPTING "@scripting" 20;
-}
-
-/// A command.
-#[derive(Debug)]
-pub struct Command {
-    /// In small letters; a subcommand's with its command's, `config|get`.
-    pub name: &'static str,
-    handler: Handler,
-    /// Arguments with the name; negative: at least so many.
-    pub arity: i32,
-    /// See the constants.
-    pub flags: Flags,
-    /// Categories that do not follow from the flags.
-    categories: Flags,
-    /// First key, last key (negative: from the end), step.
-    pub keys: (usize, i32, usize),
-    /// Its subcommands.
-    pub subcommands: &'static [Command],
-}
-
-const fn c(
-    name: &'static str,
-    handler: Handler,
-    arity: i32,
-    flags: Flags,
-    categories: Flags,
-    keys: (usize, i32, usize),
-) -> Command {
-    Command { name, handler, arity, flags, categories, keys, subcommands: &[] }
-}
-
-impl Command {
-    const fn with(self, subcommands: &'static [Self]) -> Self {
-        Self { subcommands, ..self }
-    }
-
-    /// Whether it has this flag.
-    #[inline]
-    pub fn is(&self, flag: Flags) -> bool {
-        self.flags & flag != 0
-    }
-
-    /// ACL categories.
-    pub fn categories(&self) -> Flags {
-        let follows = [
-            (WRITE, CATEGORY_WRITE),
-            (READONLY, CATEGORY_READ),
-            (ADMIN, CATEGORY_ADMIN | CATEGORY_DANGEROUS),
-            (PUBSUB, CATEGORY_PUBSUB),
-            (BLOCKING, CATEGORY_BLOCKING),
-        ];
-        // Scripts are not for those who may only read.
-        let is_script = self.categories & CATEGORY_SCRIPTING != 0;
-        let follows = follows.map(|(flag, category)| (flag, if is_script && flag == READONLY { 0 } else { category }));
-        let derived = follows.iter().filter(|(flag, _)| self.is(*flag)).fold(0, |all, (_, category)| all | category);
-        self.categories | derived | if self.is(FAST) { CATEGORY_FAST } else { CATEGORY_SLOW }
-    }
-
-    fn takes(&self, arguments: usize) -> bool {
-        match self.arity {
-            arity @ 0.. => arguments == arity as usize,
-            arity => arguments >= arity.unsigned_abs() as usize,
-        }
-    }
-}
 
 /// Never runs: a container's subcommands do.
 fn container(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
@@ -240,11 +82,16 @@ static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, ahash::RandomS
 static ALL: LazyLock<Vec<&'static Command>> =
     LazyLock::new(|| COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands)).collect());
 
-static NUMBERS: LazyLock<HashMap<&'static str, usize, ahash::RandomState>> = LazyLock::new(|| {
+/// By where they are in memory: there is one of each.
+static NUMBERS: LazyLock<HashMap<usize, usize, ahash::RandomState>> = LazyLock::new(|| {
     let mut numbers = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
-    numbers.extend(ALL.iter().enumerate().map(|(number, command)| (command.name, number)));
+    numbers.extend(ALL.iter().enumerate().map(|(number, command)| (address(command), number)));
     numbers
 });
+
+fn address(command: &Command) -> usize {
+    std::ptr::from_ref(command).addr()
+}
 
 /// Every command: subcommands behind their commands.
 pub fn all() -> &'static [&'static Command] {
@@ -253,13 +100,12 @@ pub fn all() -> &'static [&'static Command] {
 
 /// The place of a command in [`all`].
 pub fn number_of(command: &Command) -> usize {
-    NUMBERS[command.name]
+    NUMBERS[&address(command)]
 }
 
 /// A command by its name, a subcommand as `config|get`, whatever its case.
 pub fn named(name: &[u8]) -> Option<&'static Command> {
-    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
-    NUMBERS.get(name.as_str()).map(|number| ALL[*number])
+    all().iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
 /// The longest name of a command is shorter than this.
@@ -329,17 +175,25 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     }
     client.last_active = server.now;
     let replied = client.reply.bytes.len();
-    let command = match resolve(args).and_then(|command| admit(server, client, command, args).map(|()| command)) {
+    let admitted = resolve(args).and_then(|command| match admit(server, client, command, args) {
+        Ok(()) => Ok(command),
+        Err(failure) => {
+            server.stats.note_rejection(number_of(command));
+            Err(failure)
+        }
+    });
+    let command = match admitted {
         Ok(command) => command,
         Err(failure) => {
-            client.abort_transaction();
+            let failure = transactions::abort(server, client, args, failure);
             refuse(server, client, &failure);
             return settle(client, replied);
         }
     };
     client.last_command = command.name;
-    if server.pause.is_some() && is_postponed(server, client, command, args) {
-        let until = server.pause.map_or(server.now, |(until, _)| until);
+    if !server.pauses.is_empty()
+        && let Some(until) = postponed_until(server, client, command, args)
+    {
         return waiting::postpone(server, client, args, command, until);
     }
     server.current = client.id;
@@ -349,7 +203,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         client.reply.simple("QUEUED");
     } else {
         run(server, client, command, args);
-        if !server.ready.is_empty() {
+        if !server.ready.is_empty() && server.running_script.is_none() {
             waiting::serve(server);
             hear_of_broken_watches(server, client);
         }
@@ -369,15 +223,15 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
 
 /// Whether a command may change something, here or on a replica: COMMAND does not show all of it as a flag.
 pub fn may_write(command: &Command) -> bool {
-    command.is(WRITE) || matches!(command.name, "publish" | "pfcount" | "eval" | "evalsha" | "fcall")
+    command.is(WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount" | "eval" | "evalsha" | "fcall")
 }
 
-/// Whether a pause holds a command back.
+/// Until when a pause holds a command back, if one does; milliseconds since 1970.
 #[cold]
-fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: Args<'_>) -> bool {
-    let Some((_, is_all)) = server.pause.filter(|_| server.is_paused()) else {
-        server.pause = None;
-        return false;
+fn postponed_until(server: &mut Server, client: &Session, command: &Command, args: Args<'_>) -> Option<i64> {
+    let Some(pause) = server.pauses.strictest(server.now) else {
+        server.pauses.clear();
+        return None;
     };
     let queue = client.transaction.iter().flat_map(|transaction| &transaction.queue);
     let writes = may_write(command) && !scripts::writes_nothing(server, command, args)
@@ -386,7 +240,8 @@ fn is_postponed(server: &mut Server, client: &Session, command: &Command, args: 
                 .into_iter()
                 .any(|(queued, args)| may_write(queued) && !scripts::writes_nothing(server, queued, args.as_args())));
     let may_end_it = command.name.starts_with("client|");
-    !may_end_it && !client.is_replica() && !client.is_master && (is_all || writes)
+    let is_held = !may_end_it && !client.is_replica() && !client.is_master && (pause.is_all || writes);
+    is_held.then_some(pause.until)
 }
 
 /// Gives the client the messages that came for it while its command ran.
@@ -462,9 +317,17 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if !client.is_authenticated && !command.is(NO_AUTH) && !server.users.is_open() {
         return Err(NO_AUTHENTICATION);
     }
+    if client.transaction.is_some() && command.is(NO_MULTI) {
+        return Err(Failure::new("ERR Command not allowed inside a transaction"));
+    }
     if !client.may_all {
         let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         acl::check(server, client, command, args, context).map_err(|denied| denied.failure(command))?;
+    }
+    if let Some(busy) = server.busy()
+        && !command.is(ALLOW_BUSY)
+    {
+        return Err(busy);
     }
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);
@@ -482,25 +345,39 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
             command.name
         )));
     }
-    if let Some(master) = &server.replication.master {
-        check_master(server, master, client, command)?;
+    if server.is_loading {
+        check_loading(client, command)?;
+    }
+    if server.replication.is_replica() {
+        check_link(server, client, command)?;
     }
     Ok(())
 }
 
-/// What a replica refuses for the state of its link.
+/// What is refused while data are read.
 #[cold]
-fn check_master(server: &Server, master: &Master, client: &Session, command: &Command) -> Outcome {
-    if client.is_master {
-        return Ok(());
+fn check_loading(client: &Session, command: &Command) -> Outcome {
+    match client.is_master || command.is(LOADING) {
+        true => Ok(()),
+        false => Err(Failure::new("LOADING Redis is loading the dataset in memory")),
     }
-    if matches!(master.link, Link::Loading(_)) && !command.is(LOADING) {
-        return Err(Failure::new("LOADING Redis is loading the dataset in memory"));
+}
+
+/// What a replica refuses for the state of its link.
+fn check_link(server: &Server, client: &Session, command: &Command) -> Outcome {
+    match is_stale(server) && !client.is_master && !command.is(STALE) {
+        true => Err(MASTER_DOWN),
+        false => Ok(()),
     }
-    if !server.settings.serves_stale && !master.is_up() && !command.is(STALE) {
-        return Err(Failure::new("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."));
-    }
-    Ok(())
+}
+
+/// Refused by a replica that has lost its master, and shall not answer then.
+pub const MASTER_DOWN: Failure =
+    Failure::new("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
+
+/// Whether this is such a replica.
+pub fn is_stale(server: &Server) -> bool {
+    !server.settings.serves_stale && server.replication.master.as_ref().is_some_and(|master| !master.is_up())
 }
 
 /// Tells the client whose command is at hand that its watches broke: it is not among the sessions, where others are told.
@@ -527,11 +404,15 @@ fn handle(server: &mut Server, client: &mut Session, command: &'static Command, 
     outcome
 }
 
+/// Of commands that are quick by their nature one in so many is timed: a look at the clock costs as much as a GET.
+const SAMPLE: u64 = 16;
+
 /// Runs a command that was admitted, and notes its effects.
 pub fn run(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
-    // Commands that are quick by their nature are not timed: a look at the clock costs as much as a GET.
-    let began = (!command.is(FAST | SKIP_SLOWLOG) && !client.is_script).then(Instant::now);
-    server.stats.commands += 1;
+    let number = number_of(command);
+    let calls = server.stats.note_call(number);
+    let is_timed = !command.is(FAST) || server.settings.times_all || calls % SAMPLE == 1;
+    let began = (is_timed && !client.is_script).then(Instant::now);
     // What a script does comes behind it.
     let shows_first = !server.monitors.is_empty() && command.is(SKIP_MONITOR);
     if shows_first {
@@ -545,16 +426,22 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
     if server.trackers > 0 {
         tracking::remember(server, client, command, args);
     }
-    let is_failed = outcome.is_err();
     if let Err(failure) = outcome {
+        server.stats.note_failure(number);
         refuse(server, client, &failure);
     }
-    let stats = server.stats.by_command.entry(command.name).or_default();
-    stats.calls += 1;
-    stats.failed += u64::from(is_failed);
     if let Some(began) = began {
-        slowlog::note(server, client, args, began.elapsed());
+        note_time(server, client, command, args, began.elapsed());
     }
+}
+
+/// A command took this long.
+fn note_time(server: &mut Server, client: &Session, command: &Command, args: Args<'_>, took: Duration) {
+    server.stats.note_time(number_of(command), took);
+    if !command.is(SKIP_SLOWLOG) {
+        slowlog::note(server, client, command, args, took);
+    }
+    server.note_latency(if command.is(FAST) { "fast-command" } else { "command" }, took);
 }
 
 /// Runs the command of a client that has waited. Its effects stand on their own.

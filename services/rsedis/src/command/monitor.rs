@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::options::is;
+use super::secrets;
 use super::{ADMIN, Command};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
@@ -25,18 +25,6 @@ pub(super) fn monitor(server: &mut Server, client: &mut Session, _: Args<'_>) ->
 pub fn end(server: &mut Server, client: &mut Session) {
     if std::mem::take(&mut client.is_monitor) {
         server.monitors.retain(|slot| *slot != client.slot);
-    }
-}
-
-/// Arguments that are nobody's business.
-fn is_secret(command: &Command, args: Args<'_>, place: usize) -> bool {
-    match command.name {
-        "auth" => place > 0,
-        "hello" => {
-            let auth = (2..args.len()).find(|at| is(args.at(*at), "AUTH"));
-            auth.is_some_and(|at| place == at + 1 || place == at + 2)
-        }
-        _ => false,
     }
 }
 
@@ -75,7 +63,7 @@ pub(super) fn show(server: &mut Server, client: &Session, command: &Command, arg
     let mut line = format!("{seconds}.{micros:06} [{} {address}]", client.database);
     for (place, argument) in args.iter().enumerate() {
         line.push(' ');
-        push_quoted(&mut line, if is_secret(command, args, place) { b"(redacted)" } else { argument });
+        push_quoted(&mut line, if secrets::is_secret(command, args, place) { b"(redacted)" } else { argument });
     }
     for slot in server.monitors.clone() {
         if let Some(Some(session)) = server.sessions.get_mut(slot) {

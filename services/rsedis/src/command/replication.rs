@@ -1,23 +1,38 @@
 //! Replication: who follows whom, and how far they are.
 
+use super::failover::{Lead, answer_demand, take_lead};
 use super::options::{deadline_millis, integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::protocol::Args;
-use crate::replication::{Replica, Stage};
+use crate::replication::{Contents, Replica, Stage};
 use crate::server::{Request, Server};
 use crate::session::Session;
 use crate::waiting::{self, TimeoutReply};
 
+/// The name or address that a replica says it has is shorter.
+const HOST_BYTES_MAX: usize = 256;
 const NO_MASTER_LINK: Failure = Failure::new("NOMASTERLINK Can't SYNC while not connected with my master");
 
 /// A replica without its master's stream has nothing to give; whether it may ask was checked.
 fn check_can_feed(server: &Server, client: &Session) -> Outcome {
+    if server.replication.failover.is_some() {
+        return Err(Failure::new("NOMASTERLINK Can't SYNC while failing over"));
+    }
     if server.replication.master.as_ref().is_some_and(|master| !master.is_up()) {
         return Err(NO_MASTER_LINK);
     }
+    check_can_be_fed(client)
+}
+
+/// The same of who asks.
+fn check_can_be_fed(client: &Session) -> Outcome {
     // What it has asked for before would come amid the stream.
     if !client.reply.bytes.is_empty() && !client.is_replica() {
         return Err(Failure::new("ERR SYNC and PSYNC are invalid with pending output"));
+    }
+    // Its file never gets a name here.
+    if client.replica.as_ref().is_some_and(|replica| replica.contents != Contents::ALL && !replica.takes_mark) {
+        return Err(Failure::new("ERR Filtered replica requires EOF capability"));
     }
     Ok(())
 }
@@ -62,12 +77,17 @@ pub(super) fn psync(server: &mut Server, client: &mut Session, args: Args<'_>) -
     if client.is_replica() {
         return Ok(());
     }
-    check_can_feed(server, client)?;
     let id = String::from_utf8_lossy(args.at(1)).into_owned();
-    let wanted = integer(args.at(2))?;
-    if args.len() > 3 {
-        return Err(Failure::new("ERR PSYNC FAILOVER: this server cannot be handed the lead: use REPLICAOF NO ONE"));
+    if args.get(3).is_some_and(|word| is(word, "FAILOVER")) {
+        let lead = answer_demand(&server.replication, args)?;
+        // Whoever is refused must not think that nobody leads.
+        check_can_be_fed(client)?;
+        if lead == Lead::Take {
+            take_lead(server, client);
+        }
     }
+    check_can_feed(server, client)?;
+    let wanted = integer(args.at(2))?;
     // What is not in the backlog yet comes with what other replicas get.
     let Some(from) = server.replication.continues(&id, wanted) else {
         server.stats.partial_syncs_refused += u64::from(id != "?");
@@ -112,19 +132,24 @@ pub(super) fn replconf(server: &mut Server, client: &mut Session, args: Args<'_>
             word if is(word, "listening-port") => {
                 replica.port = u16::try_from(integer(value)?).map_err(|_| crate::failure::NOT_INTEGER)?;
             }
-            word if is(word, "ip-address") => match value.len() < 46 {
+            word if is(word, "ip-address") => match value.len() < HOST_BYTES_MAX {
                 true => replica.address = String::from_utf8_lossy(value).into_owned(),
-                false => return Err(Failure::new("ERR REPLCONF ip-address provided by replica instance is too long")),
+                false => {
+                    return Err(Failure::text(format!(
+                        "ERR REPLCONF ip-address provided by replica instance is too long: {} bytes",
+                        value.len()
+                    )));
+                }
             },
             word if is(word, "capa") => {
                 replica.takes_mark |= is(value, "eof");
                 replica.takes_new_id |= is(value, "psync2");
             }
-            word if is(word, "rdb-only") || is(word, "rdb-filter-only") => {
-                return Err(Failure::new(
-                    "ERR this server sends keys and stream together: REPLCONF rdb-only is not there",
-                ));
-            }
+            word if is(word, "rdb-only") => match integer(value)? {
+                flag @ 0..=1 => replica.is_rdb_only = flag == 1,
+                _ => return Err(Failure::new("ERR value is out of range, value must between 0 and 1")),
+            },
+            word if is(word, "rdb-filter-only") => set_contents(replica, value)?,
             other => {
                 let other = String::from_utf8_lossy(other);
                 return Err(Failure::text(format!("ERR Unrecognized REPLCONF option: {other}")));
@@ -132,6 +157,19 @@ pub(super) fn replconf(server: &mut Server, client: &mut Session, args: Args<'_>
         }
     }
     client.reply.ok();
+    Ok(())
+}
+
+/// What of the keys and functions a replica's file is to hold: what is named, and nothing else.
+fn set_contents(replica: &mut Replica, names: &[u8]) -> Outcome {
+    let names = String::from_utf8_lossy(names);
+    replica.contents = Contents { has_keys: false, has_functions: false };
+    for name in names.split_ascii_whitespace() {
+        match is(name.as_bytes(), "functions") {
+            true => replica.contents.has_functions = true,
+            false => return Err(Failure::text(format!("ERR Unsupported rdb-filter-only option: {name}"))),
+        }
+    }
     Ok(())
 }
 
@@ -154,11 +192,12 @@ fn acknowledge(server: &mut Server, client: &mut Session, value: &[u8]) -> Outco
 
 pub(super) fn replicaof(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (host, port) = (args.at(1), args.at(2));
+    if server.replication.failover.is_some() {
+        return Err(Failure::new("ERR REPLICAOF not allowed while failing over."));
+    }
     if is(host, "NO") && is(port, "ONE") {
         if server.replication.is_replica() {
-            server.lead();
-            server.settings.set_master(None);
-            server.requests.push(Request::DropMaster);
+            server.stop_following();
         }
         client.reply.ok();
         return Ok(());
@@ -198,10 +237,7 @@ pub(super) fn role(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     reply.array(3);
     reply.bulk(b"master");
     reply.integer(replication.offset as i64);
-    let sessions = replication.replicas.iter().filter_map(|slot| server.sessions.get(*slot)?.as_ref());
-    let online: Vec<(String, &Replica)> =
-        sessions.filter_map(|session| Some((address(session)?, session.replica.as_deref()?))).collect();
-    let online: Vec<_> = online.into_iter().filter(|(_, replica)| replica.stage == Stage::Online).collect();
+    let online: Vec<_> = server.replicas().into_iter().filter(|(_, replica)| replica.stage == Stage::Online).collect();
     reply.array(online.len());
     for (address, replica) in online {
         reply.array(3);
@@ -210,13 +246,6 @@ pub(super) fn role(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         reply.bulk(replica.acknowledged.to_string().as_bytes());
     }
     Ok(())
-}
-
-/// Where a replica is.
-pub(super) fn address(session: &Session) -> Option<String> {
-    let replica = session.replica.as_deref()?;
-    let from = session.address.rsplit_once(':').map_or(session.address.as_str(), |(host, _)| host);
-    Some(if replica.address.is_empty() { from.trim_matches(['[', ']']).to_owned() } else { replica.address.clone() })
 }
 
 /// Waits until enough replicas have what this client has written.

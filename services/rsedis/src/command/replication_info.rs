@@ -1,7 +1,7 @@
 //! What INFO says of replication.
 
 use super::info::line;
-use crate::replication::{Backlog, Link, Master};
+use crate::replication::{Backlog, Failover, Link, Master};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -23,7 +23,7 @@ pub(super) fn about_replication(server: &Server, client: &Session, text: &mut St
         line!(text, "min_slaves_good_slaves:{}", server.good_replicas(settings.replica_lag_max));
     }
     for (number, session) in sessions().enumerate() {
-        let (Some(replica), Some(address)) = (&session.replica, super::replication::address(session)) else { continue };
+        let (Some(replica), Some(address)) = (&session.replica, session.replica_address()) else { continue };
         line!(
             text,
             "slave{number}:ip={address},port={},state={},offset={},lag={}",
@@ -33,7 +33,7 @@ pub(super) fn about_replication(server: &Server, client: &Session, text: &mut St
             replica.lag_seconds(server.now)
         );
     }
-    line!(text, "master_failover_state:no-failover");
+    line!(text, "master_failover_state:{}", Failover::state_word(replication.failover.as_ref()));
     line!(text, "master_replid:{}", replication.id);
     match &replication.second {
         Some((id, _)) => line!(text, "master_replid2:{id}"),

@@ -1,13 +1,13 @@
 //! EVAL and SCRIPT.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::options::is;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::scripting::{self, NO_SCRIPT};
-use crate::server::Server;
+use crate::server::{RunningScript, Server};
 use crate::session::Session;
 
 /// The keys and what follows them.
@@ -33,7 +33,7 @@ pub(super) fn writes_nothing(server: &Server, command: &super::Command, args: Ar
             return line.starts_with(b"#!") && line.windows(9).any(|word| word == b"no-writes");
         }
         "evalsha" => scripts.and_then(|scripts| scripts.flags(&name().to_ascii_lowercase())),
-        "fcall" => scripts.and_then(|scripts| scripts.functions.get(&name())).map(|function| function.flags),
+        "fcall" => scripts.and_then(|scripts| scripts.function(&name())).map(|function| function.flags),
         _ => None,
     };
     flags.is_some_and(|flags| flags.no_writes)
@@ -57,11 +57,23 @@ pub(super) fn call(
     let (keys, arguments) = split(args)?;
     let Some(scripts) = server.scripts.take() else { return Err(NO_SCRIPT) };
     let is_outermost = server.effects.begin_group();
+    server.running_script = Some(Box::new(RunningScript {
+        name: name.to_owned(),
+        words: args.iter().map(<[u8]>::to_vec).collect(),
+        is_function,
+        is_masters: client.is_master,
+        began: Instant::now(),
+        has_written: false,
+        is_busy: false,
+        is_killed: false,
+        loaded: (scripts.libraries.len(), scripts.functions.len()),
+    }));
     let outcome = scripts.call(server, client, name, is_function, keys, arguments, is_readonly);
     if is_outermost {
         server.effects.end_transaction();
     }
     server.effects.say_nothing();
+    server.running_script = None;
     server.scripts = Some(scripts);
     outcome
 }
@@ -124,9 +136,10 @@ pub(super) fn flush(server: &mut Server, client: &mut Session, args: Args<'_>) -
     Ok(())
 }
 
-/// Nothing else runs while a script does: whoever asks finds none.
-pub(super) fn kill(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
-    Err(Failure::new("NOTBUSY No scripts in execution right now."))
+pub(super) fn kill(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+    server.kill_script(false)?;
+    client.reply.ok();
+    Ok(())
 }
 
 /// Only NO: there is no debugger.

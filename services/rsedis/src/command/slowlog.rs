@@ -1,8 +1,10 @@
-//! SLOWLOG: commands that took long. Those that are flagged fast are not timed.
+//! SLOWLOG: commands that took long.
 
 use std::time::Duration;
 
+use super::Command;
 use super::options::integer;
+use super::secrets::is_secret;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
 use crate::server::{Server, SlowCommand};
@@ -13,15 +15,15 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// A command took this long.
 #[inline]
-pub(super) fn note(server: &mut Server, client: &Session, args: Args<'_>, took: Duration) {
+pub(super) fn note(server: &mut Server, client: &Session, command: &Command, args: Args<'_>, took: Duration) {
     let limit = server.settings.slow_micros;
     if limit >= 0 && took.as_micros() >= limit as u128 {
-        keep(server, client, args, took);
+        keep(server, client, command, args, took);
     }
 }
 
 #[cold]
-fn keep(server: &mut Server, client: &Session, args: Args<'_>, took: Duration) {
+fn keep(server: &mut Server, client: &Session, command: &Command, args: Args<'_>, took: Duration) {
     let shorten = |argument: &[u8]| match argument.len().checked_sub(ARGUMENT_BYTES_MAX) {
         None | Some(0) => argument.to_vec(),
         Some(more) => {
@@ -29,7 +31,11 @@ fn keep(server: &mut Server, client: &Session, args: Args<'_>, took: Duration) {
             [kept, format!("... ({more} more bytes)").as_bytes()].concat()
         }
     };
-    let mut arguments: Vec<Vec<u8>> = args.iter().take(ARGUMENTS_MAX).map(shorten).collect();
+    let shown = |(place, argument)| match is_secret(command, args, place) {
+        true => b"(redacted)".to_vec(),
+        false => shorten(argument),
+    };
+    let mut arguments: Vec<Vec<u8>> = args.iter().enumerate().take(ARGUMENTS_MAX).map(shown).collect();
     if args.len() > ARGUMENTS_MAX {
         let more = args.len() - ARGUMENTS_MAX + 1;
         arguments[ARGUMENTS_MAX - 1] = format!("... ({more} more arguments)").into_bytes();

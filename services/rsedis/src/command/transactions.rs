@@ -31,17 +31,33 @@ pub(super) fn discard(server: &mut Server, client: &mut Session, _: Args<'_>) ->
     Ok(())
 }
 
+/// Whether a key is there, and its time has come.
+pub(super) fn is_stale(server: &Server, (database, name): &(usize, Vec<u8>)) -> bool {
+    let keys = &server.databases[*database];
+    let place = keys.find(&crate::keyspace::Key::new(name));
+    let expiry = place.and_then(|place| keys.entry(place).expiry());
+    expiry.is_some_and(|expiry| expiry <= server.now)
+}
+
+/// A command was refused before it ran: EXEC will be as well, and if it was EXEC the transaction is over.
+pub(super) fn abort(server: &mut Server, client: &mut Session, args: Args<'_>, failure: Failure) -> Failure {
+    if !args.at(0).eq_ignore_ascii_case(b"exec") || client.transaction.take().is_none() {
+        client.abort_transaction();
+        return failure;
+    }
+    server.unwatch(client);
+    let why = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
+    Failure::text(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+
 pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     let Some(transaction) = client.transaction.take() else {
         return Err(Failure::new("ERR EXEC without MULTI"));
     };
-    let is_expired = client.watched.clone().iter().any(|(database, name)| {
-        // A watched key whose time has come counts as changed.
-        let key = crate::keyspace::Key::new(name);
-        let place = server.databases[*database].find(&key);
-        let now = server.now;
-        let expiry = place.and_then(|place| server.databases[*database].entry(place).expiry());
-        expiry.is_some_and(|expiry| expiry <= now)
+    // A watched key whose time has come counts as changed, but where it had come when it was watched.
+    let is_expired = (client.watched.iter()).any(|watched| {
+        let was_stale = server.stale_watches.get(watched).is_some_and(|ids| ids.contains(&client.id));
+        !was_stale && is_stale(server, watched)
     });
     let is_broken = client.is_watch_broken || is_expired;
     server.unwatch(client);
@@ -52,9 +68,16 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         client.reply.null_array();
         return Ok(());
     }
+    let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
+    // The link may have broken since they were queued, or data are being read.
+    for (command, _) in &transaction.queue {
+        if server.is_loading {
+            super::check_loading(client, command).map_err(discarded)?;
+        }
+        super::check_link(server, client, command).map_err(discarded)?;
+    }
     let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
     if is_write {
-        let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
         super::may_write_now(server, client).map_err(discarded)?;
     }
     let needs_memory = transaction.queue.iter().any(|(command, _)| command.is(super::DENYOOM));
@@ -98,6 +121,9 @@ pub(super) fn watch(server: &mut Server, client: &mut Session, args: Args<'_>) -
         for name in args.from(1).iter() {
             let watched = (client.database, name.to_vec());
             if !client.watched.contains(&watched) {
+                if is_stale(server, &watched) {
+                    server.stale_watches.entry(watched.clone()).or_default().push(client.id);
+                }
                 server.watchers.entry(watched.clone()).or_default().push(client.id);
                 client.watched.push(watched);
             }

@@ -10,6 +10,21 @@ use crate::rdb;
 use crate::server::Server;
 use crate::session::Session;
 
+/// What is read of an RDB file before those are served who ask.
+const TURN: Duration = Duration::from_millis(50);
+/// The same in commands of an append-only file.
+const TURN_COMMANDS: u64 = 1_000;
+
+/// Reads an RDB file, and serves those who ask meanwhile; how many bytes it has.
+fn read_rdb(server: &mut Server, loader: &mut rdb::Loader, bytes: &[u8]) -> Result<usize, rdb::RdbError> {
+    loop {
+        if let Some(length) = loader.step(server, bytes, TURN)? {
+            return Ok(length);
+        }
+        server.serve_while_loading();
+    }
+}
+
 /// Replays the append-only file into a server without keys.
 pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>, Loaded), OpenError> {
     let name = server.settings.text("appendfilename").to_owned();
@@ -18,9 +33,14 @@ pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>
     server.is_loading = true;
     let mut loader =
         Session { is_authenticated: true, may_all: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
+    let mut replayed = 0;
     let opened = Aof::open(directory, &name, cuts, |piece| match piece {
-        Piece::Rdb(bytes) => rdb::read(server, bytes).map_err(|error| error.to_string()),
+        Piece::Rdb(bytes) => read_rdb(server, &mut rdb::Loader::default(), bytes).map_err(|error| error.to_string()),
         Piece::Command(args) => {
+            replayed += 1;
+            if replayed % TURN_COMMANDS == 0 {
+                server.serve_while_loading();
+            }
             let command = crate::command::resolve(args).map_err(|failure| failure.to_string())?;
             crate::command::run(server, &mut loader, command, args);
             // Who wrote it had done it: what cannot be done again is missing from here on.
@@ -46,11 +66,7 @@ pub fn load_rdb<D: Directory>(server: &mut Server, directory: &D, name: &str) ->
     let bytes = directory.open(name).and_then(|file| file.read()).map_err(told)?;
     server.is_loading = true;
     let mut loader = rdb::Loader::new(server.replication.is_replica());
-    let read = loop {
-        if let Some(read) = loader.step(server, &bytes, Duration::MAX).transpose() {
-            break read;
-        }
-    };
+    let read = read_rdb(server, &mut loader, &bytes);
     server.is_loading = false;
     if read.is_ok()
         && let (Some(id), Some(offset)) = loader.history

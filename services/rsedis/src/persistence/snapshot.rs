@@ -14,6 +14,7 @@ use crate::keyspace::Entry;
 use crate::number::integer_text;
 use crate::protocol::push_command;
 use crate::rdb;
+use crate::replication::Contents;
 use crate::server::Server;
 use crate::structure::table::Element as _;
 
@@ -25,6 +26,8 @@ pub enum Format {
         /// See above.
         is_base: bool,
     },
+    /// RDB for replicas, of this alone.
+    Part(Contents),
     /// A RESTORE for each key.
     Commands,
 }
@@ -69,14 +72,18 @@ impl Walk {
         debug_assert!(server.flushed.is_empty(), "the walk before this one left what it had to take");
         let encode = match format {
             Format::Commands => encode_command,
-            Format::Rdb { .. } if server.settings.is_yes("rdbcompression") => rdb::encode_compressed,
-            Format::Rdb { .. } => rdb::encode_plain,
+            _ if server.settings.is_yes("rdbcompression") => rdb::encode_compressed,
+            _ => rdb::encode_plain,
         };
-        for (number, database) in server.databases.iter_mut().enumerate() {
-            database.begin_walk(encode, number);
+        let contents = if let Format::Part(contents) = format { contents } else { Contents::ALL };
+        if contents.has_keys {
+            for (number, database) in server.databases.iter_mut().enumerate() {
+                database.begin_walk(encode, number);
+            }
         }
         let piece = match format {
-            Format::Rdb { is_base } => rdb::header(server, is_base),
+            Format::Rdb { is_base } => rdb::header(server, is_base, true),
+            Format::Part(Contents { has_functions, .. }) => rdb::header(server, false, has_functions),
             Format::Commands => {
                 let mut piece = Vec::new();
                 for code in crate::scripting::library_codes(server) {
@@ -129,7 +136,7 @@ impl Walk {
             self.database = number;
             let number = number.unwrap_or(0);
             match self.format {
-                Format::Rdb { .. } => rdb::push_database(&mut self.piece, number),
+                Format::Rdb { .. } | Format::Part(_) => rdb::push_database(&mut self.piece, number),
                 Format::Commands => {
                     push_command(&mut self.piece, [b"SELECT".as_slice(), &integer_text(number as i64)].into_iter());
                 }

@@ -232,11 +232,11 @@ fn replication_notes(server: &Server) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The beginning of a file. `is_base`: it is the base of an append-only file.
-pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
+/// The beginning of a file, with the libraries of functions or without. `is_base`: it is the base of an append-only file.
+pub fn header(server: &Server, is_base: bool, has_functions: bool) -> Vec<u8> {
     let mut bytes = format!("REDIS{VERSION:04}").into_bytes();
     let mut notes = vec![
-        ("redis-ver", crate::command::REDIS_VERSION.to_owned()),
+        ("redis-ver", crate::REDIS_VERSION.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (server.now / 1000).to_string()),
         ("used-mem", server.memory.used().to_string()),
@@ -250,9 +250,11 @@ pub fn header(server: &Server, is_base: bool) -> Vec<u8> {
         COMPRESSED.push_string(&mut bytes, name.as_bytes());
         COMPRESSED.push_string(&mut bytes, value.as_bytes());
     }
-    for code in crate::scripting::library_codes(server) {
-        bytes.push(opcode::FUNCTION);
-        COMPRESSED.push_string(&mut bytes, code);
+    if has_functions {
+        for code in crate::scripting::library_codes(server) {
+            bytes.push(opcode::FUNCTION);
+            COMPRESSED.push_string(&mut bytes, code);
+        }
     }
     bytes
 }
@@ -277,7 +279,7 @@ pub fn push_database(out: &mut Vec<u8>, number: usize) {
 
 /// All keys as a file.
 pub fn write(server: &Server, is_base: bool) -> Vec<u8> {
-    let mut out = header(server, is_base);
+    let mut out = header(server, is_base, true);
     for (number, database) in server.databases.iter().enumerate().filter(|(_, database)| !database.is_empty()) {
         push_database(&mut out, number);
         database.iter().for_each(|entry| encode_compressed(entry, &mut out));

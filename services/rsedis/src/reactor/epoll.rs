@@ -1,6 +1,6 @@
-//! Sockets with epoll.
+//! Sockets with epoll, some of them with TLS.
 
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,19 +10,30 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SendFlags;
 
-use super::{Accepted, Event, Received, Sockets};
+use super::sockets::{Accepted, Event, Received, Sockets};
+use crate::log;
+use crate::tls::{Tls, TlsStream};
 
 /// Numbers of what is no client.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
+/// Ciphertext received at a time, bytes.
+const CIPHERTEXT_BYTES: usize = 64 << 10;
+/// Who comes to a port of TLS and speaks something else is told of from this `loglevel` on: verbose.
+const STRANGER_LEVEL: usize = 1;
 /// Events taken at once.
 const EVENTS_MAX: usize = 1024;
 
 /// Where clients connect.
 #[derive(Debug)]
 pub enum Listener {
-    /// An address.
-    Tcp(TcpListener),
+    /// An address, and whether TLS is spoken there.
+    Tcp {
+        /// The socket.
+        listener: TcpListener,
+        /// See above.
+        has_tls: bool,
+    },
     /// A file, by its path.
     Unix(UnixListener, String),
 }
@@ -30,7 +41,7 @@ pub enum Listener {
 impl Listener {
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Tcp(listener) => listener.as_fd(),
+            Self::Tcp { listener, .. } => listener.as_fd(),
             Self::Unix(listener, _) => listener.as_fd(),
         }
     }
@@ -43,14 +54,61 @@ struct Ends {
     is_local: bool,
 }
 
+/// A connection.
+struct Stream {
+    socket: OwnedFd,
+    tls: Option<Box<TlsStream>>,
+    /// What the loop wants to hear of: readable, writable.
+    wanted: (bool, bool),
+    /// What epoll was told: TLS waits for room on its own account.
+    told: EventFlags,
+}
+
+/// Writes to a socket that never waits.
+struct Writer<'a>(BorrowedFd<'a>);
+
+impl Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Gives the socket what TLS has for it.
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => tls.flush(&mut Writer(self.socket.as_fd())),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells epoll what is waited for, if that is not what it was told before.
+    fn tell(&mut self, epoll: &OwnedFd, slot: usize) -> io::Result<()> {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, self.wanted.0);
+        flags.set(EventFlags::OUT, self.wanted.1 || self.tls.as_ref().is_some_and(|tls| tls.wants_write()));
+        if flags != self.told {
+            epoll::modify(epoll, &self.socket, EventData::new_u64(slot as u64), flags)?;
+            self.told = flags;
+        }
+        Ok(())
+    }
+}
+
 /// See the module's description.
 pub struct EpollSockets {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
-    streams: Vec<Option<OwnedFd>>,
+    streams: Vec<Option<Stream>>,
     free: Vec<usize>,
     ready: Vec<epoll::Event>,
     stop: UnixStream,
+    /// What a socket with TLS had.
+    ciphertext: Vec<u8>,
 }
 
 impl EpollSockets {
@@ -59,7 +117,7 @@ impl EpollSockets {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for listener in &listeners {
             match listener {
-                Listener::Tcp(listener) => listener.set_nonblocking(true)?,
+                Listener::Tcp { listener, .. } => listener.set_nonblocking(true)?,
                 Listener::Unix(listener, _) => listener.set_nonblocking(true)?,
             }
             epoll::add(&epoll, listener.descriptor(), EventData::new_u64(LISTENER), EventFlags::IN)?;
@@ -67,14 +125,22 @@ impl EpollSockets {
         stop.set_nonblocking(true)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let ready = Vec::with_capacity(EVENTS_MAX);
-        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stop })
+        let ciphertext = Vec::new();
+        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stop, ciphertext })
     }
 
-    fn stream(&self, slot: usize) -> Option<BorrowedFd<'_>> {
-        Some(self.streams.get(slot)?.as_ref()?.as_fd())
+    #[inline]
+    fn stream(&mut self, slot: usize) -> Option<&mut Stream> {
+        self.streams.get_mut(slot)?.as_mut()
     }
 
-    fn keep_tcp(&mut self, stream: TcpStream, peer: SocketAddr, keepalive_seconds: u32) -> io::Result<Accepted> {
+    fn keep_tcp(
+        &mut self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        keepalive_seconds: u32,
+        tls: Option<TlsStream>,
+    ) -> io::Result<Accepted> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         if keepalive_seconds > 0 {
@@ -87,22 +153,69 @@ impl EpollSockets {
             IpAddr::V4(address) => address.is_loopback(),
             IpAddr::V6(address) => address.is_loopback(),
         };
-        self.keep(stream.into(), Ends { address: peer.to_string(), local_address: local.to_string(), is_local })
+        let ends = Ends { address: peer.to_string(), local_address: local.to_string(), is_local };
+        self.keep(stream.into(), ends, tls)
     }
 
-    fn keep(&mut self, stream: OwnedFd, ends: Ends) -> io::Result<Accepted> {
+    fn keep(&mut self, socket: OwnedFd, ends: Ends, tls: Option<TlsStream>) -> io::Result<Accepted> {
         let slot = self.free.pop().unwrap_or(self.streams.len());
         if slot == self.streams.len() {
             self.streams.push(None);
         }
-        let added = epoll::add(&self.epoll, &stream, EventData::new_u64(slot as u64), EventFlags::IN);
+        let (wanted, told) = ((true, false), EventFlags::IN);
+        let mut stream = Stream { socket, tls: tls.map(Box::new), wanted, told };
+        // Who connects with TLS speaks first.
+        let added = epoll::add(&self.epoll, &stream.socket, EventData::new_u64(slot as u64), told)
+            .map_err(io::Error::from)
+            .and_then(|()| stream.flush())
+            .and_then(|()| stream.tell(&self.epoll, slot));
         if let Err(error) = added {
             self.free.push(slot);
-            return Err(error.into());
+            return Err(error);
         }
         self.streams[slot] = Some(stream);
         let Ends { address, local_address, is_local } = ends;
         Ok(Accepted { slot, address, local_address, is_local })
+    }
+
+    /// The socket takes bytes again: what TLS has for it comes first. Errors are found by whoever reads or sends next.
+    fn flush(&mut self, slot: usize) {
+        if let Some(Some(stream)) = self.streams.get_mut(slot)
+            && stream.tls.is_some()
+        {
+            drop(stream.flush());
+            drop(stream.tell(&self.epoll, slot));
+        }
+    }
+
+    /// Of a socket with TLS.
+    #[cold]
+    fn receive_tls(&mut self, slot: usize, into: &mut Vec<u8>) -> Received {
+        let Some(Some(stream)) = self.streams.get_mut(slot) else { return Received::Nothing };
+        let Some(tls) = &mut stream.tls else { return Received::Nothing };
+        self.ciphertext.clear();
+        self.ciphertext.reserve(CIPHERTEXT_BYTES);
+        match rustix::io::read(&stream.socket, spare_capacity(&mut self.ciphertext)) {
+            Ok(0) => return Received::End,
+            Ok(_) => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Received::Nothing,
+            Err(_) => return Received::End,
+        }
+        let before = into.len();
+        let taken = tls.take(&self.ciphertext, into);
+        if let Err(error) = &taken {
+            match tls.is_outgoing() {
+                true => log::warning(format_args!("TLS with the master: {error}")),
+                false => log::at(STRANGER_LEVEL, format_args!("TLS with a client: {error}")),
+            }
+        }
+        // Answers of the handshake, or why it is over. Who is not there any more is found below.
+        let flushed = stream.flush().and_then(|()| stream.tell(&self.epoll, slot));
+        match (taken, flushed, into.len() - before) {
+            (Err(_), ..) | (_, Err(_), _) | (Ok(true), _, 0) => Received::End,
+            (Ok(_), Ok(()), 0) => Received::Nothing,
+            (Ok(_), Ok(()), count) => Received::Bytes(count),
+        }
     }
 }
 
@@ -115,6 +228,7 @@ impl Sockets for EpollSockets {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+        let mut writable = Vec::new();
         for event in &self.ready {
             let (number, flags) = (event.data.u64(), event.flags);
             match number {
@@ -130,11 +244,13 @@ impl Sockets for EpollSockets {
                         events.push(Event::Readable(slot as usize));
                     }
                     if flags.contains(EventFlags::OUT) {
+                        writable.push(slot as usize);
                         events.push(Event::Writable(slot as usize));
                     }
                 }
             }
         }
+        writable.into_iter().for_each(|slot| self.flush(slot));
         Ok(())
     }
 
@@ -146,11 +262,14 @@ impl Sockets for EpollSockets {
         Ok(())
     }
 
-    fn accept(&mut self, keepalive_seconds: u32) -> io::Result<Option<Accepted>> {
+    fn accept(&mut self, keepalive_seconds: u32, tls: &Tls) -> io::Result<Option<Accepted>> {
         for place in 0..self.listeners.len() {
             let accepted = match &self.listeners[place] {
-                Listener::Tcp(listener) => match listener.accept() {
-                    Ok((stream, peer)) => self.keep_tcp(stream, peer, keepalive_seconds).map(Some),
+                Listener::Tcp { listener, has_tls } => match listener.accept() {
+                    Ok((stream, peer)) => {
+                        let tls = if *has_tls { Some(tls.accept()?) } else { None };
+                        self.keep_tcp(stream, peer, keepalive_seconds, tls).map(Some)
+                    }
                     Err(error) => Err(error),
                 },
                 Listener::Unix(listener, path) => match listener.accept() {
@@ -158,7 +277,7 @@ impl Sockets for EpollSockets {
                         stream.set_nonblocking(true)?;
                         let address = format!("{path}:0");
                         let ends = Ends { address: address.clone(), local_address: address, is_local: true };
-                        self.keep(stream.into(), ends).map(Some)
+                        self.keep(stream.into(), ends, None).map(Some)
                     }
                     Err(error) => Err(error),
                 },
@@ -174,8 +293,11 @@ impl Sockets for EpollSockets {
     #[inline]
     fn receive(&mut self, slot: usize, into: &mut Vec<u8>, most: usize) -> Received {
         let Some(stream) = self.stream(slot) else { return Received::Nothing };
+        if stream.tls.is_some() {
+            return self.receive_tls(slot, into);
+        }
         into.reserve(most);
-        match rustix::io::read(stream, spare_capacity(into)) {
+        match rustix::io::read(&stream.socket, spare_capacity(into)) {
             Ok(0) => Received::End,
             Ok(count) => Received::Bytes(count),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Received::Nothing,
@@ -186,7 +308,10 @@ impl Sockets for EpollSockets {
     #[inline]
     fn send(&mut self, slot: usize, bytes: &[u8]) -> io::Result<usize> {
         let Some(stream) = self.stream(slot) else { return Err(ErrorKind::NotConnected.into()) };
-        match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
+        if let Some(tls) = &mut stream.tls {
+            return tls.send(bytes, &mut Writer(stream.socket.as_fd()));
+        }
+        match rustix::net::send(&stream.socket, bytes, SendFlags::NOSIGNAL) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(count) => Ok(count),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
@@ -195,21 +320,22 @@ impl Sockets for EpollSockets {
     }
 
     fn want(&mut self, slot: usize, readable: bool, writable: bool) -> io::Result<()> {
-        let Some(stream) = self.stream(slot) else { return Ok(()) };
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, readable);
-        flags.set(EventFlags::OUT, writable);
-        Ok(epoll::modify(&self.epoll, stream, EventData::new_u64(slot as u64), flags)?)
+        let Some(Some(stream)) = self.streams.get_mut(slot) else { return Ok(()) };
+        stream.wanted = (readable, writable);
+        stream.tell(&self.epoll, slot)
     }
 
-    fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32) -> io::Result<Accepted> {
+    fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32, tls: Option<TlsStream>) -> io::Result<Accepted> {
         let peer = stream.peer_addr()?;
-        self.keep_tcp(stream, peer, keepalive_seconds)
+        self.keep_tcp(stream, peer, keepalive_seconds, tls)
     }
 
     fn close(&mut self, slot: usize) {
         // Closing takes it out of epoll as well: nobody else has it open.
-        if let Some(stream) = self.streams.get_mut(slot).and_then(Option::take) {
+        if let Some(mut stream) = self.streams.get_mut(slot).and_then(Option::take) {
+            if let Some(tls) = &mut stream.tls {
+                tls.close(&mut Writer(stream.socket.as_fd()));
+            }
             drop(stream);
             self.free.push(slot);
         }

@@ -7,11 +7,12 @@ use std::io;
 
 use wal::files::{Directory, File as _};
 
-use super::{Reactor, Sockets, keeping};
+use super::sockets::Sockets;
+use super::{Reactor, keeping};
 use crate::log;
 use crate::persistence::snapshot::{Format, Walk};
 use crate::rdb;
-use crate::replication::{Replica, Stage};
+use crate::replication::{Contents, Replica, Stage};
 use crate::session::Session;
 
 /// A replica that gets keys: its slot and its identifier, since slots are used again.
@@ -54,7 +55,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Bytes that wait to be sent to a client.
     fn waiting_bytes(&self, slot: usize) -> usize {
         let output = self.server.sessions.get(slot).and_then(|session| Some(session.as_ref()?.reply.bytes.len()));
-        let sent = self.connections.get(slot).and_then(|connection| Some(connection.as_ref()?.sent));
+        let sent = self.server.connections.get(slot).and_then(|connection| Some(connection.as_ref()?.sent));
         output.unwrap_or(0).saturating_sub(sent.unwrap_or(0))
     }
 
@@ -70,17 +71,24 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let sessions = server.replication.replicas.iter().filter_map(|slot| server.sessions.get(*slot)?.as_deref());
         let newcomers = sessions.filter_map(|session| {
             let replica = session.replica.as_deref().filter(|replica| replica.stage == Stage::Waiting)?;
-            Some(((session.slot, session.id), replica.takes_mark && is_diskless, replica.waits_since))
+            // A part of the keys and functions is no file that anybody should find.
+            let takes_mark = replica.takes_mark && (is_diskless || replica.contents != Contents::ALL);
+            Some(((session.slot, session.id), takes_mark, replica))
         });
         let (marked, plain): (Vec<_>, Vec<_>) = newcomers.partition(|(_, takes_mark, _)| *takes_mark);
         if !plain.is_empty() {
             return self.begin_file(plain.into_iter().map(|(receiver, ..)| receiver).collect());
         }
-        let Some(first) = marked.iter().map(|(.., since)| *since).min() else { return };
+        // Those who want what the first wants; the others come behind them.
+        let Some(contents) = marked.first().map(|(.., replica)| replica.contents) else { return };
+        let marked = marked.into_iter().filter(|(.., replica)| replica.contents == contents);
+        let (receivers, since): (Vec<_>, Vec<_>) =
+            marked.map(|(receiver, _, replica)| (receiver, replica.waits_since)).unzip();
+        let waited = server.now - since.into_iter().min().unwrap_or(server.now);
         let delay = server.settings.integer("repl-diskless-sync-delay") * 1000;
         let enough = server.settings.integer("repl-diskless-sync-max-replicas");
-        if server.now - first >= delay || (enough > 0 && marked.len() as i64 >= enough) {
-            self.begin_broadcast(marked.into_iter().map(|(receiver, ..)| receiver).collect());
+        if !is_diskless || waited >= delay || (enough > 0 && receivers.len() as i64 >= enough) {
+            self.begin_broadcast(receivers, contents);
         }
     }
 
@@ -90,19 +98,19 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.effects.forget_selected();
         }
         let line = format!("FULLRESYNC {} {}", self.server.replication.id, self.server.replication.offset);
-        let (now, offset) = (self.server.now, self.server.replication.offset);
+        let now = self.server.now;
         for &receiver in receivers {
             let Some(session) = self.receiver(receiver) else { continue };
             let Session { replica: Some(replica), reply, .. } = session else { continue };
             if !replica.is_silent {
                 reply.simple(&line);
             }
-            (replica.stage, replica.heard_at, replica.acknowledged) = (stage, now, offset);
+            (replica.stage, replica.heard_at) = (stage, now);
             self.touched.push(receiver.0);
         }
     }
 
-    fn begin_broadcast(&mut self, receivers: Vec<Receiver>) {
+    fn begin_broadcast(&mut self, receivers: Vec<Receiver>, contents: Contents) {
         self.announce(&receivers, Stage::Receiving);
         let mark = self.server.random.name();
         for &receiver in &receivers {
@@ -110,7 +118,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 session.reply.bytes.extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
             }
         }
-        let walk = Walk::begin(&mut self.server, Format::Rdb { is_base: false });
+        let walk = Walk::begin(&mut self.server, Format::Part(contents));
         self.broadcast = Some(Broadcast { walk, digest: rdb::CRC.digest(), mark, receivers });
     }
 
@@ -162,8 +170,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.give(&receivers, mark.as_bytes());
         let now = self.server.now;
         for receiver in receivers {
-            if let Some(Session { replica: Some(replica), .. }) = self.receiver(receiver) {
+            if let Some(Session { replica: Some(replica), is_closing, .. }) = self.receiver(receiver) {
                 (replica.stage, replica.heard_at) = (Stage::Loading, now);
+                *is_closing |= replica.is_rdb_only;
             }
         }
     }
@@ -254,7 +263,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.seconds += 1;
         if self.seconds % self.server.settings.integer("repl-ping-replica-period").max(1) == 0 {
             let replication = &self.server.replication;
-            if !replication.replicas.is_empty() && !replication.is_replica() {
+            let is_still = replication.failover.is_some();
+            if !replication.replicas.is_empty() && !replication.is_replica() && !is_still {
                 self.server.say_to_replicas(&[b"PING"]);
             }
         }

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use wal::files::Directory;
 
-use super::{RECEIVE_BYTES, Reactor, Received, Sockets};
+use super::sockets::{Received, Sockets};
+use super::{RECEIVE_BYTES, Reactor, greeting};
 use crate::protocol::{Limits, push_command};
-use crate::replication::link::{self, Introduction, Loading, Next, Receipt};
-use crate::replication::{Link, Master};
+use crate::replication::link::{self, Asked, Introduction, Loading, Next, Receipt};
+use crate::replication::{Failover, Link, Master, Question, Verdict};
 use crate::session::Session;
 use crate::{command, log, rdb};
 
@@ -96,6 +97,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn note_lost_master(&mut self, why: &str) {
         self.server.abandon_loading();
         self.socket = Socket::default();
+        // Whoever was asked to lead may have done so before the connection was over, or may yet: a lead is not taken back.
+        if let (Some(master), Some(failover)) = (&self.server.replication.master, &mut self.server.replication.failover)
+            && matches!(master.link, Link::Handshake(Asked::Sync))
+        {
+            failover.note_silence();
+        }
         let now = self.server.now;
         let Some(master) = self.master() else { return };
         if master.is_up() {
@@ -109,7 +116,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Once a second.
     pub(super) fn look_after_master(&mut self) {
         let (now, patience) = (self.server.now, self.server.settings.integer("repl-timeout") * 1000);
-        let Some(master) = self.master() else { return };
+        let Some(master) = self.server.replication.master.as_mut() else { return };
         let is_silent = now - master.heard_at > patience;
         match &master.link {
             Link::Down => self.connect_to_master(),
@@ -171,9 +178,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn greet_master(&mut self, stream: TcpStream) -> io::Result<()> {
         self.socket.connecting = None;
-        let accepted = self.sockets.adopt(stream, self.keepalive_seconds())?;
+        let host = self.master().map(|master| master.host.clone()).unwrap_or_default();
+        let tls = match self.server.settings.is_yes("tls-replication") {
+            true => Some(self.server.tls.connect(&host)?),
+            false => None,
+        };
+        let accepted = self.sockets.borrow_mut().adopt(stream, self.keepalive_seconds(), tls)?;
         let slot = accepted.slot;
-        let session = self.keep(accepted);
+        let session = greeting::keep(&mut self.server, accepted);
         session.is_master = true;
         session.is_authenticated = true;
         session.may_all = true;
@@ -191,26 +203,30 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let (settings, replication) = (&self.server.settings, &self.server.replication);
         let password = settings.text("masterauth");
         let login = (!password.is_empty()).then(|| (settings.text("masteruser").to_owned(), password.to_owned()));
-        let port = match settings.text("replica-announce-port") {
-            "0" => settings.text("port"),
-            port => port,
+        let port = match (settings.text("replica-announce-port"), settings.text("tls-port")) {
+            ("0", tls_port) if tls_port != "0" && settings.is_yes("tls-replication") => tls_port,
+            ("0", _) => settings.text("port"),
+            (port, _) => port,
         };
         Introduction {
             login,
             port: port.to_owned(),
             address: settings.text("replica-announce-ip").to_owned(),
             history: (replication.id.clone(), replication.applied()),
+            demand: replication.failover.as_ref().map(Failover::demand).unwrap_or_default(),
         }
     }
 
     /// Takes what the master has sent.
     pub(super) fn receive_from_master(&mut self, slot: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        let Some(Some(connection)) = self.server.connections.get_mut(slot) else { return };
         if connection.is_paused {
             return;
         }
         let wanted = connection.parser.needs().saturating_sub(connection.query.len());
-        match self.sockets.receive(slot, &mut connection.query, wanted.clamp(RECEIVE_BYTES, 1 << 20)) {
+        let most = wanted.clamp(RECEIVE_BYTES, 1 << 20);
+        let received = self.sockets.borrow_mut().receive(slot, &mut connection.query, most);
+        match received {
             Received::Nothing => {}
             Received::End => self.lose_master("the connection has ended"),
             Received::Bytes(count) => {
@@ -235,7 +251,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         loop {
             let introduction = self.introduction();
             let (Some(Some(connection)), Some(master)) =
-                (self.connections.get_mut(slot), self.server.replication.master.as_mut())
+                (self.server.connections.get_mut(slot), self.server.replication.master.as_mut())
             else {
                 return Ok(());
             };
@@ -254,15 +270,43 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     if line.is_empty() {
                         continue;
                     }
-                    match introduction.on_answer(*asked, line)? {
+                    let answer = introduction.on_answer(*asked, line);
+                    if *asked == Asked::Sync
+                        && let Some(failover) = &mut self.server.replication.failover
+                    {
+                        match failover.judge(line, &answer, introduction.history.1) {
+                            // The connection of who has said nothing is given up, and it is asked again.
+                            Verdict::Leads | Verdict::Nothing => {}
+                            Verdict::MayBeFollowed => {
+                                failover.question = Question::Stream;
+                                let request = self.introduction().request();
+                                self.tell_master(&request);
+                                continue;
+                            }
+                            Verdict::Refuses(why) => {
+                                self.server.abort_failover(&why);
+                                return Err(why);
+                            }
+                            Verdict::Lacks(why) => {
+                                log::warning(format_args!("FAILOVER aborted: {why}"));
+                                self.server.abort_failover(&why);
+                                return Err(why);
+                            }
+                        }
+                    }
+                    match answer? {
                         Next::Ask(next, bytes) => {
                             *asked = next;
                             self.tell_master(&bytes);
                         }
                         Next::Full(id, offset) => {
                             master.link = Link::Receiving(Box::new(Receipt::new((id, offset))));
+                            self.server.end_failover();
                         }
-                        Next::Partial(id) => self.continue_history(slot, id),
+                        Next::Partial(id) => {
+                            self.continue_history(slot, id);
+                            self.server.end_failover();
+                        }
                     }
                 }
                 Link::Receiving(receipt) => {
@@ -380,7 +424,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.put_up(slot);
         self.note("MASTER <-> REPLICA sync: Finished with success");
         self.acknowledge();
-        if let Some(Some(connection)) = self.connections.get_mut(slot) {
+        if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
             connection.is_paused = false;
         }
         self.runnable.push(slot);
@@ -388,9 +432,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Runs what the master's stream has.
     fn apply_stream(&mut self, slot: usize) -> Result<(), String> {
-        let (Some(Some(connection)), Some(mut session)) =
-            (self.connections.get_mut(slot), self.server.sessions.get_mut(slot).and_then(Option::take))
-        else {
+        let (Some(mut connection), Some(mut session)) = (
+            self.server.connections.get_mut(slot).and_then(Option::take),
+            self.server.sessions.get_mut(slot).and_then(Option::take),
+        ) else {
             return Ok(());
         };
         let bytes = std::mem::take(&mut connection.query);
@@ -423,6 +468,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         connection.query.extend_from_slice(&bytes[at..]);
         session.query_bytes = connection.query.len();
         self.server.sessions[slot] = Some(session);
+        self.server.connections[slot] = Some(connection);
         outcome
     }
 }

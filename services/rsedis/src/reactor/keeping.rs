@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use wal::files::Directory;
 
+use super::Reactor;
 use super::feeding::Receiver;
-use super::{Reactor, Sockets};
+use super::sockets::Sockets;
 use crate::log;
 use crate::persistence::snapshot::{Format, Progress, Snapshot};
 use crate::persistence::{Aof, recover};
@@ -50,7 +51,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn do_requests(&mut self) {
         for request in std::mem::take(&mut self.server.requests) {
             match request {
-                Request::Shutdown { slot, saves, is_forced } => self.shut_down(slot, saves, is_forced),
+                Request::Shutdown(shutdown) => self.shut_down(shutdown),
                 Request::Save(slot) => {
                     let outcome = self.save_now();
                     if let Err(error) = &outcome {
@@ -70,6 +71,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let outcome = self.save_users();
                     self.reply(slot, outcome);
                 }
+                Request::Migrate => self.migrate(),
                 Request::DropMaster => self.drop_master(),
                 Request::BackgroundSave => self.begin_save(),
                 Request::RewriteAof => self.begin_rewrite(),
@@ -91,25 +93,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.begin_due();
     }
 
-    /// See [`Request::Shutdown`].
-    fn shut_down(&mut self, slot: Option<usize>, saves: Option<bool>, is_forced: bool) {
-        let saves = saves.unwrap_or(!self.server.settings.text("save").is_empty());
-        match if saves { self.save_now() } else { Ok(()) } {
-            Err(error) if !is_forced => {
-                log::warning(format_args!("save before the end: {error}: going on, for the keys would be lost"));
-                if let Some(slot) = slot {
-                    self.reply(slot, Err("ERR Errors trying to SHUTDOWN. Check logs.".to_owned()));
-                }
-            }
-            outcome => {
-                if let Err(error) = outcome {
-                    log::warning(format_args!("save before the end: {error}: ending without it, as was asked"));
-                }
-                self.is_stopping = true;
-            }
-        }
-    }
-
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
     fn begin_due(&mut self) {
         if self.is_walking() || self.server.is_loading {
@@ -123,7 +106,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// Answers a client whose command was a request.
-    fn reply(&mut self, slot: usize, outcome: Result<(), String>) {
+    pub(super) fn reply(&mut self, slot: usize, outcome: Result<(), String>) {
         if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
             match outcome {
                 Ok(()) => session.reply.ok(),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use wal::files::{Directory, File as _};
 
-use super::{Reactor, Sockets};
+use super::Reactor;
+use super::sockets::Sockets;
 use crate::acl::Users;
 use crate::command;
 use crate::log;

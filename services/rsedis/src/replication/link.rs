@@ -95,6 +95,8 @@ pub struct Introduction {
     pub address: String,
     /// The history that it has, and how many bytes of it.
     pub history: (String, u64),
+    /// The last words of PSYNC. Who hands its lead over asks the other server to lead with them.
+    pub demand: &'static [&'static [u8]],
 }
 
 /// What follows from an answer.
@@ -141,11 +143,15 @@ impl Introduction {
             (Asked::Address, _) if self.address.is_empty() => self.after(Asked::Address),
             (Asked::Address, _) => Next::Ask(next, command(&[b"REPLCONF", b"ip-address", self.address.as_bytes()])),
             (Asked::Capabilities, _) => Next::Ask(next, command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])),
-            _ => {
-                let (id, offset) = &self.history;
-                Next::Ask(next, command(&[b"PSYNC", id.as_bytes(), (offset + 1).to_string().as_bytes()]))
-            }
+            _ => Next::Ask(next, self.request()),
         }
+    }
+
+    /// What asks for the stream.
+    pub fn request(&self) -> Vec<u8> {
+        let (id, offset) = (self.history.0.as_bytes(), (self.history.1 + 1).to_string());
+        let words: [&[&[u8]]; 2] = [&[b"PSYNC", id, offset.as_bytes()], self.demand];
+        command(&words.concat())
     }
 
     /// What follows from a line (without its end) that answers a question. Errors: the link is given up, and why.
@@ -280,6 +286,7 @@ mod tests {
             port: "7000".to_owned(),
             address: "10.0.0.1".to_owned(),
             history: (ID.to_owned(), 41),
+            demand: &[],
         }
     }
 
@@ -317,6 +324,9 @@ mod tests {
                 &format!("PSYNC {ID} 42"),
             ]
         );
+        let next =
+            Introduction { demand: &[b"FAILOVER"], ..introduction.clone() }.on_answer(Asked::Capabilities, b"+OK");
+        assert_eq!(asks(&next.unwrap()).trim(), format!("PSYNC {ID} 42 FAILOVER"));
         let full = format!("+FULLRESYNC {ID} 7");
         assert_eq!(introduction.on_answer(asked, full.as_bytes()), Ok(Next::Full(ID.to_owned(), 7)));
         assert_eq!(introduction.on_answer(asked, b"+CONTINUE"), Ok(Next::Partial(None)));

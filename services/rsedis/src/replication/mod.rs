@@ -9,16 +9,14 @@
 //! What is not safe is not sent: while the append-only file cannot be written, the stream waits in [`Replication::pending`].
 
 pub mod backlog;
+pub mod failover;
 pub mod link;
 pub mod replica;
 
 pub use backlog::Backlog;
+pub use failover::{Failover, Question, Verdict};
 pub use link::{Link, Master};
-pub use replica::{Replica, Stage};
-
-use crate::protocol::push_command;
-use crate::server::Server;
-use crate::session::Session;
+pub use replica::{Contents, Replica, Stage};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -43,6 +41,8 @@ pub struct Replication {
     pub master: Option<Master>,
     /// A replica has acknowledged, or gone: who waits for that may go on.
     pub has_news: bool,
+    /// A lead that is being handed over.
+    pub failover: Option<Failover>,
 }
 
 impl Replication {
@@ -59,6 +59,7 @@ impl Replication {
             alone_since: now,
             master: None,
             has_news: false,
+            failover: None,
         }
     }
 
@@ -108,169 +109,6 @@ impl Replication {
     }
 }
 
-/// What asks all replicas how far they are.
-const ASK: [&[u8]; 3] = [b"REPLCONF", b"GETACK", b"*"];
-
-impl Server {
-    /// Bytes of the stream with all that commands have changed so far.
-    pub fn stream_end(&self) -> u64 {
-        self.replication.applied() + self.effects.unreplicated().len() as u64
-    }
-
-    /// Whose effects are wanted: the append-only file's, and the replicas'.
-    pub fn choose_effects(&mut self) {
-        self.effects.is_replicated = self.replication.backlog.is_some() && !self.replication.is_replica();
-        self.effects.is_enabled = self.effects.is_replicated || self.writes_aof;
-    }
-
-    /// Takes what commands changed into the stream.
-    pub fn take_effects(&mut self) {
-        if self.effects.is_replicated {
-            self.replication.pending.extend_from_slice(self.effects.unreplicated());
-        }
-        self.effects.mark_replicated();
-    }
-
-    /// Gives what is safe to the backlog and the replicas, and asks these how far they are, if somebody wants to know.
-    pub fn replicate(&mut self) {
-        let replication = &mut self.replication;
-        if std::mem::take(&mut replication.wants_acknowledgements) && !replication.is_replica() {
-            push_command(&mut replication.pending, ASK.into_iter());
-        }
-        if replication.pending.is_empty() || self.aof.failure.is_some() {
-            return;
-        }
-        let mut bytes = std::mem::take(&mut replication.pending);
-        replication.offset += bytes.len() as u64;
-        if let Some(backlog) = &mut replication.backlog {
-            backlog.append(&bytes);
-        }
-        for &slot in &replication.replicas {
-            let Some(Some(session)) = self.sessions.get_mut(slot) else { continue };
-            let Session { replica: Some(replica), reply, .. } = &mut **session else { continue };
-            match replica.stage {
-                Stage::Online => {
-                    reply.bytes.extend_from_slice(&bytes);
-                    self.woken.push(slot);
-                }
-                Stage::Snapshot | Stage::Receiving | Stage::Loading => {
-                    replica.held.extend_from_slice(&bytes);
-                    self.woken.push(slot);
-                }
-                Stage::Introducing | Stage::Waiting => {}
-            }
-        }
-        bytes.clear();
-        bytes.shrink_to(1 << 20);
-        self.replication.pending = bytes;
-    }
-
-    /// A command that is no effect goes into the stream.
-    pub fn say_to_replicas(&mut self, words: &[&[u8]]) {
-        push_command(&mut self.replication.pending, words.iter().copied());
-    }
-
-    /// What follows keys that were sent is sent now.
-    pub fn put_online(session: &mut Session, now: i64) {
-        let Session { replica: Some(replica), reply, .. } = session else { return };
-        replica.stage = Stage::Online;
-        replica.heard_at = now;
-        reply.bytes.append(&mut replica.held);
-    }
-
-    /// Replicas that get the stream, whose slots are not the one whose command runs.
-    fn online(&self) -> impl Iterator<Item = &Replica> {
-        let sessions = self.replication.replicas.iter().filter_map(|slot| self.sessions.get(*slot)?.as_ref());
-        sessions.filter_map(|session| session.replica.as_deref()).filter(|replica| replica.stage == Stage::Online)
-    }
-
-    /// How many replicas have acknowledged so many bytes of the stream.
-    pub fn acknowledgements(&self, offset: u64) -> usize {
-        self.online().filter(|replica| replica.acknowledged >= offset).count()
-    }
-
-    /// How many replicas have been heard within so many seconds.
-    pub fn good_replicas(&self, lag_seconds: i64) -> usize {
-        self.online().filter(|replica| replica.lag_seconds(self.now) <= lag_seconds).count()
-    }
-
-    /// A client becomes a replica, if it is none yet.
-    pub fn enlist(&mut self, client: &Session) {
-        if !self.replication.replicas.contains(&client.slot) {
-            self.replication.replicas.push(client.slot);
-        }
-    }
-
-    /// All replicas are to come again: the history has another name.
-    pub fn dismiss_replicas(&mut self) {
-        for &slot in &self.replication.replicas {
-            if let Some(Some(session)) = self.sessions.get_mut(slot) {
-                session.is_killed = true;
-                self.woken.push(slot);
-            }
-        }
-    }
-
-    /// Follows a master from now on. What is known stays: where the master's history is a part of ours, or ours of its, it goes on.
-    pub fn follow(&mut self, host: String, port: u16) {
-        // What was changed in this turn belongs to the history so far.
-        if self.effects.is_in_group() {
-            self.take_effects();
-            let id = self.random.name();
-            self.replication.begin_anew(id);
-        } else {
-            self.take_effects();
-        }
-        self.abandon_loading();
-        let mut master = Master::new(host, port, self.now);
-        // Where the history goes on, it goes on in the database that it had selected.
-        master.database = match &self.replication.master {
-            Some(before) => before.database,
-            None => self.effects.selected_database(),
-        };
-        self.replication.master = Some(master);
-        self.choose_effects();
-        self.dismiss_replicas();
-    }
-
-    /// Half of a master's keys are nobody's keys.
-    pub fn abandon_loading(&mut self) {
-        if self.replication.master.as_ref().is_some_and(|master| matches!(master.link, Link::Loading(_))) {
-            self.is_loading = false;
-            self.forget_everything();
-        }
-    }
-
-    /// Drops all keys and functions, and the history that they were a state of.
-    pub fn forget_everything(&mut self) {
-        crate::command::flush_all(self);
-        if let Some(scripts) = &mut self.scripts {
-            scripts.flush_libraries();
-        }
-        self.replication.pending.clear();
-        let id = self.random.name();
-        self.replication.begin_anew(id);
-        self.effects.clear();
-        self.choose_effects();
-        self.dismiss_replicas();
-    }
-
-    /// Follows nobody any more: a history of its own begins.
-    pub fn lead(&mut self) {
-        self.abandon_loading();
-        if self.replication.master.take().is_none() {
-            return;
-        }
-        self.effects.mark_replicated();
-        let id = self.random.name();
-        self.replication.shift(id);
-        self.replication.alone_since = self.now;
-        self.choose_effects();
-        self.effects.forget_selected();
-        self.dismiss_replicas();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,68 +153,6 @@ mod tests {
         assert_eq!(replication.continues(FIRST, 106), Some(105));
         assert_eq!(replication.continues(FIRST, 112), None, "it has what this server never had");
         assert_eq!(replication.continues(SECOND, 114), Some(113));
-    }
-
-    fn replica(server: &mut Server, stage: Stage) -> usize {
-        let slot = server.sessions.len();
-        let mut session = Session::new(slot as u64 + 1, slot, "a:1".to_owned(), "b:1".to_owned(), 0);
-        session.replica = Some(Box::new(Replica { stage, ..Replica::default() }));
-        server.replication.replicas.push(slot);
-        server.sessions.push(Some(Box::new(session)));
-        slot
-    }
-
-    #[test]
-    fn what_is_not_safe_is_not_sent_and_comes_once_it_is() {
-        let mut server = Server::new(crate::settings::Settings::default(), 0, 1);
-        server.replication.begin_backlog(1000);
-        server.choose_effects();
-        let (online, receiving) = (replica(&mut server, Stage::Online), replica(&mut server, Stage::Receiving));
-        let waiting = replica(&mut server, Stage::Waiting);
-        let sent = |server: &Server, slot: usize| {
-            let session = server.sessions[slot].as_ref().unwrap();
-            (session.reply.bytes.clone(), session.replica.as_ref().unwrap().held.clone())
-        };
-        server.effects.add(0, &[b"SET", b"a", b"1"]);
-        let expected = server.effects.bytes.clone();
-        assert_eq!(server.stream_end(), expected.len() as u64, "a writer waits for this");
-        server.take_effects();
-        server.effects.clear();
-        server.aof.failure = Some("no space".to_owned());
-        server.replicate();
-        assert_eq!(sent(&server, online), (Vec::new(), Vec::new()));
-        assert_eq!((server.replication.offset, server.stream_end()), (0, expected.len() as u64));
-        server.aof.failure = None;
-        server.replicate();
-        assert_eq!(sent(&server, online), (expected.clone(), Vec::new()));
-        assert_eq!(sent(&server, receiving), (Vec::new(), expected.clone()), "behind the keys");
-        assert_eq!(sent(&server, waiting), (Vec::new(), Vec::new()), "it is in the keys that come");
-        assert_eq!(server.replication.offset, expected.len() as u64);
-        assert_eq!(server.acknowledgements(1), 0);
-    }
-
-    #[test]
-    fn what_was_changed_in_the_turn_of_a_promotion_is_in_the_right_history() {
-        let mut server = Server::new(crate::settings::Settings::default(), 0, 1);
-        server.replication.begin_backlog(1000);
-        server.choose_effects();
-        server.effects.add(0, &[b"SET", b"a", b"1"]);
-        let ours = server.effects.bytes.len() as u64;
-        server.follow("host".to_owned(), 1);
-        // What a client writes on a writable replica is its own affair.
-        server.writes_aof = true;
-        server.choose_effects();
-        server.effects.add(0, &[b"SET", b"local", b"1"]);
-        server.take_effects();
-        assert_eq!(server.replication.applied(), ours, "we ask for what follows our own");
-        server.lead();
-        let (_, shared) = server.replication.second.clone().unwrap();
-        assert_eq!(shared, ours);
-        server.effects.add(0, &[b"SET", b"b", b"1"]);
-        server.take_effects();
-        let text = String::from_utf8_lossy(&server.replication.pending).into_owned();
-        assert!(!text.contains("local") && text.contains("SELECT"), "{text}");
-        assert!(text.contains("\r\na\r\n") && text.contains("\r\nb\r\n"), "{text}");
     }
 
     proptest! {

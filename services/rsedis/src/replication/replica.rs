@@ -18,6 +18,26 @@ pub enum Stage {
     Online,
 }
 
+/// What an RDB file for a replica is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Keys and their values.
+    pub has_keys: bool,
+    /// Libraries of functions.
+    pub has_functions: bool,
+}
+
+impl Contents {
+    /// All that there is.
+    pub const ALL: Self = Self { has_keys: true, has_functions: true };
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
@@ -31,6 +51,10 @@ pub struct Replica {
     pub takes_mark: bool,
     /// It understands that its master's replication has another name after `+CONTINUE`.
     pub takes_new_id: bool,
+    /// It wants an RDB file, and nothing of the stream.
+    pub is_rdb_only: bool,
+    /// What that file is to hold.
+    pub contents: Contents,
     /// It asked by SYNC, and acknowledges nothing.
     pub is_silent: bool,
     /// Bytes of the stream that it has applied.

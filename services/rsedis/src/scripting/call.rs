@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use mlua::{Table, Value, Variadic};
 
-use super::{Flags, NO_SCRIPT, Scripts, convert, problem_text, told};
+use super::problem::{told, was_counted};
+use super::{Flags, NO_SCRIPT, Scripts, convert, problem_text};
 use crate::acl::{Context, Denied};
-use crate::command::{self, DENYOOM, NOSCRIPT, WRITE};
+use crate::command::{self, Command, DENYOOM, NOSCRIPT, STALE, WRITE};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
 use crate::protocol::request::OwnedArgs;
@@ -22,7 +23,6 @@ struct Running<'a> {
     is_readonly: bool,
     flags: Flags,
     is_out_of_memory: bool,
-    has_written: bool,
 }
 
 impl Running<'_> {
@@ -32,6 +32,12 @@ impl Running<'_> {
         if let Err(failure) = self.try_call(args) {
             command::refuse(self.server, self.session, &failure);
         }
+    }
+
+    /// There is no command.
+    fn refuse(&mut self, text: &'static str) {
+        self.session.reply.bytes.clear();
+        command::refuse(self.server, self.session, &Failure::new(text));
     }
 
     /// Whether the user who runs the script may run a command. Asking is not logged.
@@ -46,8 +52,21 @@ impl Running<'_> {
             true => Failure::new("ERR Wrong number of args calling Redis command from script"),
             false => Failure::new("ERR Unknown Redis command called from script"),
         })?;
+        if let Err(failure) = self.admit(command, args) {
+            self.server.stats.note_rejection(command::number_of(command));
+            return Err(failure);
+        }
+        command::run(self.server, self.session, command, args);
+        Ok(())
+    }
+
+    /// Whether the script may run a command now.
+    fn admit(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         if command.is(NOSCRIPT) && !self.server.allows_all_in_scripts {
             return Err(Failure::new("ERR This Redis command is not allowed from script"));
+        }
+        if !command.is(STALE) && !self.session.is_master && command::is_stale(self.server) {
+            return Err(Failure::new("ERR Can not execute the command on a stale replica"));
         }
         if !self.session.may_all {
             command::acl::check(self.server, self.session, command, args, Context::Script).map_err(|denied| match denied {
@@ -67,13 +86,34 @@ impl Running<'_> {
         if command.is(WRITE) {
             command::may_write_now(self.server, self.session)?;
         }
-        if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !self.has_written {
+        let has_written = self.server.running_script.as_ref().is_some_and(|script| script.has_written);
+        if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !has_written {
             return Err(Failure::new("OOM command not allowed when used memory > 'maxmemory'."));
         }
-        self.has_written |= command.is(WRITE);
-        command::run(self.server, self.session, command, args);
+        if let Some(script) = &mut self.server.running_script {
+            script.has_written |= command.is(WRITE);
+        }
         Ok(())
     }
+}
+
+/// Answers with an error of a script. One that was counted when its command ran is not counted once more.
+fn fail(server: &mut Server, client: &mut Session, text: String, was_counted: bool) -> Outcome {
+    if !was_counted {
+        return Err(Failure::text(text));
+    }
+    client.reply.error(&text);
+    if let Some(command) = server.running {
+        server.stats.note_failure(command::number_of(command));
+    }
+    Ok(())
+}
+
+/// The error that a script returns, if it does, and whether it was counted.
+fn returned_error(value: &Value) -> Option<(String, bool)> {
+    let Value::Table(table) = value else { return None };
+    let Ok(Value::String(text)) = table.raw_get::<Value>("err") else { return None };
+    Some((text.to_string_lossy().trim_start_matches('-').to_owned(), was_counted(table)))
 }
 
 impl Scripts {
@@ -91,7 +131,7 @@ impl Scripts {
     ) -> Outcome {
         let (function, flags) = match is_function {
             true => {
-                let registered = self.functions.get(name).ok_or(Failure::new("ERR Function not found"))?;
+                let registered = self.function(name).ok_or(Failure::new("ERR Function not found"))?;
                 (registered.function.clone(), registered.flags)
             }
             false => {
@@ -106,6 +146,9 @@ impl Scripts {
             return Err(Failure::new(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
             ));
+        }
+        if !flags.allow_stale && !client.is_master && command::is_stale(server) {
+            return Err(command::MASTER_DOWN);
         }
         let is_for_readers = server.replication.is_replica() && server.settings.is_read_only && !client.is_master;
         if is_for_readers && flags.has_shebang && !flags.no_writes {
@@ -131,14 +174,7 @@ impl Scripts {
             ..Session::default()
         };
         let is_resp3 = Rc::new(Cell::new(false));
-        let running = RefCell::new(Running {
-            server,
-            session: &mut session,
-            is_readonly,
-            flags,
-            is_out_of_memory,
-            has_written: false,
-        });
+        let running = RefCell::new(Running { server, session: &mut session, is_readonly, flags, is_out_of_memory });
         let outcome: mlua::Result<(bool, Value)> = self.lua.scope(|scope| {
             let setresp = {
                 let is_resp3 = Rc::clone(&is_resp3);
@@ -160,30 +196,23 @@ impl Scripts {
                 Ok(running.borrow().is_allowed(args.as_args()))
             })?;
             self.host.raw_set("is_allowed", is_allowed)?;
-            let call = scope.create_function(|lua, words: Variadic<Value>| {
+            let run = scope.create_function(|lua, ()| {
                 let mut running = running.borrow_mut();
                 running.session.reply.is_resp3 = is_resp3.get();
-                let refused = if words.is_empty() {
-                    Some("ERR Please specify at least one argument for this redis.call()")
-                } else {
-                    None
-                };
-                let arguments: Option<Vec<Vec<u8>>> = words.iter().map(convert::to_argument).collect();
-                match (refused, arguments) {
-                    (Some(text), _) => running.session.reply.error(text),
-                    (None, None) => {
-                        running.session.reply.bytes.clear();
-                        running.session.reply.error("ERR Lua redis lib command arguments must be strings or integers");
+                match self.asked.take() {
+                    Some(words) if words.is_empty() => {
+                        running.refuse("ERR Please specify at least one argument for this redis lib call");
                     }
-                    (None, Some(arguments)) => {
-                        let args = OwnedArgs::new(arguments.iter().map(Vec::as_slice));
+                    Some(words) => {
+                        let args = OwnedArgs::new(words.iter().map(Vec::as_slice));
                         running.call(args.as_args());
                     }
+                    None => running.refuse("ERR Lua redis lib command arguments must be strings or integers"),
                 }
                 let bytes = std::mem::take(&mut running.session.reply.bytes);
                 Ok(convert::to_lua(lua, &bytes, 0)?.0)
             })?;
-            self.host.raw_set("call", call)?;
+            self.host.raw_set("run", run)?;
             let strings = |args: Args<'_>| -> mlua::Result<Table> {
                 let table = self.lua.create_table()?;
                 for (place, text) in args.iter().enumerate() {
@@ -191,7 +220,11 @@ impl Scripts {
                 }
                 Ok(table)
             };
-            self.set_limit(limit)?;
+            let interlude = scope.create_function(|_, ()| {
+                // Where a command of the script's is running it is no time for others.
+                Ok(running.try_borrow_mut().is_ok_and(|mut running| running.server.serve_while_busy()))
+            })?;
+            self.set_limit(limit, Some(interlude))?;
             self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
         });
         self.lua.remove_hook();
@@ -200,11 +233,17 @@ impl Scripts {
         client.has_read |= session.has_read;
         client.is_watch_broken |= session.is_watch_broken;
         match outcome {
-            Ok((true, value)) => {
-                convert::to_reply(&value, &mut client.reply, is_resp3.get(), 0);
-                Ok(())
+            Ok((true, value)) => match returned_error(&value) {
+                Some((text, was_counted)) => fail(server, client, text, was_counted),
+                None => {
+                    convert::to_reply(&value, &mut client.reply, is_resp3.get(), 0);
+                    Ok(())
+                }
+            },
+            Ok((false, problem)) => {
+                let was_counted = if let Value::Table(table) = &problem { was_counted(table) } else { false };
+                fail(server, client, self.failure(name, &problem), was_counted)
             }
-            Ok((false, problem)) => Err(Failure::text(self.failure(name, &problem))),
             Err(error) => Err(Failure::text(format!("ERR {}", told(&error)))),
         }
     }

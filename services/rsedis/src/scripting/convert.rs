@@ -2,6 +2,7 @@
 
 use mlua::{Lua, Table, Value};
 
+use super::problem::error_table;
 use crate::number::{parse_double, parse_integer};
 use crate::protocol::Reply;
 
@@ -26,7 +27,7 @@ pub(super) fn to_lua(lua: &Lua, bytes: &[u8], at: usize) -> mlua::Result<(Value,
     let length = || parse_integer(text).unwrap_or(-1);
     Ok(match kind {
         b'+' => (single("ok", Value::String(lua.create_string(text)?))?, next),
-        b'-' => (single("err", Value::String(lua.create_string(text)?))?, next),
+        b'-' => (Value::Table(error_table(lua, text)?), next),
         b':' => (Value::Number(parse_integer(text).unwrap_or(0) as f64), next),
         b',' => (single("double", Value::Number(parse_double(text).unwrap_or(0.0)))?, next),
         b'#' => (Value::Boolean(text == b"t"), next),
@@ -45,6 +46,14 @@ pub(super) fn to_lua(lua: &Lua, bytes: &[u8], at: usize) -> mlua::Result<(Value,
                 _ => Value::String(lua.create_string(body)?),
             };
             (value, end + 2)
+        }
+        // What is told beside a reply is not for scripts.
+        b'|' => {
+            let mut at = next;
+            for _ in 0..length().saturating_mul(2) {
+                at = to_lua(lua, bytes, at)?.1;
+            }
+            to_lua(lua, bytes, at)?
         }
         b'*' | b'>' if length() >= 0 => {
             let (table, mut at) = (lua.create_table()?, next);
@@ -109,11 +118,12 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
         return;
     }
     if let Some(number) = text(&field("big_number")) {
+        // A script may call anything a number: it must not end its line.
+        let number: Vec<u8> = number.into_iter().map(|byte| if byte < b' ' { b' ' } else { byte }).collect();
         return match reply.is_resp3 {
             true => {
                 reply.bytes.push(b'(');
-                let digits = number.into_iter().map(|byte| if byte < b' ' { b' ' } else { byte });
-                reply.bytes.extend(digits);
+                reply.bytes.extend_from_slice(&number);
                 reply.bytes.extend_from_slice(b"\r\n");
             }
             false => reply.bulk(&number),

@@ -13,6 +13,8 @@ use crate::server::Server;
 /// A function of a library.
 #[derive(Clone)]
 pub struct Registered {
+    /// Its name, as it was written.
+    pub name: String,
     pub(super) function: Function,
     /// What it says of itself.
     pub flags: Flags,
@@ -66,14 +68,12 @@ impl Scripts {
         if functions.is_empty() {
             return Err(wrong("No functions registered"));
         }
-        if let Some(taken) = functions
-            .keys()
-            .find(|function| self.functions.get(*function).is_some_and(|registered| registered.library != name))
-        {
-            return Err(Failure::text(format!("ERR Function {taken} already exists")));
+        let is_taken = |key: &&String| self.functions.get(*key).is_some_and(|registered| registered.library != name);
+        if let Some(taken) = functions.keys().find(is_taken).and_then(|key| functions.get(key)) {
+            return Err(Failure::text(format!("ERR Function {} already exists", taken.name)));
         }
         self.remove_library(&name);
-        let mut names: Vec<String> = functions.keys().cloned().collect();
+        let mut names: Vec<String> = functions.values().map(|function| function.name.clone()).collect();
         names.sort();
         self.functions.extend(functions);
         self.libraries.insert(name.clone(), Library { code: code.to_vec(), functions: names });
@@ -84,6 +84,11 @@ impl Scripts {
     pub fn remove_library(&mut self, name: &str) -> bool {
         self.functions.retain(|_, function| function.library != name);
         self.libraries.remove(name).is_some()
+    }
+
+    /// A function by its name, whatever its case.
+    pub fn function(&self, name: &str) -> Option<&Registered> {
+        self.functions.get(&name.to_ascii_lowercase())
     }
 
     /// Removes all libraries.
@@ -106,15 +111,12 @@ impl Scripts {
             chunk.into_function().map_err(|error| wrong(format!("Error compiling function: {}", told(&error))))?;
         let found: RefCell<HashMap<String, Registered>> = RefCell::default();
         let outcome: mlua::Result<(bool, Value)> = self.lua.scope(|scope| {
-            let register = scope.create_function(|lua, arguments: Variadic<Value>| {
-                register(&arguments, library, &mut found.borrow_mut()).or_else(|text| {
-                    let problem = lua.create_table()?;
-                    problem.raw_set("err", format!("ERR {text}"))?;
-                    lua.load("error(..., 0)").call::<()>(problem)
-                })
+            // What is wrong is raised in Lua: an error that is a table does not pass through here.
+            let register = scope.create_function(|_, arguments: Variadic<Value>| {
+                Ok(register(&arguments, library, &mut found.borrow_mut()).err())
             })?;
             self.host.raw_set("register", register)?;
-            self.set_limit(limit)?;
+            self.set_limit(limit, None)?;
             self.load.call(function)
         });
         self.lua.remove_hook();
@@ -144,8 +146,14 @@ fn register(arguments: &[Value], library: &str, found: &mut HashMap<String, Regi
                     return Err("named argument key given to redis.register_function is not a string".to_owned());
                 };
                 match (key.to_string_lossy().as_str(), value) {
-                    ("function_name", value) => name = Some(value),
-                    ("callback", value) => callback = Some(value),
+                    ("function_name", value @ Value::String(_)) => name = Some(value),
+                    ("function_name", _) => {
+                        return Err("function_name argument given to redis.register_function must be a string".to_owned());
+                    }
+                    ("callback", value @ Value::Function(_)) => callback = Some(value),
+                    ("callback", _) => {
+                        return Err("callback argument given to redis.register_function must be a function".to_owned());
+                    }
                     ("description", Value::String(text)) => description = Some(text.as_bytes().to_vec()),
                     ("description", _) => {
                         return Err("description argument given to redis.register_function must be a string".to_owned());
@@ -193,10 +201,11 @@ fn register(arguments: &[Value], library: &str, found: &mut HashMap<String, Regi
         }
     }
     let flags = Flags::parse(flag_names.iter()).map_err(|_| "unknown flag given".to_owned())?;
-    if found.contains_key(&name) {
+    let key = name.to_ascii_lowercase();
+    if found.contains_key(&key) {
         return Err("Function already exists in the library".to_owned());
     }
-    found.insert(name, Registered { function, flags, flag_names, description, library: library.to_owned() });
+    found.insert(key, Registered { name, function, flags, flag_names, description, library: library.to_owned() });
     Ok(())
 }
 

@@ -1,14 +1,14 @@
 //! Scripts and functions in Lua 5.1: EVAL and FUNCTION.
 //!
 //! A script runs between two turns of the loop, alone: its commands are one step of the one total order. What it may see is in
-//! `prelude.lua`; there is no way to files, to the system or to binary chunks. One that runs for longer than
-//! `busy-reply-threshold` is ended with an error, what it has written until then stays: Redis would wait for SCRIPT KILL, which
-//! nobody could send here.
+//! `prelude.lua`; there is no way to files, to the system or to binary chunks. While one runs for longer than `busy-reply-threshold`,
+//! others are answered with BUSY, and may end it.
 
 mod call;
 mod convert;
 mod libraries;
 mod library;
+mod problem;
 
 pub use library::{Library, Registered, library_codes};
 
@@ -25,10 +25,11 @@ use crate::failure::{Failure, Outcome};
 use crate::log;
 use crate::protocol::request::OwnedArgs;
 use crate::server::Server;
+use problem::told;
 
-/// A look at the clock every so many instructions.
 /// What Lua may hold: a script that wants more ends with an error, where it would end the server.
 const MEMORY_BYTES_MAX: usize = 512 << 20;
+/// A look at the clock every so many instructions.
 const HOOK_INSTRUCTIONS: u32 = 10_000;
 
 /// What a script says of itself: `#!lua flags=no-writes`, or the flags of a function.
@@ -38,6 +39,8 @@ pub struct Flags {
     pub no_writes: bool,
     /// It may run where memory is short.
     pub allow_oom: bool,
+    /// It may run on a replica that has lost its master and shall not answer then.
+    pub allow_stale: bool,
     /// It said flags at all; else it is looked at command by command.
     pub has_shebang: bool,
 }
@@ -49,7 +52,8 @@ impl Flags {
             match word.as_ref() {
                 "no-writes" => flags.no_writes = true,
                 "allow-oom" => flags.allow_oom = true,
-                "allow-stale" | "no-cluster" | "allow-cross-slot-keys" | "" => {}
+                "allow-stale" => flags.allow_stale = true,
+                "no-cluster" | "allow-cross-slot-keys" | "" => {}
                 other => return Err(other.to_owned()),
             }
         }
@@ -75,10 +79,12 @@ pub struct Scripts {
     scripts: HashMap<String, Script>,
     /// By name.
     pub libraries: BTreeMap<String, Library>,
-    /// By name, of all libraries.
+    /// By name in small letters, of all libraries.
     pub functions: HashMap<String, Registered>,
     /// What runs has run for too long.
     is_over: Rc<Cell<bool>>,
+    /// What the script that runs asks for.
+    asked: problem::Asked,
 }
 
 impl std::fmt::Debug for Scripts {
@@ -92,15 +98,6 @@ pub fn name_of(body: &[u8]) -> String {
     Sha1::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn told(error: &mlua::Error) -> String {
-    let text = match error {
-        mlua::Error::SyntaxError { message, .. } => message.clone(),
-        mlua::Error::RuntimeError(message) => message.clone(),
-        other => other.to_string(),
-    };
-    text.lines().next().unwrap_or_default().to_owned()
-}
-
 /// Names and values.
 type Pairs = Vec<(String, String)>;
 
@@ -111,9 +108,9 @@ fn shebang(body: &[u8]) -> Result<(Pairs, &[u8]), String> {
     }
     let end = memchr::memchr(b'\n', body).ok_or("Invalid script shebang")?;
     let line = String::from_utf8_lossy(&body[2..end]).into_owned();
-    let mut words = line.split_whitespace();
-    let mut pairs = vec![("engine".to_owned(), words.next().unwrap_or_default().to_owned())];
-    for word in words {
+    let (engine, options) = line.split_once(' ').unwrap_or((line.as_str(), ""));
+    let mut pairs = vec![("engine".to_owned(), engine.trim().to_owned())];
+    for word in options.split_whitespace() {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("Unknown lua shebang option: {word}"))?;
         pairs.push((name.to_owned(), value.trim_matches('"').to_owned()));
     }
@@ -132,7 +129,7 @@ impl Scripts {
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let host = lua.create_table()?;
         libraries::add(&lua, &host)?;
-        host.raw_set("version", command::REDIS_VERSION)?;
+        host.raw_set("version", crate::REDIS_VERSION)?;
         host.raw_set("version_number", 0x0007_000F)?;
         host.raw_set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(name_of(&text.as_bytes())))?)?;
         let is_command = lua.create_function(|_, words: Variadic<Value>| {
@@ -149,8 +146,12 @@ impl Scripts {
         })?;
         host.raw_set("log", log)?;
         let is_over = Rc::new(Cell::new(false));
-        let asked = Rc::clone(&is_over);
-        host.raw_set("is_over", lua.create_function(move |_, ()| Ok(asked.get()))?)?;
+        let ends = Rc::clone(&is_over);
+        host.raw_set("is_over", lua.create_function(move |_, ()| Ok(ends.get()))?)?;
+        let asked = problem::Asked::default();
+        host.raw_set("call", problem::caller(&lua, &host, &asked, true)?)?;
+        host.raw_set("pcall", problem::caller(&lua, &host, &asked, false)?)?;
+        host.raw_set("plain", lua.create_function(problem::plain)?)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let parts: Table = prelude.call((host.clone(), ()))?;
         Ok(Self {
@@ -164,6 +165,7 @@ impl Scripts {
             libraries: BTreeMap::new(),
             functions: HashMap::new(),
             is_over,
+            asked,
         })
     }
 
@@ -221,19 +223,24 @@ impl Scripts {
         Ok(name)
     }
 
-    /// Ends what runs for longer than this.
-    fn set_limit(&self, limit: Option<Duration>) -> mlua::Result<()> {
+    /// After so long, `interlude` is called again and again, and tells whether what runs is to end. Nothing: it ends at once.
+    fn set_limit(&self, limit: Option<Duration>, interlude: Option<Function>) -> mlua::Result<()> {
         self.is_over.set(false);
         let Some(limit) = limit else { return Ok(()) };
         let is_over = Rc::clone(&self.is_over);
         let began = Instant::now();
         let triggers = HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS);
-        self.lua.set_hook(triggers, move |_, _| match began.elapsed() > limit {
-            true => {
-                is_over.set(true);
-                Err(mlua::Error::runtime("the script ran for longer than busy-reply-threshold and was ended"))
+        self.lua.set_hook(triggers, move |_, _| {
+            if began.elapsed() <= limit {
+                return Ok(VmState::Continue);
             }
-            false => Ok(VmState::Continue),
+            let why = match &interlude {
+                None => "FUNCTION LOAD timeout",
+                Some(interlude) if is_over.get() || interlude.call(())? => "Script killed by user with SCRIPT KILL.",
+                Some(_) => return Ok(VmState::Continue),
+            };
+            is_over.set(true);
+            Err(mlua::Error::runtime(why))
         })
     }
 }
@@ -300,6 +307,7 @@ mod tests {
                 "local reply = redis.call('nosuch') return reply",
                 "-ERR Unknown Redis command called from script script: ",
             ),
+            ("return {big_number = '12\\r\\n+OK'}", "$7\r\n12  +OK\r\n"),
             ("return {err = 'MINE text'}", "-MINE text\r\n"),
             ("return redis.pcall('incr', 'k')['err']", "$43\r\nERR value is not an integer or out of range\r\n"),
             ("return {unpack({1, 2}, 0, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
@@ -307,8 +315,8 @@ mod tests {
             ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table"),
             ("setmetatable(_G, {})", "-ERR user_script:1: Attempt to modify a readonly table"),
             ("rawset(_G, 'x', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
-            ("while true do pcall(function() while true do end end) end", "-ERR the script ran for longer"),
-            ("while true do end", "-ERR the script ran for longer than busy-reply-threshold"),
+            ("while true do pcall(function() while true do end end) end", "-ERR Script killed by user"),
+            ("while true do end", "-ERR Script killed by user with SCRIPT KILL."),
         ] {
             if script.starts_with("while true do pcall") {
                 eval(&mut server, &[b"CONFIG", b"SET", b"lua-time-limit", b"50"]);
@@ -319,11 +327,93 @@ mod tests {
     }
 
     #[test]
+    fn an_error_tells_its_line_also_of_a_call_that_is_the_last_and_is_counted_once() {
+        let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
+        eval(&mut server, &[b"SET", b"k", b"v"]);
+        let mut run = |script: &str| {
+            let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"1", b"k"]);
+            (reply, server.stats.errors)
+        };
+        for (errors, script) in (1..).zip([
+            "\nreturn redis.call('incr', KEYS[1])",
+            "local ok\nok = redis.call('incr', KEYS[1])",
+            "local function call(...) return redis.call(...) end\nlocal reply = call('incr', KEYS[1])\nreturn reply",
+        ]) {
+            let (reply, counted) = run(script);
+            let line = if script.contains("function") { 1 } else { 2 };
+            assert!(reply.starts_with("-ERR value is not an integer or out of range script: "), "{reply}");
+            assert!(reply.ends_with(&format!(", on @user_script:{line}.\r\n")), "{script}: {reply}");
+            assert_eq!(counted, errors, "{script}");
+        }
+        let not_integer = "ERR value is not an integer or out of range";
+        assert_eq!(run("return redis.pcall('incr', KEYS[1])"), (format!("-{not_integer}\r\n"), 4));
+        let caught = "local ok, problem = pcall(redis.call, 'incr', KEYS[1]) return problem";
+        assert_eq!(run(caught), (format!("$43\r\n{not_integer}\r\n"), 5));
+        assert_eq!(run("return redis.error_reply('MINE text')"), ("-MINE text\r\n".to_owned(), 6));
+        let text = "local ok, problem = pcall(cjson.decode, '[') return {type(problem), problem}";
+        assert_eq!(run(text).0, "*2\r\n$6\r\nstring\r\n$45\r\nExpected value but found T_END at character 2\r\n");
+        assert_eq!(server.stats.errors_by_code["MINE"], 1);
+    }
+
+    #[test]
+    fn cjson_and_cmsgpack_have_what_redis_has() {
+        let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
+        for (script, expected) in [
+            ("return {cjson.encode_max_depth(), cjson.encode_max_depth(1)}", "*2\r\n:1000\r\n:1\r\n"),
+            ("return tostring(pcall(cjson.encode, {1})) .. tostring(pcall(cjson.encode, {{}}))", "$9\r\ntruefalse\r\n"),
+            ("cjson.encode_max_depth(1000) return cjson.encode({{}})", "$4\r\n[{}]\r\n"),
+            ("cjson.encode_number_precision(3) return cjson.encode(1/3)", "$5\r\n0.333\r\n"),
+            (
+                "cjson.encode_number_precision(14) return cjson.encode({2^53, 1e14, 0.1})",
+                "$30\r\n[9.007199254741e+15,1e+14,0.1]\r\n",
+            ),
+            ("return cjson.new().encode(1/3)", "$16\r\n0.33333333333333\r\n"),
+            ("return tostring(pcall(cjson.encode, 0/0))", "$5\r\nfalse\r\n"),
+            ("return tostring(cjson.encode_invalid_numbers('null')) .. cjson.encode({1/0})", "$10\r\nnull[null]\r\n"),
+            ("return tostring(cjson.encode_invalid_numbers(true)) .. cjson.encode({-1/0})", "$10\r\ntrue[-inf]\r\n"),
+            ("return tostring(pcall(cjson.encode, {[100] = 1}))", "$5\r\nfalse\r\n"),
+            ("cjson.encode_sparse_array(true) return cjson.encode({[100] = 1})", "$9\r\n{\"100\":1}\r\n"),
+            ("return tostring(cjson.decode('0x10')) .. tostring(cjson.decode('-inf'))", "$6\r\n16-inf\r\n"),
+            ("cjson.decode_invalid_numbers(false) return tostring(pcall(cjson.decode, '0x10'))", "$5\r\nfalse\r\n"),
+            ("cjson.decode_max_depth(1) return tostring(pcall(cjson.decode, '[[1]]'))", "$5\r\nfalse\r\n"),
+            (
+                "return cjson.encode_max_depth(0)",
+                "-ERR user_script:1: bad argument #1 to 'encode_max_depth' (expected integer between 1 and 2147483647)",
+            ),
+            (
+                "local text = cmsgpack.pack(7, 'b') local at, one = cmsgpack.unpack_one(text) \
+                 return {at, one, cmsgpack.unpack_limit(text, 1, at)}",
+                "*4\r\n:1\r\n:7\r\n:-1\r\n$1\r\nb\r\n",
+            ),
+            ("return {cmsgpack.unpack_limit(cmsgpack.pack(7, 8), 0)}", "*2\r\n:7\r\n:8\r\n"),
+            ("return cmsgpack.unpack_one('x', 2)", "-ERR user_script:1: Start offset 2 greater than input length 1."),
+        ] {
+            let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"0"]);
+            assert!(reply.starts_with(expected), "{script}: {reply}");
+        }
+    }
+
+    #[test]
     fn libraries_have_functions() {
         let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
         let code = "#!lua name=mine\nredis.register_function('f', function(keys, args) return args[1] end)";
         assert_eq!(eval(&mut server, &[b"FUNCTION", b"LOAD", code.as_bytes()]), "$4\r\nmine\r\n");
         assert_eq!(eval(&mut server, &[b"FCALL", b"f", b"0", b"x"]), "$1\r\nx\r\n");
+        assert_eq!(eval(&mut server, &[b"FCALL", b"F", b"0", b"x"]), "$1\r\nx\r\n");
+        for (text, expected) in [
+            (
+                "redis.register_function()",
+                "Error registering functions: wrong number of arguments to redis.register_function",
+            ),
+            ("redis.register_function('g', 1)", "second argument to redis.register_function must be a function"),
+            (
+                "redis.register_function{function_name = 1}",
+                "function_name argument given to redis.register_function must be a string",
+            ),
+        ] {
+            let reply = eval(&mut server, &[b"FUNCTION", b"LOAD", format!("#!lua name=other\n{text}").as_bytes()]);
+            assert!(reply.starts_with("-ERR ") && reply.contains(expected), "{text}: {reply}");
+        }
         assert_eq!(eval(&mut server, &[b"FUNCTION", b"DELETE", b"mine"]), "+OK\r\n");
         assert_eq!(eval(&mut server, &[b"FCALL", b"f", b"0"]), "-ERR Function not found\r\n");
     }

@@ -22,27 +22,22 @@ local function readonly(table_, missing)
     })
 end
 
--- The line of the script that called a function of this file.
+-- What was raised, as a script may see it.
+local function plain(problem)
+    if type(problem) == "userdata" then return host.plain(problem) end
+    return problem
+end
+
+-- The line of the script that called a function of this file, or of the server's.
 local function place()
-    for level = 3, 6 do
+    for level = 3, 8 do
         local _, text = pcall(error, "", level)
         local source, line = match(tostring(text), "^(user_%a+):(%d+):")
         if source then return "@" .. source, line end
     end
 end
 
-local redis = {}
-
-function redis.call(...)
-    local reply = host.call(...)
-    if type(reply) == "table" and reply.err then
-        reply.source, reply.line = place()
-        error(reply, 0)
-    end
-    return reply
-end
-
-function redis.pcall(...) return host.call(...) end
+local redis = {call = host.call, pcall = host.pcall}
 
 function redis.error_reply(text)
     if type(text) ~= "string" then
@@ -126,11 +121,19 @@ end
 
 -- What ends a script must not be caught by it.
 local function pass_on(is_well, ...)
-    if not is_well and host.is_over() then error((...), 0) end
-    return is_well, ...
+    if is_well then return is_well, ... end
+    if host.is_over() then error((...), 0) end
+    return false, plain((...))
 end
-local function checked_pcall(...) return pass_on(pcall(...)) end
-local function checked_xpcall(...) return pass_on(xpcall(...)) end
+-- Of an error reply that is caught its text is left, as in Redis.
+local function text_of(is_well, problem, ...)
+    if not is_well and type(problem) == "table" and type(rawget(problem, "err")) == "string" then return false, problem.err end
+    return is_well, problem, ...
+end
+local function checked_pcall(...) return text_of(pass_on(pcall(...))) end
+local function checked_xpcall(callback, handler)
+    return pass_on(xpcall(callback, function(problem) return handler(plain(problem)) end))
+end
 local coroutines = {
     create = coroutine.create, status = coroutine.status, running = coroutine.running, wrap = coroutine.wrap,
     yield = coroutine.yield, resume = function(...) return pass_on(coroutine.resume(...)) end,
@@ -153,34 +156,55 @@ local script_env = readonly(globals, MISSING)
 globals._G = script_env
 
 -- While a library is loaded it may register functions, and call nothing.
+local is_loading = false
 local loading_redis = {
-    register_function = function(...) return host.register(...) end,
+    register_function = function(...)
+        if not is_loading then error("redis.register_function can only be called on FUNCTION LOAD command", 2) end
+        local problem = host.register(...)
+        if problem then error({err = "ERR " .. problem}, 0) end
+    end,
     log = redis.log, LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
     REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
 }
-local is_loading = false
 local library_redis = setmetatable({}, {
     __index = function(_, key)
         local value = loading_redis[key]
-        if not is_loading then value = key ~= "register_function" and redis[key] or nil end
+        if value == nil and not is_loading then value = redis[key] end
         if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
         return value
     end,
     __newindex = refuse,
     __metatable = locked,
 })
-local library_globals = setmetatable({redis = library_redis, server = library_redis}, {
+-- While a library is loaded there is nothing else, as in Redis.
+local library_env
+local library_globals = setmetatable({}, {
     __index = function(_, key)
-        if key ~= "KEYS" and key ~= "ARGV" then return globals[key] end
+        if key == "redis" or key == "server" then return is_loading and library_redis or globals.redis end
+        if is_loading or key == "KEYS" or key == "ARGV" then return nil end
+        if key == "_G" then return library_env end
+        return globals[key]
     end,
 })
-local library_env = readonly(library_globals, MISSING)
-rawset(library_globals, "_G", library_env)
+library_env = readonly(library_globals, MISSING)
 
 local function failed(problem)
-    if type(problem) == "table" then return problem end
-    problem = gsub(tostring(problem), "^runtime error: ", "")
+    local is_ours = type(problem) == "userdata"
+    problem = plain(problem)
+    if type(problem) == "table" then
+        if rawget(problem, "err") and not rawget(problem, "source") and not getmetatable(problem) then
+            problem.source, problem.line = place()
+        end
+        return problem
+    end
+    problem = tostring(problem)
     local source, line = match(problem, "(user_%a+):(%d+):")
+    if is_ours then
+        source, line = place()
+        source = source and gsub(source, "^@", "")
+        -- A library's own words have their place in front of them, as what Lua says; who ended the script knows nothing of it.
+        if source and not host.is_over() then problem = source .. ":" .. line .. ": " .. problem end
+    end
     return {err = "ERR " .. problem, source = source and "@" .. source, line = line}
 end
 

@@ -49,7 +49,8 @@ impl Server {
         if !self.waiters.is_empty() {
             self.make_ready(database, key);
         }
-        if self.trackers > 0 {
+        // While data are read nobody has read any.
+        if self.trackers > 0 && !self.is_loading {
             self.invalidated.push((key.to_vec(), self.current));
         }
     }
@@ -61,9 +62,23 @@ impl Server {
         }
     }
 
+    /// What was over when it was watched, and is gone now, did not change.
     fn break_watches(&mut self, database: usize, key: &[u8]) {
-        if let Some(ids) = self.watchers.get(&(database, key.to_vec())) {
-            self.broken_watches.extend_from_slice(ids);
+        let place = (database, key.to_vec());
+        if let Some(ids) = self.watchers.get(&place) {
+            let mut ids = ids.clone();
+            let keys = &self.databases[database];
+            let found = keys.find(&Key::new(key)).map(|at| keys.entry(at).expiry());
+            let is_over = found.is_some_and(|expiry| expiry.is_some_and(|expiry| expiry <= self.now));
+            if let Some(stale) = self.stale_watches.get(&place)
+                && (found.is_none() || is_over)
+            {
+                ids.retain(|id| !stale.contains(id));
+            }
+            if found.is_none() {
+                self.stale_watches.remove(&place);
+            }
+            self.broken_watches.extend_from_slice(&ids);
             for session in self.sessions.iter_mut().flatten().filter(|session| ids.contains(&session.id)) {
                 session.is_watch_broken = true;
             }
@@ -98,11 +113,6 @@ impl Server {
             self.notify(events::EXPIRED, "expired", database, key.bytes);
             self.effects.add(database, &[b"DEL", key.bytes]);
         }
-    }
-
-    /// Whether commands are postponed.
-    pub fn is_paused(&self) -> bool {
-        self.pause.is_some_and(|(until, _)| until > self.now)
     }
 
     /// Removes keys whose time has come: at most so many.

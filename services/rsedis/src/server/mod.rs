@@ -2,33 +2,47 @@
 //! sets the time, takes effects to the file and replies to the sockets.
 
 mod access;
+mod busy;
 mod changes;
+mod ending;
+mod handing_over;
 mod messages;
+mod pauses;
+mod replicating;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 pub use access::Typed;
+pub use busy::{Interlude, RunningScript};
+pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
-pub use status::{AofStatus, CommandStats, Request, SaveStatus, SlowCommand, Stats};
+pub use pauses::{Pause, PausePurpose, Pauses};
+pub use status::{AofStatus, CommandStats, Migration, Request, SaveStatus, SlowCommand, Stats};
 
 use crate::acl;
 use crate::command::Command;
+use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::eviction::{self, Eviction};
 use crate::keyspace::Database;
+use crate::latency::Monitor;
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::replication::Replication;
 use crate::scripting::Scripts;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::tls::Tls;
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Server {
     /// Parameters.
     pub settings: Settings,
+    /// What they make of TLS.
+    pub tls: Tls,
     /// Keys.
     pub databases: Vec<Database>,
     /// Milliseconds since 1970; the same for all commands of a turn of the loop.
@@ -43,14 +57,26 @@ pub struct Server {
     pub acl_log: acl::Log,
     /// Counters.
     pub stats: Stats,
+    /// Spikes that were seen.
+    pub latency: Monitor,
     /// What was changed.
     pub effects: Effects,
     /// Changes since the start.
     pub dirty: u64,
     /// Clients by their slot. The one whose command runs is not there.
     pub sessions: Vec<Option<Box<Session>>>,
+    /// What they have sent and not taken, by their slot.
+    pub connections: Vec<Option<Connection>>,
+    /// How many there are.
+    pub clients: usize,
+    /// Serves them while a script runs.
+    pub interlude: Interlude,
+    /// What runs: a script or a function.
+    pub running_script: Option<Box<RunningScript>>,
     /// Who watches what: by database and key, the clients' identifiers.
     pub watchers: HashMap<(usize, Vec<u8>), Vec<u64>>,
+    /// The same of keys whose time had come when they were watched.
+    pub stale_watches: HashMap<(usize, Vec<u8>), Vec<u64>>,
     /// A watched key was changed by the client whose command runs.
     pub broken_watches: Vec<u64>,
     /// Who listens to a channel: slots.
@@ -65,6 +91,8 @@ pub struct Server {
     pub woken: Vec<usize>,
     /// Asked of the reactor.
     pub requests: Vec<Request>,
+    /// Keys that go to another server.
+    pub migration: Option<Box<Migration>>,
     /// The append-only file.
     pub aof: AofStatus,
     /// Snapshots.
@@ -121,8 +149,10 @@ pub struct Server {
     pub is_flushed: bool,
     /// The identifier of the client whose command runs.
     pub current: u64,
-    /// Until when commands are postponed, milliseconds since 1970, and whether all are or only those that may write.
-    pub pause: Option<(i64, bool)>,
+    /// Until when commands are postponed.
+    pub pauses: Pauses,
+    /// The end of the server, which waits for replicas.
+    pub pending_shutdown: Option<PendingShutdown>,
     /// Who follows this server, and whom it follows.
     pub replication: Replication,
     /// There is an append-only file to write effects into.
@@ -141,16 +171,23 @@ impl Server {
         let mut server = Self {
             databases: (0..settings.databases()).map(|_| Database::default()).collect(),
             settings,
+            tls: Tls::default(),
             now,
             started: now,
             random,
             users: acl::Users::default(),
             acl_log: acl::Log::default(),
             stats: Stats::default(),
+            latency: Monitor::default(),
             effects: Effects::default(),
             dirty: 0,
             sessions: Vec::new(),
+            connections: Vec::new(),
+            clients: 0,
+            interlude: Interlude::default(),
+            running_script: None,
             watchers: HashMap::new(),
+            stale_watches: HashMap::new(),
             broken_watches: Vec::new(),
             channels: BTreeMap::new(),
             patterns: BTreeMap::new(),
@@ -158,6 +195,7 @@ impl Server {
             monitors: Vec::new(),
             woken: Vec::new(),
             requests: Vec::new(),
+            migration: None,
             aof: AofStatus::default(),
             save: SaveStatus {
                 tried: 0,
@@ -200,7 +238,8 @@ impl Server {
             broadcast: Vec::new(),
             is_flushed: false,
             current: 0,
-            pause: None,
+            pauses: Pauses::default(),
+            pending_shutdown: None,
             replication: Replication::new(replication_id, now),
             writes_aof: false,
             applies_stream: false,
@@ -218,13 +257,24 @@ impl Server {
         server
     }
 
+    /// Something that clients wait for took this long.
+    #[inline]
+    pub fn note_latency(&mut self, event: &'static str, took: Duration) {
+        let threshold = self.settings.latency_threshold_millis;
+        if threshold > 0 && took.as_millis() >= u128::from(threshold) {
+            self.latency.note(event, self.now, took);
+        }
+    }
+
     /// Forgets what a client watches.
     pub fn unwatch(&mut self, session: &mut Session) {
         for watched in session.watched.drain(..) {
-            if let Some(ids) = self.watchers.get_mut(&watched) {
-                ids.retain(|id| *id != session.id);
-                if ids.is_empty() {
-                    self.watchers.remove(&watched);
+            for watches in [&mut self.watchers, &mut self.stale_watches] {
+                if let Some(ids) = watches.get_mut(&watched) {
+                    ids.retain(|id| *id != session.id);
+                    if ids.is_empty() {
+                        watches.remove(&watched);
+                    }
                 }
             }
         }

@@ -1,6 +1,10 @@
 //! What is counted and told of the server: statistics, files, slow commands; and what it asks of the reactor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::ending::Shutdown;
+use crate::latency::Histogram;
 
 /// Counters, since the start or CONFIG RESETSTAT.
 #[derive(Debug, Default)]
@@ -33,12 +37,57 @@ pub struct Stats {
     pub input_bytes: u64,
     /// Bytes sent.
     pub output_bytes: u64,
-    /// Calls, refused calls and failed calls by command.
-    pub by_command: HashMap<&'static str, CommandStats>,
+    /// Calls by command, at its place among all commands; empty before the first.
+    by_command: Vec<CommandStats>,
+}
+
+impl Stats {
+    /// A command was called; how often it was by now.
+    #[inline]
+    pub fn note_call(&mut self, command: usize) -> u64 {
+        self.commands += 1;
+        if command >= self.by_command.len() {
+            self.by_command.resize_with(command + 1, CommandStats::default);
+        }
+        self.by_command[command].calls += 1;
+        self.by_command[command].calls
+    }
+
+    /// It was refused before it ran.
+    pub fn note_rejection(&mut self, command: usize) {
+        if command >= self.by_command.len() {
+            self.by_command.resize_with(command + 1, CommandStats::default);
+        }
+        self.by_command[command].rejected += 1;
+    }
+
+    /// It has answered with an error.
+    pub fn note_failure(&mut self, command: usize) {
+        if let Some(stats) = self.by_command.get_mut(command) {
+            stats.failed += 1;
+        }
+    }
+
+    /// A call took so long.
+    pub fn note_time(&mut self, command: usize, took: Duration) {
+        // CONFIG RESETSTAT has just forgotten its own call.
+        if command >= self.by_command.len() {
+            self.note_call(command);
+        }
+        let (stats, nanos) = (&mut self.by_command[command], took.as_nanos() as u64);
+        stats.timed += 1;
+        stats.nanos += nanos;
+        stats.times.note(nanos);
+    }
+
+    /// What is known of a command that was called.
+    pub fn of(&self, command: usize) -> Option<&CommandStats> {
+        self.by_command.get(command).filter(|stats| stats.calls + stats.rejected + stats.failed > 0)
+    }
 }
 
 /// Counters of one command.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CommandStats {
     /// Times it ran.
     pub calls: u64,
@@ -46,21 +95,26 @@ pub struct CommandStats {
     pub rejected: u64,
     /// Times it answered with an error.
     pub failed: u64,
+    /// Calls that were timed: all, or of quick commands some.
+    pub timed: u64,
+    /// What these took together.
+    pub nanos: u64,
+    /// What each of them took.
+    pub times: Histogram,
+}
+
+impl CommandStats {
+    /// What a call takes on the mean, in microseconds.
+    pub fn mean_micros(&self) -> f64 {
+        self.nanos as f64 / 1000.0 / self.timed.max(1) as f64
+    }
 }
 
 /// What the reactor is asked to do after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Stop, and write the RDB file before: yes, no, or as `save` says. Where that fails the server goes on, unless it is forced,
-    /// and answers the client at a slot.
-    Shutdown {
-        /// See above; none: nobody waits for an answer.
-        slot: Option<usize>,
-        /// See above.
-        saves: Option<bool>,
-        /// See above.
-        is_forced: bool,
-    },
+    /// Stop. Those who wait for it are answered only if the server goes on.
+    Shutdown(Shutdown),
     /// Read the append-only file anew (`DEBUG LOADAOF`), and answer the client at a slot.
     ReloadAof(usize),
     /// Write the RDB file while everybody waits, and answer the client at a slot.
@@ -77,8 +131,31 @@ pub enum Request {
     LoadUsers(usize),
     /// Write the file of users, and answer the client at a slot.
     SaveUsers(usize),
+    /// Send the keys of [`Migration`], and answer its client.
+    Migrate,
     /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
     SwitchAof(Option<usize>),
+}
+
+/// Keys that go to another server.
+#[derive(Clone, Debug)]
+pub struct Migration {
+    /// Whose command it was.
+    pub slot: usize,
+    /// Where they go.
+    pub host: String,
+    /// See above.
+    pub port: u16,
+    /// How long the other server may take for 64 KiB of what is said to it, from the connection to its last answer.
+    pub patience_millis: u64,
+    /// What is said to it: login, choice of the database, and a RESTORE for each key.
+    pub bytes: Vec<u8>,
+    /// Answers that come before those of the keys.
+    pub answers_before: usize,
+    /// The keys.
+    pub keys: Vec<Vec<u8>>,
+    /// They stay here as well.
+    pub copies: bool,
 }
 
 /// What the append-only file's keeper says of it; shown by INFO, and decides whether writes are taken.

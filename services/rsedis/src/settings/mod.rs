@@ -72,6 +72,10 @@ pub struct Settings {
     pub replica_limit: OutputLimit,
     /// Microseconds from which on a command counts as slow; negative: never.
     pub slow_micros: i64,
+    /// Milliseconds from which on an event is a spike; 0: none is.
+    pub latency_threshold_millis: u64,
+    /// Also commands are timed that are quick by their nature: spikes are looked for, or what takes less than a millisecond is slow.
+    pub times_all: bool,
     /// Replicas without which nothing is written.
     pub replicas_min: usize,
     /// Seconds within which such a replica must have been heard.
@@ -109,6 +113,8 @@ impl Default for Settings {
             pubsub_limit: OutputLimit::default(),
             replica_limit: OutputLimit::default(),
             slow_micros: 0,
+            latency_threshold_millis: 0,
+            times_all: false,
             replicas_min: 0,
             replica_lag_max: 0,
             backlog_bytes: 0,
@@ -207,6 +213,8 @@ impl Settings {
         self.password = self.text("requirepass").to_owned();
         self.events = events::parse(self.text("notify-keyspace-events")).unwrap_or_default();
         self.slow_micros = self.integer("slowlog-log-slower-than");
+        self.latency_threshold_millis = self.integer("latency-monitor-threshold") as u64;
+        self.times_all = self.latency_threshold_millis > 0 || (0..1000).contains(&self.slow_micros);
         let limits: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
         let limit = |class: &str| {
             let at = limits.iter().position(|word| *word == class)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Kind, PARAMETERS, Parameter, Settings, find};
 use crate::protocol::request::split_words;
+use service_kit::command_line::nearest;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -102,7 +103,11 @@ fn set(settings: &mut Settings, name: &str, values: &[String]) -> Result<(), Str
     if name.eq_ignore_ascii_case("user") {
         return add_user(settings, values);
     }
-    let index = find(name.as_bytes()).ok_or("Bad directive or wrong number of arguments")?;
+    let index = find(name.as_bytes()).ok_or_else(|| {
+        let meant = nearest(name, PARAMETERS.iter().map(|parameter| parameter.name));
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        format!("Bad directive or wrong number of arguments{meant}")
+    })?;
     settings.set(index, values)
 }
 
@@ -279,6 +284,10 @@ mod tests {
     fn unknown_words_are_refused_in_one_line() {
         for (line, expected) in [
             ("--foo bar", "'--foo \"bar\"': Bad directive or wrong number of arguments"),
+            (
+                "--apendonly yes",
+                "'--apendonly \"yes\"': Bad directive or wrong number of arguments; did you mean appendonly?",
+            ),
             ("--port abc", "'--port \"abc\"': argument couldn't be parsed into an integer"),
             ("--port 70000", "'--port \"70000\"': argument must be between 0 and 65535 inclusive"),
             ("--port", "'--port': wrong number of arguments"),

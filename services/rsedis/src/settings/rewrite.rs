@@ -31,7 +31,7 @@ fn line(settings: &Settings, index: usize) -> String {
     let (parameter, value) = (&PARAMETERS[index], settings.value(index));
     let has_words = matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits | Kind::Master)
         && !value.is_empty();
-    let value = if has_words { value.to_owned() } else { quoted(value) };
+    let value = if has_words { value.split(' ').map(quoted).collect::<Vec<_>>().join(" ") } else { quoted(value) };
     format!("{} {value}", parameter.name)
 }
 
@@ -123,6 +123,41 @@ mod tests {
             let again = read(&rewrite(&settings, &[], &old));
             for (index, parameter) in PARAMETERS.iter().enumerate() {
                 prop_assert_eq!(again.value(index), settings.value(index), "{}", parameter.name);
+            }
+        }
+    }
+
+    fn read_if_taken(text: &str) -> Option<Settings> {
+        let read = read_command_line(&["file".to_owned()], "", |_| Ok(text.as_bytes().to_vec()));
+        match read {
+            Ok(Start::Serve(settings)) => Some(*settings),
+            _ => None,
+        }
+    }
+
+    /// A line of a file: a parameter's name, and words that somebody has quoted or not.
+    fn any_line() -> impl Strategy<Value = String> {
+        let word = prop_oneof!["[a-z0-9]{1,4}", "\\PC{0,4}", Just("yes".to_owned()), Just("''".to_owned())];
+        let words = proptest::collection::vec(word, 0..4);
+        (0..PARAMETERS.len(), words, any::<bool>()).prop_map(|(index, words, is_quoted)| {
+            let words: Vec<String> =
+                words.iter().map(|word| if is_quoted { quoted(word) } else { word.clone() }).collect();
+            format!("{} {}", PARAMETERS[index].name, words.join(" "))
+        })
+    }
+
+    proptest! {
+        /// Whatever a file says, what is written in its place says the same.
+        #[test]
+        fn a_file_that_was_rewritten_says_the_same(lines in proptest::collection::vec(any_line(), 0..6)) {
+            // Lines that are refused are left out, so that most files are read.
+            let lines: Vec<String> = lines.into_iter().filter(|line| read_if_taken(line).is_some()).collect();
+            let text = lines.join("\n");
+            let Some(settings) = read_if_taken(&text) else { return Ok(()) };
+            let rewritten = rewrite(&settings, &[], &text);
+            let again = read_if_taken(&rewritten).ok_or_else(|| TestCaseError::fail(rewritten.clone()))?;
+            for index in 0..PARAMETERS.len() {
+                prop_assert_eq!(again.value(index), settings.value(index), "{}", rewritten);
             }
         }
     }

@@ -3,6 +3,7 @@
 // Each test program uses its own part of this.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod node;
 pub mod templates;
 
 use std::io::{Read, Write};
@@ -76,7 +77,11 @@ pub struct Client {
 
 impl Client {
     pub fn connect(port: u16) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        Self::on(TcpStream::connect(("127.0.0.1", port))?)
+    }
+
+    /// The same, where it was made already.
+    pub fn on(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LONG))?;
         Ok(Self { stream, buffer: Vec::new() })

@@ -12,6 +12,7 @@ mod full_disk;
 mod gateway;
 mod group;
 mod hostile;
+mod hostile_minutes;
 mod http2;
 mod import;
 mod in_etcds_place;
@@ -143,8 +144,15 @@ fn a_mistake_on_the_command_line_touches_nothing() {
     let output = rusd().arg("--data-dir").arg(&data).arg("--no-such-flag").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "rusd: --no-such-flag is not a flag of etcd 3.7\n");
+    assert_eq!(said, "rusd: --no-such-flag is not a flag of etcd 3.7; --help has all\n");
     assert!(!data.exists());
+}
+
+#[test]
+fn help_tells_every_flag_and_starts_nothing() {
+    let said = output(rusd().args(["--name", "a", "--help"]));
+    assert!(said.starts_with("rusd: a server of etcd's API."), "{said}");
+    assert!(said.contains("\nClustering:\n  --advertise-client-urls TEXT "), "{said}");
 }
 
 #[test]

@@ -187,6 +187,25 @@ fn what_dashboards_and_alerts_look_at_moves() {
     assert!(is_quota_left);
 }
 
+/// Who adds up what etcd's log and database sync, would count a put of rusd three times.
+#[test]
+fn a_put_is_one_sync_under_one_name() {
+    let server = Rusd::start(&[]);
+    let counted = || {
+        let text = metrics(server.address());
+        let [own, of_log] = ["rusd_log_syncs_total", "etcd_disk_wal_fsync_duration_seconds_count"]
+            .map(|name| sum(&text, name, &[]).unwrap());
+        assert_eq!(own, of_log);
+        own
+    };
+    let before = counted();
+    for number in 0..20 {
+        server.etcdctl(&["put", &number.to_string(), "value"]);
+    }
+    let syncs = counted() - before;
+    assert!((20.0..=22.0).contains(&syncs), "{syncs} syncs of 20 puts, one after the other");
+}
+
 /// Space that deletes have made free is free inside of the file until somebody defragments.
 #[test]
 fn the_size_and_what_is_in_use_differ_until_defragmentation() {

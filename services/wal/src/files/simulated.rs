@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Directory, File};
@@ -58,6 +59,8 @@ struct State {
     safe_names: BTreeMap<String, u64>,
     pending_names: Vec<NameChange>,
     faults: Vec<(Fault, u64)>,
+    /// Places of files that cannot be read, and with which error of the operating system.
+    unreadable: Vec<(u64, Range<usize>, i32)>,
     has_power: bool,
     /// Files that were opened before a crash are of no use after it.
     epoch: u64,
@@ -214,6 +217,20 @@ impl SimulatedDirectory {
         Ok(())
     }
 
+    /// Makes reads at these places of a file fail with this error of the operating system (`EIO`: a sector that the disk cannot read). Whole
+    /// files are read all the same, and a copy has no such places.
+    pub fn unreadable(&self, name: &str, places: Range<usize>, os_error: i32) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let file = state.file(name)?;
+        state.unreadable.push((file, places, os_error));
+        Ok(())
+    }
+
+    /// Everything can be read again.
+    pub fn readable(&self) {
+        lock(&self.state).unreadable.clear();
+    }
+
     /// An independent copy of what would be found if the machine were restarted in good order.
     pub fn copy(&self) -> Self {
         let copy = Self::default();
@@ -313,6 +330,13 @@ impl File for SimulatedFile {
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset as usize + into.len();
+        let is_here = |(file, places, _): &&(u64, Range<usize>, i32)| {
+            *file == self.file && places.start < end && offset < places.end as u64
+        };
+        if let Some((.., os_error)) = lock(&self.state).unreadable.iter().find(is_here) {
+            return Err(io::Error::from_raw_os_error(*os_error));
+        }
         self.with(None, |content, _| {
             let from = content.current.get(offset as usize..).and_then(|rest| rest.get(..into.len()));
             into.copy_from_slice(from.ok_or_else(|| error(io::ErrorKind::UnexpectedEof, "the file ends before"))?);

@@ -18,7 +18,7 @@ pub struct Trailer {
 
 /// Reads one file: [`Decoder::new`] the header, [`Decoder::page`] until it gives `None`, [`Decoder::finish`].
 ///
-/// A file is as good as its checksum, which [`Decoder::finish`] compares: until then its pages are not to be trusted.
+/// A file is as good as its checksum, which [`Decoder::finish`] compares: until then its pages are not to be trusted. Memory is that of a page.
 pub struct Decoder<R> {
     reader: R,
     header: Header,
@@ -27,8 +27,10 @@ pub struct Decoder<R> {
     database_checksum: u64,
     offset: u64,
     previous: u32,
-    /// What the index must say, given the pages that came.
-    index: Vec<u8>,
+    /// Of what the index must say, given the pages that came; the index itself would grow with the database.
+    index: FileChecksum,
+    index_length: u64,
+    entry: Vec<u8>,
     scratch: Vec<u8>,
     ended: bool,
 }
@@ -48,7 +50,9 @@ impl<R: Read> Decoder<R> {
             database_checksum: 0,
             offset: HEADER_SIZE as u64,
             previous: 0,
-            index: Vec::new(),
+            index: FileChecksum::new(),
+            index_length: 0,
+            entry: Vec::new(),
             scratch: Vec::new(),
             ended: false,
         })
@@ -96,11 +100,16 @@ impl<R: Read> Decoder<R> {
         if !self.header.has_no_checksum() && self.header.is_snapshot() {
             self.database_checksum = CHECKSUM_FLAG | (self.database_checksum ^ page_checksum(number, page));
         }
-        put_uvarint(&mut self.index, number.into());
-        put_uvarint(&mut self.index, start);
-        put_uvarint(&mut self.index, self.offset - start);
+        self.expect_in_index(&[number.into(), start, self.offset - start]);
         self.previous = number;
         Ok(Some(number))
+    }
+
+    fn expect_in_index(&mut self, values: &[u64]) {
+        self.entry.clear();
+        values.iter().for_each(|value| put_uvarint(&mut self.entry, *value));
+        self.index.update(&self.entry);
+        self.index_length += self.entry.len() as u64;
     }
 
     fn check_number(&self, number: u32, flags: u16) -> Result<(), Error> {
@@ -127,7 +136,7 @@ impl<R: Read> Decoder<R> {
         if self.header.is_snapshot() && self.next_of_snapshot() <= self.header.commit {
             return Err(Error::Page { number: self.next_of_snapshot(), what: "the snapshot ends before it" });
         }
-        put_uvarint(&mut self.index, 0);
+        self.expect_in_index(&[0]);
         self.ended = true;
         Ok(())
     }
@@ -139,20 +148,26 @@ impl<R: Read> Decoder<R> {
             self.page(&mut page)?;
         }
         // The index is compared, not trusted: its length is known before it is read.
-        let expected = std::mem::take(&mut self.index);
-        let mut index = vec![0; expected.len()];
-        self.reader.read_exact(&mut index).map_err(Error::Read)?;
-        if index != expected {
+        let mut index = FileChecksum::new();
+        let mut chunk = [0; 4096];
+        let mut left = self.index_length;
+        while left > 0 {
+            let most = left.min(chunk.len() as u64) as usize;
+            self.reader.read_exact(&mut chunk[..most]).map_err(Error::Read)?;
+            index.update(&chunk[..most]);
+            self.checksum.update(&chunk[..most]);
+            left -= most as u64;
+        }
+        if index.finish() != self.index.finish() {
             return Err(Error::Index("it names other places"));
         }
         let mut end = [0; 24];
         self.reader.read_exact(&mut end).map_err(Error::Read)?;
         let [length, post_apply_checksum, file_checksum] =
             [0, 8, 16].map(|at| u64::from_be_bytes(std::array::from_fn(|byte| end[at + byte])));
-        if length != index.len() as u64 {
+        if length != self.index_length {
             return Err(Error::Index("its length is another"));
         }
-        self.checksum.update(&index);
         self.checksum.update(&end[..16]);
         let actual = self.checksum.finish();
         if actual != file_checksum {

@@ -4,11 +4,11 @@
 //! header (100 bytes) | pages, ascending | six zero bytes | page index | length of the index (8) | trailer (16)
 //! ```
 //!
-//! [`Encoder`] and [`Decoder`] stream: a page at a time, memory of one page and of the index. [`merge`] makes one file of
+//! [`Encoder`] and [`Decoder`] stream: a page at a time, memory of one page, and for the encoder of the index. [`merge`] makes one file of
 //! several that follow each other. [`FileName`] is how Litestream names files. All integers are big-endian. The layout is
 //! as Litestream 0.5.17 writes and reads it; what this crate writes, Litestream 0.5.0 and later restore.
 //!
-//! Every error is one line. Nothing that a file says makes the decoder allocate more than a page and an index.
+//! Every error is one line. Nothing that a file says makes the decoder allocate more than a page.
 
 mod checksum;
 mod decoder;
@@ -23,7 +23,7 @@ pub use decoder::{Decoder, Trailer};
 pub use encoder::Encoder;
 pub use header::{HEADER_SIZE, Header, NO_CHECKSUM, RESERVED_SIZE, lock_page};
 pub use merge::merge;
-pub use name::{FileName, Layout, SNAPSHOT_LEVEL, TIMESTAMP_METADATA};
+pub use name::{FileName, Layout, SNAPSHOT_LEVEL, TIMESTAMP_METADATA, TXID_MAX};
 
 /// What can be wrong with a file, or with how it is written.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,15 @@ use std::str::FromStr;
 /// The level of snapshots; 0 is what came from the WAL, 1 to 8 are merged.
 pub const SNAPSHOT_LEVEL: u8 = 9;
 
+/// The last transaction ID that a name may have: nobody comes that far, and whoever counts on from it does not overflow.
+pub const TXID_MAX: u64 = i64::MAX as u64;
+
 /// What the name of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileName {
     /// First transaction ID, from 1.
     pub min_txid: u64,
-    /// Last transaction ID.
+    /// Last transaction ID, up to [`TXID_MAX`].
     pub max_txid: u64,
 }
 
@@ -80,7 +83,8 @@ impl FromStr for FileName {
                 digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
             };
             let name = FileName { min_txid: txid(min)?, max_txid: txid(max)? };
-            (name.min_txid >= 1 && name.min_txid <= name.max_txid).then_some(name)
+            let in_order = name.min_txid >= 1 && name.min_txid <= name.max_txid;
+            (in_order && name.max_txid <= TXID_MAX).then_some(name)
         };
         parse().ok_or_else(|| NameError(name.to_owned()))
     }

@@ -164,3 +164,13 @@ fn a_key_is_taken_in_its_own_layout_alone() {
         assert_eq!(Layout::Files.parse(key), None, "{key}");
     }
 }
+
+#[test]
+fn a_name_from_which_nobody_could_count_on_is_nobodys() {
+    use ltx::{FileName, Layout, TXID_MAX};
+    let key = |max_txid| Layout::Objects.key(0, FileName { min_txid: 1, max_txid });
+    assert_eq!(Layout::Objects.parse(&key(TXID_MAX)).map(|(_, name)| name.max_txid), Some(TXID_MAX));
+    for beyond in [TXID_MAX + 1, u64::MAX] {
+        assert_eq!(Layout::Objects.parse(&key(beyond)), None, "{beyond}");
+    }
+}

@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,7 +29,34 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct Control {
     pub operations: Operations,
     pub observer: Observer,
+    pub patterns: Patterns,
 }
+
+/// Patterns that no file matches: new files may.
+#[derive(Clone, Default)]
+pub struct Patterns(Arc<Mutex<Vec<PathBuf>>>);
+
+impl Patterns {
+    /// Those of now. Each that comes or goes is told in one line.
+    pub fn set(&self, empty: Vec<PathBuf>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for pattern in empty.iter().filter(|pattern| !known.contains(pattern)) {
+            tracing::warn!(path = %pattern.display(), why = NO_MATCH, "waiting");
+        }
+        for pattern in known.iter().filter(|pattern| !empty.contains(pattern)) {
+            tracing::info!(path = %pattern.display(), "files match now");
+        }
+        *known = empty;
+    }
+
+    fn lines(&self) -> String {
+        let empty = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        empty.iter().map(|pattern| format!("{}\twaiting: {NO_MATCH}\t0\t-\t0.000\n", pattern.display())).collect()
+    }
+}
+
+/// Why a pattern waits.
+const NO_MATCH: &str = "no file matches";
 
 impl Service for Control {
     type Method = Infallible;
@@ -55,7 +83,8 @@ impl Service for Control {
         }
         if path == "/status" {
             let lines: String = self.observer.status().iter().map(|status| line(status) + "\n").collect();
-            return Some(Box::pin(async move { text(StatusCode::OK, format!("{HEAD}\n{lines}")) }));
+            let patterns = self.patterns.lines();
+            return Some(Box::pin(async move { text(StatusCode::OK, format!("{HEAD}\n{lines}{patterns}")) }));
         }
         let wanted = Wanted::of(head.uri.query().unwrap_or_default());
         let observer = self.observer.clone();
@@ -78,9 +107,10 @@ fn line(status: &Status) -> String {
 
 fn state(phase: &Phase) -> String {
     match phase {
-        Phase::Waiting => "waiting: not looked at yet, or there is no such file".into(),
+        Phase::Waiting(why) => format!("waiting: {why}"),
         Phase::Running => "running".into(),
         Phase::Failing(why) => format!("failing: {why}"),
+        Phase::Stalled(why) => format!("stalled: {why}"),
         Phase::Refused(why) => format!("refused: {why}"),
         Phase::Fenced(key) => format!("fenced: another process writes {key}"),
     }
@@ -117,7 +147,7 @@ impl Wanted {
             // A transaction of the future is waited for.
             let is_over = if self.txid.is_some() { is_there } else { request.is_over() };
             let never = matches!(status.phase, Phase::Refused(_) | Phase::Fenced(_))
-                || request.is_over() && status.phase == Phase::Waiting;
+                || request.is_over() && matches!(status.phase, Phase::Waiting(_));
             if !is_there && never {
                 return text(StatusCode::CONFLICT, format!("{path}: {}\n", state(&status.phase)));
             }

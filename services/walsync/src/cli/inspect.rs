@@ -1,6 +1,7 @@
 //! `list`, `verify`, `explain`: what is there, whether it holds, what it means.
 
 use super::time;
+use service_kit::console;
 use walsync::config::{Config, Location};
 use walsync::replica::Replica;
 use walsync::restore::Chain;
@@ -10,19 +11,31 @@ use walsync::store::retry;
 /// One line a file, then the points.
 pub fn list(replica: &Replica) -> anyhow::Result<()> {
     let files = replica.files()?;
-    println!("level\tmin_txid\tmax_txid\tsize_bytes\tkey");
+    console::print(format_args!("level\tmin_txid\tmax_txid\tsize_bytes\tkey\n"))?;
     for file in &files {
         let (min, max) = (file.name.min_txid, file.name.max_txid);
-        println!("{}\t{min}\t{max}\t{}\t{}", file.level, file.size, replica.key(file.level, file.name));
+        console::print(format_args!(
+            "{}\t{min}\t{max}\t{}\t{}\n",
+            file.level,
+            file.size,
+            replica.key(file.level, file.name)
+        ))?;
     }
     let chain = Chain::new(files);
     let (first, last) = (chain.restorable().next(), chain.restorable().last());
     match (first, last, chain.newest()) {
         (Some(first), Some(last), Some(newest)) if last == newest => {
-            println!("restorable: TXID {first} to {last}, {} points", chain.restorable().count());
+            console::print(format_args!(
+                "restorable: TXID {first} to {last}, {} points\n",
+                chain.restorable().count()
+            ))?;
         }
         (_, last, newest) => {
-            println!("restorable: TXID {} at most, though files reach {}", last.unwrap_or(0), newest.unwrap_or(0));
+            console::print(format_args!(
+                "restorable: TXID {} at most, though files reach {}\n",
+                last.unwrap_or(0),
+                newest.unwrap_or(0)
+            ))?;
         }
     }
     Ok(())
@@ -37,25 +50,27 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
             Ok((header, _)) => newest = newest.max(Some((header.max_txid, header.timestamp_millis))),
             Err(error) => {
                 damaged += 1;
-                println!("damaged: {error}");
+                console::print(format_args!("damaged: {error}\n"))?;
             }
         }
         bytes += file.size;
     }
-    println!("{} files, {bytes} bytes read, {damaged} damaged", files.len());
+    console::print(format_args!("{} files, {bytes} bytes read, {damaged} damaged\n", files.len()))?;
     let chain = Chain::new(files);
     let mut holes = 0;
     if let Some(point) = chain.newest() {
         match chain.plan(point) {
-            Ok(plan) => println!("the newest point, TXID {point}, restores from {} files", plan.len()),
+            Ok(plan) => {
+                console::print(format_args!("the newest point, TXID {point}, restores from {} files\n", plan.len()))?
+            }
             Err(error) => {
                 holes += 1;
-                println!("{error}");
+                console::print(format_args!("{error}\n"))?;
             }
         }
     }
     if let Some((txid, millis)) = newest {
-        println!("newest file that holds: TXID {txid}, committed {}", time(millis));
+        console::print(format_args!("newest file that holds: TXID {txid}, committed {}\n", time(millis)))?;
     }
     anyhow::ensure!(damaged == 0 && holes == 0, "the replica is not whole");
     anyhow::ensure!(chain.newest().is_some(), "there is no replica here");
@@ -67,16 +82,22 @@ pub fn compact(replica: &Replica, policy: &Policy, levels: u8, force: bool) -> a
     let plan = plan(&replica.files()?, policy, levels)?;
     anyhow::ensure!(!plan.points.is_empty(), "there is no replica here");
     for file in &plan.remove {
-        println!("{}\t{}", if force { "remove" } else { "would remove" }, replica.key(file.level, file.name));
+        console::print(format_args!(
+            "{}\t{}\n",
+            if force { "remove" } else { "would remove" },
+            replica.key(file.level, file.name)
+        ))?;
         if force {
             replica.remove(file)?;
         }
     }
     let bytes: u64 = plan.remove.iter().map(|file| file.size).sum();
     let (files, points) = (plan.remove.len(), plan.points.len());
-    println!("{files} files, {bytes} bytes; {points} points are kept, and proved to be restorable without them");
+    console::print(format_args!(
+        "{files} files, {bytes} bytes; {points} points are kept, and proved to be restorable without them\n"
+    ))?;
     if !force && files > 0 {
-        println!("nothing was removed: --force does it");
+        console::print(format_args!("nothing was removed: --force does it\n"))?;
     }
     Ok(())
 }
@@ -88,20 +109,26 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
     let databases = config.databases(&store)?;
     for (path, replica) in &databases {
         let name = ltx::FileName { min_txid: 2, max_txid: 2 };
-        println!("{} -> {}", path.display(), replica.key(0, name));
+        console::print(format_args!("{} -> {}\n", path.display(), replica.key(0, name)))?;
     }
     let (count, interval) = (databases.len(), settings.interval);
     // Amazon's price of PUT in us-east-1, 2026: 0.005 dollars a thousand.
     let puts_a_month = 30.0 * 86_400.0 / interval.as_secs_f64();
-    println!("{count} databases; a change is sent within {} ms, as one object", interval.as_millis());
-    println!("snapshots every {} s", settings.snapshot_interval.as_secs());
+    console::print(format_args!(
+        "{count} databases; a change is sent within {} ms, as one object\n",
+        interval.as_millis()
+    ))?;
+    console::print(format_args!("snapshots every {} s\n", settings.snapshot_interval.as_secs()))?;
     let levels: Vec<String> = settings.levels.iter().map(|level| format!("{} s", level.as_secs_f64())).collect();
-    println!("merged after {}", if levels.is_empty() { "never".to_owned() } else { levels.join(", ") });
+    console::print(format_args!(
+        "merged after {}\n",
+        if levels.is_empty() { "never".to_owned() } else { levels.join(", ") }
+    ))?;
     match &settings.retention {
-        None => println!("nothing is removed"),
-        Some(kept) => println!(
+        None => console::print(format_args!("nothing is removed\n"))?,
+        Some(kept) => console::print(format_args!(
             "kept: every upload for {} s, every merged file for {} s, then one point in each of {} hours, {} days, {} weeks \
-             and {} months; what is not kept stays for {} s more",
+             and {} months; what is not kept stays for {} s more\n",
             kept.uploads.as_secs(),
             kept.merged.as_secs(),
             kept.hourly,
@@ -109,13 +136,21 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
             kept.weekly,
             kept.monthly,
             kept.grace.as_secs()
-        ),
+        ))?,
     }
-    println!(
+    if let Some(drill) = &settings.drill {
+        console::print(format_args!(
+            "restored for a trial every {} s: {} databases in turn, below {}\n",
+            drill.interval.as_secs_f64(),
+            drill.databases,
+            drill.folder.display()
+        ))?;
+    }
+    console::print(format_args!(
         "requests: none while a database is idle; at most {puts_a_month:.0} PUTs a month for one that changes all the \
-         time ({:.2} dollars at 0.005 a thousand), {:.2} dollars if all do",
+         time ({:.2} dollars at 0.005 a thousand), {:.2} dollars if all do\n",
         puts_a_month * 0.005 / 1000.0,
         puts_a_month * 0.005 / 1000.0 * count as f64
-    );
+    ))?;
     Ok(())
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::control::Control;
+use super::control::{Control, Patterns};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use service_kit::listen::Group;
-use service_kit::metrics::{Process, counter, histogram};
+use service_kit::metrics::{Process, counter, gauge, histogram};
 use service_kit::operations::Operations;
 use service_kit::probes::Readiness;
 use service_kit::server::{Bound, Options};
@@ -17,7 +17,7 @@ use service_kit::url::Url;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use walsync::replicator::risk::BOUNDS_MICROS;
-use walsync::replicator::{Observer, Phase, Status};
+use walsync::replicator::{DrillReport, Observer, Phase, Status};
 
 /// Databases that are told by name: those at risk for longest.
 const NAMED_MAX: usize = 10;
@@ -37,7 +37,7 @@ impl Listening {
     }
 
     /// Serves until the process ends.
-    pub fn serve(self, observer: Observer) -> anyhow::Result<Readiness> {
+    pub fn serve(self, observer: Observer, patterns: Patterns) -> anyhow::Result<Readiness> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Replication(observer.clone())));
         registry.register_collector(Box::new(Process));
@@ -46,7 +46,7 @@ impl Listening {
         let operations = Operations { registry: Arc::new(registry), readiness: readiness.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let options = Options { threads: 1, ..Options::default() };
-        let control = Control { operations, observer };
+        let control = Control { operations, observer, patterns };
         let mut server = self.0.start(options, move |_| control.clone())?;
         std::thread::Builder::new().name("operations".into()).spawn(move || {
             if let Err(error) = runtime.block_on(server.accept()) {
@@ -84,6 +84,42 @@ fn at_risk(encoder: &mut DescriptorEncoder<'_>, status: &[Status]) -> Result<(),
     Ok(())
 }
 
+/// What came of drills, and the databases by name whose last one failed, some of them.
+fn drills(encoder: &mut DescriptorEncoder<'_>, report: &DrillReport) -> Result<(), std::fmt::Error> {
+    let help = "Databases that were restored for a trial and proved";
+    counter(encoder, "walsync_restore_drills", help, report.succeeded)?;
+    let help = "Databases that were restored for a trial in vain";
+    counter(encoder, "walsync_restore_drill_failures", help, report.failed)?;
+    let help =
+        "Trials that were not run, for there was no room, or the store was away: nothing is known of the replica";
+    counter(encoder, "walsync_restore_drills_not_run", help, report.not_run)?;
+    for (name, help, millis) in [
+        (
+            "walsync_restore_drill_last_success_timestamp_seconds",
+            "Unix time of the last success",
+            report.last_success_millis,
+        ),
+        (
+            "walsync_restore_drill_last_failure_timestamp_seconds",
+            "Unix time of the last failure",
+            report.last_failure_millis,
+        ),
+    ] {
+        let help = format!("{help} of a restore for a trial; 0: none since the start");
+        let time = ConstGauge::<f64>::new(millis.unwrap_or(0) as f64 / 1000.0);
+        time.encode(encoder.encode_descriptor(name, &help, None, MetricType::Gauge)?)?;
+    }
+    let help = "Databases whose last restore for a trial was in vain";
+    gauge(encoder, "walsync_restore_drill_failing_databases", help, report.failing.len() as i64)?;
+    let help = "Of these some by name";
+    let mut named = encoder.encode_descriptor("walsync_restore_drill_failing", help, None, MetricType::Gauge)?;
+    for path in report.failing.keys().take(NAMED_MAX) {
+        let path = path.to_string_lossy();
+        ConstGauge::<i64>::new(1).encode(named.encode_family(&[("database", &*path)])?)?;
+    }
+    Ok(())
+}
+
 /// What the replicator counts. A label for each of thousands of databases would cost more than it says.
 struct Replication(Observer);
 
@@ -112,6 +148,11 @@ impl Collector for Replication {
                 "Databases compared with their replica, of which the pages that differed were sent",
                 &totals.compared,
             ),
+            (
+                "walsync_without_room",
+                "Files that found no room in the staging folder, and are tried again",
+                &totals.without_room,
+            ),
             ("walsync_yields", "Check points of others that were let pass", &totals.yields),
         ] {
             counter(&mut encoder, name, help, total.load(Ordering::Relaxed))?;
@@ -128,14 +169,19 @@ impl Collector for Replication {
             durable_after.sum_nanos(),
         )?;
         at_risk(&mut encoder, &status)?;
-        let mut phases = [("waiting", 0), ("running", 0), ("failing", 0), ("refused", 0), ("fenced", 0)];
+        if let Some(report) = self.0.drills() {
+            drills(&mut encoder, &report)?;
+        }
+        let mut phases =
+            [("waiting", 0), ("running", 0), ("failing", 0), ("stalled", 0), ("refused", 0), ("fenced", 0)];
         for status in &status {
             let phase = match status.phase {
-                Phase::Waiting => 0,
+                Phase::Waiting(_) => 0,
                 Phase::Running => 1,
                 Phase::Failing(_) => 2,
-                Phase::Refused(_) => 3,
-                Phase::Fenced(_) => 4,
+                Phase::Stalled(_) => 3,
+                Phase::Refused(_) => 4,
+                Phase::Fenced(_) => 5,
             };
             phases[phase].1 += 1;
         }

@@ -3,7 +3,7 @@
 //! One thread for all databases; nothing waits for it. What it does survives its death at any point: a merged file is there or not, and
 //! what is removed was not needed.
 
-use super::tracked::{Phase, Tracked};
+use super::tracked::Tracked;
 use super::{Shared, lock};
 use crate::compaction::{MergeError, merge_files};
 use crate::replica::PutError;
@@ -44,7 +44,7 @@ impl Shared {
             let (level, batch) = {
                 let state = lock(&tracked.state);
                 let due = state.levels.due(&self.settings.levels, self.clock.monotonic());
-                let Some(level) = due.filter(|_| !matches!(state.phase, Phase::Fenced(_))) else { return Ok(()) };
+                let Some(level) = due.filter(|_| !state.is_fenced()) else { return Ok(()) };
                 (level, state.levels.batch(level))
             };
             let path = tracked.path.display();
@@ -71,10 +71,7 @@ impl Shared {
                     state.retention_is_due_by(now + self.retention_interval());
                     tracing::debug!(%path, level = level + 1, name = %file.name(), bytes, "merged");
                 }
-                Err(PutError::Fenced(key)) => {
-                    tracing::error!(%path, key, "another process replicates into this place: stopped for this database");
-                    lock(&tracked.state).fence(key);
-                }
+                Err(PutError::Fenced(key)) => lock(&tracked.state).fence(&tracked.path, key),
                 Err(PutError::Store(error)) => return Err(error),
             }
         }
@@ -91,14 +88,14 @@ impl Shared {
         let now = self.clock.monotonic();
         let (confirmed, snapshot) = {
             let mut state = lock(&tracked.state);
-            if now < state.next_retention || matches!(state.phase, Phase::Fenced(_)) || state.last_txid.is_none() {
+            if now < state.next_retention || state.is_fenced() || state.last_txid.is_none() {
                 return Ok(());
             }
             state.next_retention = now + IDLE_RETENTION_INTERVAL;
             (state.durable_txid, state.snapshot_txid)
         };
         let levels = self.settings.levels.len().min(usize::from(SNAPSHOT_LEVEL) - 1) as u8;
-        let goes_on = || !self.stop.load(Ordering::Acquire) && !matches!(lock(&tracked.state).phase, Phase::Fenced(_));
+        let goes_on = || !self.stop.load(Ordering::Acquire) && !lock(&tracked.state).is_fenced();
         let path = tracked.path.display();
         match enforce(&tracked.replica, policy, levels, confirmed, goes_on) {
             Ok(removed) => {

@@ -11,7 +11,7 @@ use crate::replica::{LtxFile, Replica};
 use crate::source::Source;
 use crate::wal_index::WalIndex;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,20 +25,32 @@ const ACTIVE: Duration = Duration::from_secs(2);
 /// Looks at an idle database between two of its file's identity.
 const LOOKS_PER_IDENTITY: u32 = 3;
 
+/// Why a database waits that nobody has looked at.
+pub const NOT_LOOKED_AT: &str = "not looked at yet";
+/// Why a database waits that is not there.
+pub const NO_FILE: &str = "there is no such file";
+
 /// What a database is doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not looked at yet, or its file is not there.
-    #[default]
-    Waiting,
+    /// There is nothing to read for now, and why; looked at again all the time.
+    Waiting(&'static str),
     /// Replicating.
     Running,
     /// The store does not take it; tried again.
     Failing(String),
+    /// What is committed finds no room in the staging folder, and is not durable; tried again.
+    Stalled(String),
     /// It cannot be replicated as it is; looked at again later.
     Refused(String),
     /// Another process writes into its replica. Nothing is done any more.
     Fenced(String),
+}
+
+impl Default for Phase {
+    fn default() -> Phase {
+        Phase::Waiting(NOT_LOOKED_AT)
+    }
 }
 
 /// How a database stands.
@@ -64,6 +76,14 @@ pub struct Outgoing {
     /// Since when the oldest commit in it has waited.
     pub since: Option<Duration>,
     pub file: LtxFile,
+}
+
+/// What is committed finds no room in the staging folder.
+pub struct Stall {
+    pub why: String,
+    /// Bytes for which there was none.
+    pub bytes: u64,
+    pub tries: u32,
 }
 
 /// What threads change under the lock.
@@ -94,6 +114,8 @@ pub struct State {
     pub next_snapshot: Duration,
     /// Last transaction ID of the newest snapshot.
     pub snapshot_txid: u64,
+    /// Since when somebody has been in the way of every look.
+    pub busy: Option<Duration>,
     pub failures: u32,
     /// When the store failed last for this database.
     pub failed: Duration,
@@ -107,6 +129,7 @@ pub struct State {
     pub durable_txid: u64,
     pub durable_millis: i64,
     pub phase: Phase,
+    pub stall: Option<Stall>,
     /// The number of the sync request that the last staging answered.
     pub staged_request: u64,
 }
@@ -123,6 +146,8 @@ pub struct Tracked {
     /// It is in the maintenance queue or with the maintainer.
     pub maintaining: AtomicBool,
     pub requested: AtomicU64,
+    /// Check points have waited for us of late.
+    is_awaited: AtomicBool,
     due_micros: AtomicU64,
 }
 
@@ -137,6 +162,7 @@ impl Tracked {
             uploading: AtomicBool::new(false),
             maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
+            is_awaited: AtomicBool::new(false),
             due_micros: AtomicU64::new(0),
         }
     }
@@ -156,7 +182,10 @@ impl Tracked {
         let since = state.waiting.oldest(queued);
         Status {
             path: self.path.clone(),
-            phase: state.phase.clone(),
+            phase: match (&state.phase, &state.stall) {
+                (Phase::Fenced(_), _) | (_, None) => state.phase.clone(),
+                (_, Some(stall)) => Phase::Stalled(stall.why.clone()),
+            },
             staged_txid: state.last_txid.unwrap_or(0),
             durable_txid: state.durable_txid,
             durable_millis: state.durable_millis,
@@ -171,14 +200,15 @@ impl Tracked {
 
     pub fn is_synced(&self, request: u64) -> bool {
         let state = lock(&self.state);
-        let gone = matches!(state.phase, Phase::Waiting | Phase::Refused(_) | Phase::Fenced(_));
+        let gone = matches!(state.phase, Phase::Waiting(_) | Phase::Refused(_) | Phase::Fenced(_));
         state.staged_request >= request && (gone || state.queue.is_empty() && !self.uploading.load(Ordering::Acquire))
     }
 
     /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
     pub fn is_durable(&self) -> bool {
         let state = lock(&self.state);
-        matches!(state.phase, Phase::Running | Phase::Waiting) && state.queue.is_empty()
+        let has_nothing = matches!(state.phase, Phase::Waiting(NOT_LOOKED_AT | NO_FILE));
+        (state.phase == Phase::Running || has_nothing) && state.queue.is_empty() && state.stall.is_none()
     }
 }
 
@@ -197,6 +227,21 @@ impl State {
     /// Whether everything that `index` tells of is staged.
     fn has_staged(&self, index: &WalIndex) -> bool {
         self.position.is_some_and(|position| position.is_end_of(index))
+    }
+
+    /// Lets a check point pass that waits for us, where all that it may copy is staged: at once, and not with the next look.
+    pub(super) fn let_pass(&mut self, now: Duration) -> std::io::Result<bool> {
+        if !self.is_awaited(now) {
+            return Ok(false);
+        }
+        let State { files: Some(files), pin: Some(pin), .. } = self else { return Ok(false) };
+        let waits = pin.held() >= Hold::Frames && pin.checkpointer_waits()?;
+        let index = if waits { files.wal_index()? } else { None };
+        let passes = index.is_some_and(|index| self.has_staged(&index));
+        if let Some(pin) = self.pin.as_mut().filter(|_| passes) {
+            pin.hold(Hold::Presence, None)?;
+        }
+        Ok(passes)
     }
 
     /// Whether it is time for a snapshot, and anything came since the last one.
@@ -225,11 +270,27 @@ impl State {
         now >= self.next_maintenance && (retention || due())
     }
 
-    /// A database that is fenced stays so: what was under way when somebody else was met must not bring it back.
-    pub(super) fn set_phase(&mut self, phase: Phase) {
-        if !self.is_fenced() {
-            self.phase = phase;
+    /// Another phase, told in one line. A database that is fenced stays so: what was under way when somebody else was met must not bring
+    /// it back.
+    pub(super) fn enter(&mut self, path: &Path, phase: Phase) {
+        if self.is_fenced() || self.phase == phase {
+            return;
         }
+        let path = path.display();
+        match &phase {
+            Phase::Waiting(why) => tracing::warn!(%path, why, "waiting"),
+            Phase::Running => tracing::info!(%path, "replicating"),
+            // The words of a store that fails change; that it fails does not.
+            Phase::Failing(_) if matches!(self.phase, Phase::Failing(_)) => {}
+            Phase::Failing(why) => {
+                tracing::warn!(%path, why, "the store fails; frames stay in the WAL until it is back")
+            }
+            Phase::Stalled(why) | Phase::Refused(why) => tracing::error!(%path, why, "not replicated"),
+            Phase::Fenced(key) => {
+                tracing::error!(%path, key, "another process replicates into this place: stopped for this database");
+            }
+        }
+        self.phase = phase;
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -237,14 +298,19 @@ impl State {
     }
 
     /// Somebody else replicates into this place.
-    pub(super) fn fence(&mut self, key: String) {
+    pub(super) fn fence(&mut self, path: &Path, key: String) {
         self.forget_files();
         self.queue.clear();
-        self.phase = Phase::Fenced(key);
+        self.enter(path, Phase::Fenced(key));
+    }
+
+    /// Whether check points have waited for us of late.
+    fn is_awaited(&self, now: Duration) -> bool {
+        now < self.last_wait + ACTIVE && self.last_wait > Duration::ZERO
     }
 
     fn interval(&self, settings: &Settings, now: Duration) -> Duration {
-        if now < self.last_wait + ACTIVE && self.last_wait > Duration::ZERO {
+        if self.is_awaited(now) {
             QUICK_TICK
         } else if now < self.last_change + ACTIVE || self.dirty && self.position.is_some() {
             TICK
@@ -257,7 +323,10 @@ impl State {
 impl Shared {
     /// Looks at a database, and says when to look again. Never waits: where a stager is at work, later.
     pub(super) fn poll(&self, tracked: &Arc<Tracked>, now: Duration) -> Duration {
-        let Ok(mut state) = tracked.state.try_lock() else { return now + TICK };
+        let Ok(mut state) = tracked.state.try_lock() else {
+            // A stager is at work, and perhaps because a check point waits: what it has staged is soon to be let go.
+            return now + if tracked.is_awaited.load(Ordering::Acquire) { QUICK_TICK } else { TICK };
+        };
         match self.look(tracked, &mut state, now) {
             Ok(next) => next,
             Err(error) => {
@@ -269,7 +338,7 @@ impl Shared {
     }
 
     fn look(&self, tracked: &Arc<Tracked>, state: &mut State, now: Duration) -> std::io::Result<Duration> {
-        if matches!(state.phase, Phase::Fenced(_)) {
+        if state.is_fenced() {
             state.staged_request = tracked.requested.load(Ordering::Acquire);
             return Ok(now + Duration::from_secs(1));
         }
@@ -283,8 +352,11 @@ impl Shared {
             state.next_stage = now;
         }
         let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
+        let stalled = state.stall.is_some();
+        // What finds no room finds none for asking more often.
+        let may_stage = !stalled || now >= state.next_stage;
         let Some(files) = &state.files else {
-            let opens = asked || now >= state.next_stage;
+            let opens = may_stage && (asked || now >= state.next_stage);
             if opens {
                 self.push_stage(tracked);
             }
@@ -326,12 +398,15 @@ impl Shared {
             _ => false,
         };
         let staged = index.is_some_and(|index| state.has_staged(&index));
+        tracked.is_awaited.store(waits || state.is_awaited(now), Ordering::Release);
         if waits {
             state.last_wait = now;
             // Also where nothing new is seen: whether all of it is staged must be found out before it may go on.
             state.dirty |= !staged;
         }
-        if staged && pinned {
+        // Where nothing can be staged nobody is kept waiting for it, nor does the application's WAL fill a disk that may be the same: what
+        // is lost sight of is found by comparing.
+        if (staged || stalled) && pinned {
             let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES);
             if waits || full {
                 if let Some(pin) = &mut state.pin {
@@ -342,7 +417,8 @@ impl Shared {
         }
         let snapshot = state.wants_snapshot(now) && state.queue.is_empty();
         let room = state.queue.is_empty() || waits && state.queue.len() < MAX_QUEUE;
-        if asked || snapshot || state.dirty && room && (waits && !staged || now >= state.next_stage) {
+        let wanted = asked || snapshot || state.dirty && room && (waits && !staged || now >= state.next_stage);
+        if may_stage && wanted {
             self.push_stage(tracked);
         }
         if !state.queue.is_empty() && now >= state.next_stage {

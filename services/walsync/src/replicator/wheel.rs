@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The grain of time.
 pub const TICK: Duration = Duration::from_millis(25);
 /// The same, where somebody makes check points that wait for us: each look too late is a commit that waits.
-pub const QUICK_TICK: Duration = Duration::from_millis(4);
+pub const QUICK_TICK: Duration = Duration::from_millis(2);
 
 struct Entry(Duration, Arc<Tracked>);
 

@@ -1,7 +1,7 @@
 //! What stagers and uploaders do.
 
 use super::risk::Waiting;
-use super::tracked::{MAX_QUEUE, Outgoing, Phase, RESTART_FRAMES, State, Tracked};
+use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
 use super::{Shared, lock, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
@@ -19,6 +19,17 @@ use std::time::Duration;
 /// Until a database that cannot be replicated is looked at again.
 const REFUSED: Duration = Duration::from_secs(5);
 
+/// Between two tries of a snapshot that finds no room. What is committed meanwhile goes on being sent.
+const SNAPSHOT_WITHOUT_ROOM: Duration = Duration::from_secs(300);
+
+/// Until what found no room is tried again: 1 s, 2 s, … 30 s. Asking is cheap.
+fn until_room(tries: u32) -> Duration {
+    Duration::from_secs(1 << tries.saturating_sub(1).min(5)).min(Duration::from_secs(30))
+}
+
+/// From when on somebody who is in the way is told of.
+const BUSY_LONG: Duration = Duration::from_secs(5);
+
 /// How long a writer may take to check point and restart its WAL, while the WAL is not ours.
 const HAND_OVER: Duration = Duration::from_millis(200);
 /// Between two looks meanwhile: a WAL that is restarted twice is lost.
@@ -30,11 +41,16 @@ enum Failure {
     Store(StoreError),
     /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
     Compare(u64),
+    /// The staging folder does not take so many bytes, and why.
+    NoRoom(u64, String),
 }
 
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
-        Failure::Source(error)
+        match error.no_room() {
+            Some(no_room) => Failure::NoRoom(no_room.bytes, no_room.to_string()),
+            None => Failure::Source(error),
+        }
     }
 }
 
@@ -54,7 +70,7 @@ impl Shared {
     pub(super) fn stage(&self, tracked: &Arc<Tracked>) {
         let mut state = lock(&tracked.state);
         let request = tracked.requested.load(Ordering::Acquire);
-        let mut result = self.stage_locked(tracked, &mut state);
+        let mut result = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state));
         if let Err(Failure::Compare(txid)) = result {
             state.comparing = true;
             drop(state);
@@ -71,36 +87,59 @@ impl Shared {
         let path = tracked.path.display();
         match result {
             Ok(()) => {
+                match state.let_pass(now) {
+                    Ok(true) => {
+                        state.last_wait = now;
+                        self.totals.yields.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(false) => {}
+                    Err(error) => tracing::debug!(%path, %error, "cannot look"),
+                }
                 state.next_stage = now + self.settings.interval;
                 state.staged_request = state.staged_request.max(request);
+                if state.stall.take().is_some() {
+                    tracing::info!(%path, "there is room again: what was committed is staged");
+                }
                 // While files wait for a store that fails, it goes on failing. A database whose first files wait is running all the
                 // same: one that seems to wait is taken for one that has nothing to make durable.
                 let goes_on_failing = matches!(state.phase, Phase::Failing(_)) && !state.queue.is_empty();
                 if !goes_on_failing {
-                    state.set_phase(Phase::Running);
+                    state.enter(&tracked.path, Phase::Running);
                 }
+                state.busy = None;
             }
             Err(Failure::Source(SourceError::Busy(why))) => {
                 tracing::debug!(%path, why, "busy");
+                let since = *state.busy.get_or_insert(now);
                 state.next_stage = now + TICK;
+                // What is in the way for long is nothing that passes in a moment.
+                if now >= since + BUSY_LONG {
+                    state.enter(&tracked.path, Phase::Waiting(why));
+                    state.next_stage = now + self.settings.interval;
+                }
             }
             Err(Failure::Source(SourceError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
                 state.forget_files();
-                state.set_phase(Phase::Waiting);
+                state.enter(&tracked.path, Phase::Waiting(NO_FILE));
                 state.next_stage = now + self.settings.interval;
                 state.staged_request = state.staged_request.max(request);
             }
             Err(Failure::Source(error)) => {
                 state.forget_files();
-                let phase = Phase::Refused(error.to_string());
-                if state.phase != phase {
-                    tracing::error!(%path, %error, "not replicated");
-                }
-                state.set_phase(phase);
+                state.enter(&tracked.path, Phase::Refused(error.to_string()));
                 state.next_stage = now + REFUSED;
                 state.staged_request = state.staged_request.max(request);
             }
             Err(Failure::Store(error)) => self.store_failed(tracked, &mut state, &error),
+            Err(Failure::NoRoom(bytes, why)) => {
+                self.totals.without_room.fetch_add(1, Ordering::Relaxed);
+                let tries = state.stall.as_ref().map_or(1, |stall| stall.tries.saturating_add(1));
+                if tries == 1 {
+                    tracing::error!(%path, why, "what is committed is not staged, and not durable; tried again");
+                }
+                state.next_stage = now + until_room(tries);
+                state.stall = Some(Stall { why, bytes, tries });
+            }
             // It was compared at another point: again, from the start.
             Err(Failure::Compare(_)) => state.next_stage = now + TICK,
         }
@@ -116,20 +155,22 @@ impl Shared {
         }
     }
 
+    /// Whether what found no room would find it now: to read the replica and the database for nothing again would cost much.
+    fn has_room(&self, state: &State) -> Result<(), Failure> {
+        let Some(stall) = &state.stall else { return Ok(()) };
+        self.arena.has_room(stall.bytes).map_err(|_| Failure::NoRoom(stall.bytes, stall.why.clone()))
+    }
+
     fn store_failed(&self, tracked: &Tracked, state: &mut State, error: &StoreError) {
         self.totals.failures.fetch_add(1, Ordering::Relaxed);
         state.failures = state.failures.saturating_add(1);
-        let path = tracked.path.display();
-        if !matches!(state.phase, Phase::Failing(_)) {
-            tracing::warn!(%path, %error, "the store fails; frames stay in the WAL until it is back");
-        }
-        state.set_phase(Phase::Failing(error.to_string()));
+        state.enter(&tracked.path, Phase::Failing(error.to_string()));
         state.failed = self.clock.monotonic();
         state.next_stage = state.failed + backoff(state.failures, rand::random());
     }
 
     fn stage_locked(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
-        if matches!(state.phase, Phase::Fenced(_)) {
+        if state.is_fenced() {
             return Ok(());
         }
         self.open(tracked, state)?;
@@ -148,7 +189,15 @@ impl Shared {
         }
         let snapshot = state.wants_snapshot(now);
         if state.position.is_none() || snapshot {
-            self.image(tracked, state, snapshot)?;
+            match self.image(tracked, state, snapshot) {
+                Err(Failure::NoRoom(_, why)) if snapshot => {
+                    self.totals.without_room.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(path = %tracked.path.display(), why, "no snapshot; what is committed is sent all the same");
+                    state.next_snapshot = now + SNAPSHOT_WITHOUT_ROOM;
+                    return Ok(());
+                }
+                result => result?,
+            }
         }
         if snapshot || state.last_txid == Some(1) {
             state.next_snapshot = now + self.settings.snapshot_interval;
@@ -295,9 +344,10 @@ impl Shared {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
             (0, self.stamp(last + 1, last + 1, state.last_millis), None)
         };
-        let image = stage_image(files, stamp, at, has, &self.arena)?;
+        let image = stage_image(files, stamp, at, has, &self.arena);
         // From here on the database file may change again.
         pin.hold(Hold::Frames, index.as_ref())?;
+        let image = image?;
         if !snapshot {
             let is_compared = has.is_some_and(|has| has.page_size() == image.staged.file.header.page_size);
             let total = if is_compared { &self.totals.compared } else { &self.totals.anchors };
@@ -335,13 +385,10 @@ impl Shared {
                     state.durable_txid = state.durable_txid.max(header.max_txid);
                     state.durable_millis = state.durable_millis.max(header.timestamp_millis);
                     state.failures = 0;
-                    state.set_phase(Phase::Running);
+                    state.enter(&tracked.path, Phase::Running);
                     tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");
                 }
-                Err(PutError::Fenced(key)) => {
-                    tracing::error!(%path, key, "another process replicates into this place: stopped for this database");
-                    state.fence(key);
-                }
+                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key),
                 Err(PutError::Store(error)) => {
                     if !state.is_fenced() {
                         state.queue.push_front(outgoing);

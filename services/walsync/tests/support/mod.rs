@@ -4,10 +4,14 @@
 #![allow(dead_code)]
 
 use harness::{Process, command, folder, peer, until};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
+use walsync::store::memory::MemoryStore;
+use walsync::store::{Attributes, Body, Object, Part, Store, StoreError};
 
 /// An application: SQLite in a process of its own, for locks of one process do not see each other.
 ///
@@ -214,7 +218,7 @@ impl Walsync {
     /// Asks it to end; how it did.
     pub fn terminate(mut self) -> std::process::ExitStatus {
         // Before that it has no handler for signals yet.
-        until("its start", || self.log()[self.before..].contains("watching"));
+        until("its start", || ["watching", "following"].iter().any(|word| self.log()[self.before..].contains(word)));
         self.signal(rustix::process::Signal::TERM);
         self.process.wait()
     }
@@ -272,5 +276,46 @@ impl walsync::clock::Clock for SetClock {
 
     fn unix_millis(&self) -> i64 {
         self.unix_millis.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+type BeforePart = Box<dyn Fn(&MemoryStore, &str, u64) + Send + Sync>;
+
+/// A store in memory with which somebody meddles just before each part of an object is read.
+pub struct Meddled {
+    store: Arc<MemoryStore>,
+    before_part: BeforePart,
+}
+
+impl Meddled {
+    /// `before_part` has the store, the key of the object, and where in it the part begins.
+    pub fn new(
+        store: Arc<MemoryStore>,
+        before_part: impl Fn(&MemoryStore, &str, u64) + Send + Sync + 'static,
+    ) -> Meddled {
+        Meddled { store, before_part: Box::new(before_part) }
+    }
+}
+
+impl Store for Meddled {
+    fn create(&self, key: &str, body: &mut dyn Body, length: u64, with: &Attributes) -> Result<(), StoreError> {
+        self.store.create(key, body, length, with)
+    }
+
+    fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        self.store.get(key, range)
+    }
+
+    fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
+        (self.before_part)(&self.store, key, range.start);
+        self.store.get_part(key, range, version)
+    }
+
+    fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
+        self.store.list_after(prefix, after)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(key)
     }
 }

@@ -25,13 +25,13 @@ use storebench_crds::job::Phase;
 use storebench_crds::workload::etcd::{EtcdOperation, EtcdWorkload, PUT_LATENCY};
 
 use crate::failure::Failure;
-use crate::family::etcd::messages::{
-    EVENT_PUT, Event, KeyValue, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, path, watch_request,
-};
-use crate::family::etcd::store::{Store, revision_of};
-use crate::family::etcd::{Etcd, KEY_PREFIX, KEY_PREFIX_END, Plan};
+use crate::family::etcd::{Etcd, Plan};
 use crate::load::session::Session;
 use crate::load::{Context, Seat};
+use crate::net::etcd::messages::{
+    EVENT_PUT, Event, KeyValue, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, path, watch_request,
+};
+use crate::net::etcd::store::{Store, revision_of};
 
 use outstanding::Outstanding;
 use sequence::{Observed, Sequence};
@@ -134,8 +134,8 @@ async fn open_stream(
 ) -> Result<(), Failure> {
     let create = WatchRequest {
         request: Some(watch_request::Request::Create(WatchCreateRequest {
-            key: KEY_PREFIX.into(),
-            range_end: KEY_PREFIX_END.into(),
+            key: etcd.plan.prefix.first.clone().into(),
+            range_end: etcd.plan.prefix.end.clone().into(),
             start_revision: *etcd.plan.cleared.borrow() + 1,
             prev_kv: etcd.plan.parameters.previous_value,
         })),

@@ -76,7 +76,7 @@ async fn ask(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Option
             let leads = status.leader != 0 && status.header.is_some_and(|header| header.member_id == status.leader);
             Ok(leads.then(|| endpoint.to_owned()))
         }
-        Spoken::DEngine => {
+        Spoken::DEngine(_) => {
             let call = channel.call(D_ENGINE_LEADER);
             let request = LeaderRequest { requester_address: "storebench".into() };
             let found: LeaderResponse = channel.unary(&call, &request).await.map_err(Failure::new)?;

@@ -1,57 +1,96 @@
-//! Failover: clients write and read while the leader is killed and started again.
+//! Failover, and every other fault: clients write and read while a member is killed or stopped.
 //!
-//! A client whose request fails gives it up and goes on with the next one, at another member ([`line`]). Who has the leader killed, and what
-//! is measured of it, is a [`course`], which the first client of the first thread runs beside its load; who leads is asked in [`leader`].
-//!
-//! A request may fail from the moment at which the kill is asked for until the killed member has caught up; before and after that it fails
-//! the store. Of a write that failed after it was sent nobody knows whether it was made: it may be found, and may also be made later,
-//! over a newer one that was acknowledged. So a read must find the newest acknowledged version, a newer one, or one of those in doubt.
+//! A client whose request fails gives it up and goes on with the next one, at another member ([`line`]). Who has the member struck, and when
+//! requests may fail, is a [`Course`], which the first client of the first thread runs beside its load; who leads is asked in [`leader`]. What the
+//! store may answer afterwards is in the thread's [`Doubts`](crate::content::doubts).
 
-pub(super) mod course;
 pub(super) mod leader;
 pub(super) mod line;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use storebench_crds::job::Phase;
-use storebench_crds::workload::key_value::{FAILED_REQUESTS, ReadLevel, UNKNOWN_WRITES};
+use storebench_crds::workload::FaultMember;
+use storebench_crds::workload::fault::{CATCH_UP, FAILED_REQUESTS, LOST_WRITES, UNKNOWN_WRITES};
+use storebench_crds::workload::key_value::{FIRST_WRITE, KeyValueOperation, ReadLevel};
+use tokio::time::sleep;
 
 use super::KeyValue;
 use super::store::{Connection, Store};
+use crate::content::doubts::Excuse;
 use crate::failure::Failure;
+use crate::load::Context;
+use crate::load::fault::Course;
 use crate::load::session::Session;
-use course::Course;
-use line::Caller;
+use line::{Caller, Line};
 
-/// The versions of each slot of which nobody knows whether they were written.
-#[derive(Debug, Default)]
-pub(super) struct Doubts(RefCell<BTreeMap<u32, BTreeSet<u32>>>);
+/// How long a member may take to start, or to go on, and to have what the others have.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Before the member is asked again whether it has.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(2);
+/// Written when the fault is over, to see when the member has that. No key of the load is named so.
+const MARK: &[u8] = b"storebench-probe/caught-up";
 
-impl Doubts {
-    fn add(&self, slot: u32, version: u32) {
-        self.0.borrow_mut().entry(slot).or_default().insert(version);
-    }
-
-    fn has(&self, slot: u32, version: u32) -> bool {
-        self.0.borrow().get(&slot).is_some_and(|versions| versions.contains(&version))
-    }
-}
-
-pub(super) async fn load(key_value: &KeyValue, session: &Session) -> Result<(), Failure> {
-    let Some(course) = key_value.plan.course.as_deref() else {
-        return Err(Failure::new("a failover without a course"));
-    };
+pub(super) async fn load(key_value: &KeyValue, session: &Session, course: &Course) -> Result<(), Failure> {
     let measures = session.phase() == Phase::Measure;
     if !measures || key_value.seat.thread != 0 || session.place() != 0 {
         return requests(key_value, session, course).await;
     }
+    let context = &key_value.seat.context;
+    // It goes to whichever member answers.
     let line = &key_value.lines[session.connection() as usize];
-    let run = course.run(&key_value.seat.context, line, session);
+    let run = course
+        .run(&context.workload, choose(context, line), async |member: &str| catch_up(context, member, line).await);
     let (loaded, run) = tokio::join!(requests(key_value, session, course), run);
-    loaded.and(run)?;
-    course.tell(session)
+    loaded?;
+    session.took(CATCH_UP, run?);
+    let recovery = course.tell(session)?;
+    if key_value.plan.parameters.operation == KeyValueOperation::Failover {
+        session.took(FIRST_WRITE, recovery);
+    }
+    Ok(())
+}
+
+/// The endpoint of the member that is to be struck.
+async fn choose(context: &Context, line: &Line) -> Result<String, Failure> {
+    if let [only] = &context.endpoints[..] {
+        return Ok(only.clone());
+    }
+    let leader = leader::find(line.spoken(), &context.endpoints, context.timeout).await?;
+    match context.fault.as_ref().map(|fault| fault.member) {
+        Some(FaultMember::Follower) => {
+            let follower = context.endpoints.iter().find(|endpoint| **endpoint != leader);
+            follower.cloned().ok_or_else(|| Failure::new("no member follows"))
+        }
+        Some(FaultMember::Leader) | None => Ok(leader),
+    }
+}
+
+/// Waits until the member at `endpoint` has, in its own state, a write that was acknowledged after this is called.
+async fn catch_up(context: &Context, endpoint: &str, line: &Line) -> Result<(), Failure> {
+    let deadline = Instant::now() + CATCH_UP_TIMEOUT;
+    let value = context.seed.to_le_bytes();
+    let mut caller = Caller::new(line);
+    while let Err(failure) = caller.ask(async |store: &mut Store| store.put(MARK, &value).await).await {
+        if Instant::now() > deadline {
+            return Err(failure);
+        }
+    }
+    let mut last = Failure::new("it was not asked");
+    while Instant::now() < deadline {
+        match mark_at(context, endpoint, line).await {
+            Ok(Some(found)) if *found == value => return Ok(()),
+            Ok(_) => last = Failure::new("it has not what was written since"),
+            Err(failure) => last = failure,
+        }
+        sleep(CATCH_UP_PAUSE).await;
+    }
+    Err(Failure::new(format_args!("{endpoint} has not caught up {CATCH_UP_TIMEOUT:?} after the fault: {last}")))
+}
+
+async fn mark_at(context: &Context, endpoint: &str, line: &Line) -> Result<Option<bytes::Bytes>, Failure> {
+    let connection = Connection::open_once(line.spoken(), endpoint, context.timeout).await?;
+    connection.store().get(MARK, ReadLevel::Eventual).await
 }
 
 async fn requests(key_value: &KeyValue, session: &Session, course: &Course) -> Result<(), Failure> {
@@ -83,6 +122,9 @@ async fn requests(key_value: &KeyValue, session: &Session, course: &Course) -> R
                     session.delivered(due, sent, now);
                     key_value.ledger.acknowledge(slot, version);
                     course.acknowledged(sent, now);
+                    if course.was_over(sent) {
+                        key_value.doubts.survived(slot);
+                    }
                 }
                 Err(failure) => {
                     if !failure.has_not_happened() {
@@ -94,6 +136,7 @@ async fn requests(key_value: &KeyValue, session: &Session, course: &Course) -> R
             }
         }
     }
+    course.ended(Instant::now());
     Ok(())
 }
 
@@ -106,7 +149,7 @@ fn gave_up(session: &Session, course: &Course, sent: Instant, failure: Failure) 
     Ok(())
 }
 
-/// Reads everything that was written from every member, also from the one that was killed.
+/// Reads everything that was written from every member, also from the one that was struck.
 pub(super) async fn verify(key_value: &KeyValue, session: &Session) -> Result<(), Failure> {
     let context = &key_value.seat.context;
     let Some(line) = key_value.lines.first() else { return Ok(()) };
@@ -116,25 +159,39 @@ pub(super) async fn verify(key_value: &KeyValue, session: &Session) -> Result<()
     }
     let mut key = Vec::new();
     for slot in key_value.keys.owned_slots(session.place()) {
+        if key_value.ledger.sent(slot) == 0 {
+            continue;
+        }
         let floor = key_value.ledger.floor(slot);
         key_value.name(slot, &mut key);
+        let mut is_lost = false;
         for member in &mut members {
             let mut batch = session.begin(1);
             let found = member.get(&key, ReadLevel::Linearizable).await?;
             session.answered_uncounted(&mut batch, 1);
-            key_value.check_in_doubt(session, slot, floor, found.as_deref());
+            is_lost |= key_value.check_in_doubt(session, slot, floor, found.as_deref()) == Some(Excuse::MayBeLost);
         }
+        session.count(LOST_WRITES, u64::from(is_lost));
     }
     Ok(())
 }
 
 impl KeyValue {
-    /// As [`KeyValue::check`], where a version of which nobody knows whether it was written is right, too.
-    fn check_in_doubt(&self, session: &Session, slot: u32, floor: u32, found: Option<&[u8]>) {
-        let said = found.and_then(|found| self.values.read_back(found));
-        match said {
-            Some((key, version)) if key == self.keys.key(slot) && self.doubts.has(slot, version) => session.verified(1),
-            _ => self.check(session, slot, floor, found),
+    /// As [`KeyValue::check`], where what a fault leaves in doubt is right, too.
+    fn check_in_doubt(&self, session: &Session, slot: u32, floor: u32, found: Option<&[u8]>) -> Option<Excuse> {
+        let Err(mismatch) = self.ledger.check(&self.values, slot, floor, found) else {
+            session.verified(1);
+            return None;
+        };
+        match self.doubts.judge(&self.ledger, &self.values, slot, found, mismatch.detail) {
+            Ok(excuse) => {
+                session.verified(1);
+                Some(excuse)
+            }
+            Err(detail) => {
+                session.wrong(self.names.text(mismatch.key), detail);
+                None
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::safe_line::safe_line;
 
 /// `text` on one line, for an element's content or for an attribute in double quotes.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::report) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in safe_line(text).chars() {
         match character {

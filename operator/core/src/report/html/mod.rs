@@ -9,6 +9,7 @@ mod canvas;
 mod curves;
 mod escape;
 mod forest;
+mod load_curve;
 mod palette;
 mod parts;
 mod scale;
@@ -21,8 +22,9 @@ use storebench_crds::workload::Workload;
 use super::Report;
 use super::document::{Document, Section};
 use super::levels::TwoLevels;
-use super::{describe, family, ledger, lookup, measures, requests, resources, wording};
-use escape::{escape, escape_block};
+use super::{describe, family, ledger, load_curve as curve_of_load, lookup, measures, requests, resources, wording};
+pub(super) use escape::escape;
+use escape::escape_block;
 use parts::{compact_table, details, figure, list, section, table, wrapping_table};
 
 /// Why a report could not be rendered as HTML.
@@ -81,6 +83,20 @@ pub fn html_of_several(reports: &[Report]) -> Result<String, RenderError> {
     Ok(page(&format!("{} runs", reports.len()), &head, &articles))
 }
 
+/// Renders a suite as a single HTML file: what all its runs say together, and below it each of them.
+///
+/// # Errors
+/// As [`html`].
+pub fn suite_html(document: Document, reports: &[Report]) -> Result<String, RenderError> {
+    let title = document.title.clone();
+    let (head, mut body) = document_parts(document);
+    for (number, report) in reports.iter().enumerate() {
+        let markup = self::head(report) + &self::body(report)?;
+        body.push_str(&format!("<article id=\"run-{number}\">\n{}</article>\n", of_run(number, &markup)));
+    }
+    Ok(page(&title, &head, &body))
+}
+
 /// The same markup with names of places that no other run on the page has. What stands in quotes after these words was written here:
 /// in text from outside quotes are escaped. Marks are the page's.
 fn of_run(number: usize, markup: &str) -> String {
@@ -123,6 +139,13 @@ pub fn levels_html(levels: &TwoLevels<'_>) -> String {
 
 /// Renders what is not one run's report as a single HTML file.
 pub fn document_html(document: Document) -> String {
+    let title = document.title.clone();
+    let (head, body) = document_parts(document);
+    page(&title, &head, &body)
+}
+
+/// What stands above and within a page that is not one run's report.
+fn document_parts(document: Document) -> (String, String) {
     let Document { title, summary, sections } = document;
     let mut links = String::new();
     let mut body = String::new();
@@ -139,7 +162,7 @@ pub fn document_html(document: Document) -> String {
         escape(&title),
         escape(&summary)
     );
-    page(&title, &head, &body)
+    (head, body)
 }
 
 /// A whole page around what it says.
@@ -208,10 +231,10 @@ fn navigation(report: &Report) -> String {
     if !report.judgement.gates.is_empty() {
         links.push("<a href=\"#gates\">Gates</a>".to_owned());
     }
-    links.extend(
-        [("resources", "Resources"), ("trials", "Trials"), ("arms", "Arms"), ("fingerprint", "Fingerprint")]
-            .map(|(id, title)| format!("<a href=\"#{id}\">{title}</a>")),
-    );
+    let resources = resources::table(report).map(|_| ("resources", "Resources"));
+    let always = [("trials", "Trials"), ("arms", "Arms"), ("fingerprint", "Fingerprint")];
+    let link = |(id, title)| format!("<a href=\"#{id}\">{title}</a>");
+    links.extend(resources.into_iter().chain(always).map(link));
     format!("<nav aria-label=\"Sections\"><ul><li>{}</li></ul></nav>\n", links.join("</li><li>"))
 }
 
@@ -257,6 +280,11 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
         ("Throughput", "median over trials, 95 % interval", bars::chart(report, &workload.name)?),
         ("Latency percentiles", latency, curves::chart(report, workload)?),
         (
+            "Latency against load",
+            "steps of the search, both axes logarithmic; the line across is the target",
+            load_curve::chart(report, workload)?,
+        ),
+        (
             "Trials in the order they ran",
             "one mark for each, ✕ an invalid one; the axis need not begin at 0",
             scatter::chart(report, &workload.name)?,
@@ -273,6 +301,9 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
     body.push_str(&table(&format!("{name}: results"), &measures::results(report, workload)));
     if let Some(comparisons) = measures::comparisons(report, workload) {
         body.push_str(&table(&format!("{name}: comparisons"), &comparisons));
+    }
+    if let Some(curves) = curve_of_load::table(report, workload) {
+        body.push_str(&details("Latency against load", &table(&format!("{name}: latency against load"), &curves)));
     }
     if let Some(requests) = requests::table(report, workload) {
         body.push_str(&table(&format!("{name}: as the API server says"), &requests));

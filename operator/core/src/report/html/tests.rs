@@ -1,5 +1,7 @@
 //! What must hold of every page, whatever is in the report.
 
+use storebench_crds::status::TrialState;
+
 use super::super::fixture;
 use super::*;
 
@@ -46,12 +48,51 @@ fn pages_are_well_formed_and_complete() {
         }
         let has_summary = !["unavailable_arm", "wrong_answer"].contains(&name);
         assert_eq!(page.contains("<section id=\"summary\""), has_summary, "{name}");
-        // Every anchor leads somewhere.
-        for link in page.split("href=\"#").skip(1) {
-            let target = link.split('"').next().unwrap();
-            assert!(page.contains(&format!("id=\"{target}\"")), "{name}: #{target}");
-        }
+        check_links(name, &page);
     }
+}
+
+/// Every anchor leads somewhere.
+#[track_caller]
+fn check_links(name: &str, page: &str) {
+    for link in page.split("href=\"#").skip(1) {
+        let target = link.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{target}\"")), "{name}: #{target}");
+    }
+}
+
+/// As of a run whose first trial was disturbed: nothing was measured, and nothing may be said of numbers that are not there.
+#[test]
+fn where_nothing_was_measured_no_link_leads_to_it_and_no_sentence_is_about_it() {
+    let mut report = fixture::wrong_answer();
+    report.judgement.results.clear();
+    report.judgement.resources.clear();
+    report.judgement.comparisons.clear();
+    report.judgement.intervals.clear();
+    report.judgement.points.clear();
+    let page = html(&report).unwrap();
+    check_links("nothing measured", &page);
+    assert!(!page.contains("these numbers are for diagnosis"), "there are none");
+    assert!(!page.contains("#resources"));
+}
+
+/// While a run goes on its trials are counted from 1, and those that are repeated keep their number.
+#[test]
+fn trials_have_the_numbers_that_were_shown_while_the_run_went_on() {
+    let mut report = fixture::two_arms();
+    let first = report.record.trials[0].index;
+    for trial in report.record.trials.iter_mut().filter(|trial| trial.index == first) {
+        trial.state = TrialState::Invalid;
+    }
+    let lost = ledger::lost_trials(&report);
+    let lost: Vec<&str> = lost.iter().map(|(which, _)| which.as_str()).collect();
+    // The fixture has lost one of its own, the fifth by index.
+    assert!(
+        matches!(lost.as_slice(), [one, other, "trial 4, valkey"] if [one, other].iter().all(|lost| lost.starts_with("trial 1, "))),
+        "{lost:?}"
+    );
+    let numbers: Vec<_> = ledger::trials(&report).rows.iter().take(4).map(|row| row[0].text.clone()).collect();
+    assert_eq!(numbers, ["1", "1", "1", "1"], "the second is the first, again");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::document::{Document, Section};
 use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
+use super::load_curve;
 use super::measures;
 use super::requests;
 use super::resources;
@@ -148,6 +149,10 @@ impl Page {
             self.blank();
             self.lines.extend(lay_out(&measures::results(report, workload), self.width));
             if let Some(table) = measures::comparisons(report, workload) {
+                self.blank();
+                self.lines.extend(lay_out(&table, self.width));
+            }
+            if let Some(table) = load_curve::table(report, workload) {
                 self.blank();
                 self.lines.extend(lay_out(&table, self.width));
             }

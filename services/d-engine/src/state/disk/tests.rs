@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::memory::Memory;
+use super::super::snapshot;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -109,23 +110,74 @@ proptest! {
     }
 }
 
-/// fjall gives the identity of a keyspace that was deleted to the next one, and took that for deleted as well.
+/// What `disk_has_what_memory_has` drew once: the second replacement had the identity of the first one, which the start between them had
+/// deleted.
 #[test]
 fn a_replacement_after_one_that_was_not_finished_is_there_after_a_restart() {
     let directory = harness::folder();
     let open = || Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    let new = [(Table::Keys, "new".into(), "1".into())];
+    for rows_of_the_first in [&[][..], &[(Table::Keys, "first".into(), vec![7; PENDING_BYTES_MAX].into())]] {
+        let mut disk = open();
+        disk.commit(1).unwrap();
+        disk.clear().unwrap();
+        put_all(&mut disk, rows_of_the_first);
+        drop(disk);
+        drop(open());
+        let mut disk = open();
+        assert_eq!((disk.applied(), rows(&disk)), (1, vec![]));
+        disk.clear().unwrap();
+        put_all(&mut disk, &new);
+        disk.commit(6).unwrap();
+        drop(disk);
+        let mut disk = open();
+        assert_eq!((disk.applied(), rows(&disk)), (6, new.to_vec()));
+        // As it began.
+        disk.delete(Table::Keys, b"new").unwrap();
+        disk.commit(1).unwrap();
+    }
+}
+
+/// The journal that has what the first replacement wrote, has what the second one wrote, too, and is kept for the rows of before: fjall
+/// counts what it writes anew when the rows of the first are gone.
+#[test]
+fn a_replacement_may_be_begun_again_and_again() {
+    let directory = harness::folder();
+    let open = || Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    let journals = || {
+        let names = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+        names.filter(|name| name.extension().is_some_and(|kind| kind == "jnl")).count()
+    };
+    let old = [(Table::Keys, "old".into(), "1".into())];
+    let value = Bytes::from(vec![7; 1 << 20]);
+    let begin = |disk: &mut Disk, values: u8| {
+        disk.clear().unwrap();
+        for number in 0..values {
+            disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), value.clone()).unwrap();
+        }
+    };
     let mut disk = open();
-    disk.commit(1).unwrap();
-    disk.clear().unwrap();
+    put_all(&mut disk, &old);
+    disk.commit(7).unwrap();
+    begin(&mut disk, 56);
     drop(disk);
     drop(open());
     let mut disk = open();
-    disk.clear().unwrap();
-    put_all(&mut disk, &[(Table::Keys, "new".into(), "1".into())]);
-    disk.commit(6).unwrap();
+    begin(&mut disk, 32);
+    // The next journal is begun beside the writing.
+    let deadline = Instant::now() + WRITE_TIMEOUT;
+    while journals() < 2 {
+        assert!(Instant::now() < deadline, "the journal is not full");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(disk);
+    let mut disk = open();
+    assert_eq!((disk.applied(), rows(&disk)), (7, old.to_vec()));
+    begin(&mut disk, 3);
+    disk.commit(9).unwrap();
     drop(disk);
     let disk = open();
-    assert_eq!((disk.applied(), rows(&disk)), (6, vec![(Table::Keys, "new".into(), "1".into())]));
+    assert_eq!((disk.applied(), rows(&disk).len()), (9, 3));
 }
 
 #[test]
@@ -153,6 +205,73 @@ fn a_replacement_that_was_not_finished_is_as_if_it_had_not_begun() {
     drop(disk);
     let disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
     assert_eq!((disk.applied(), rows(&disk)), (9, vec![(Table::Keys, "new".into(), "2".into())]));
+}
+
+#[test]
+fn what_is_read_slowly_is_as_of_one_moment() {
+    let directory = harness::folder();
+    let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    for number in 0..100_u8 {
+        let table = Table::ALL[usize::from(number) % Table::ALL.len()];
+        put_all(&mut disk, &[(table, Bytes::copy_from_slice(&[number]), vec![number; 5].into())]);
+    }
+    disk.commit(7).unwrap();
+    let (before, mut expected, mut written) = (rows(&*disk.view()), Vec::new(), Vec::new());
+    snapshot::write(&*disk.view(), &mut expected).unwrap();
+    snapshot::write_tables(disk.view(), &|_| true, &mut written).unwrap();
+    assert!(written == expected);
+    let all = disk.view().detach().unwrap();
+    disk.delete(Table::Keys, &[0]).unwrap();
+    put_all(&mut disk, &[(Table::Keys, "new".into(), "1".into()), (Table::Users, "new".into(), "1".into())]);
+    disk.commit(8).unwrap();
+    // Also where everything is replaced, and nobody else has the files any more.
+    disk.clear().unwrap();
+    disk.commit(9).unwrap();
+    assert_eq!(all.collect::<Result<Vec<_>, _>>().unwrap(), before);
+}
+
+/// Fifteen memtables, of which a few wait to be written; a view that is kept has all of them in memory.
+#[test]
+fn what_is_written_while_all_is_read_slowly_does_not_stay_in_memory() {
+    let directory = harness::folder();
+    let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    let write = |disk: &mut Disk| {
+        for number in 0..240_u8 {
+            disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), vec![number; 1 << 20].into()).unwrap();
+            disk.commit(u64::from(number) + 1).unwrap();
+        }
+        disk.keyspace().tree.version_memtable_size_sum()
+    };
+    let view = disk.view();
+    let kept_bytes = write(&mut disk);
+    drop(view);
+    let all = disk.view().detach().unwrap();
+    let bytes = write(&mut disk);
+    assert!(kept_bytes > 220 << 20, "{kept_bytes}");
+    assert!(bytes < 200 << 20, "{bytes}");
+    assert_eq!(all.count(), 240);
+}
+
+/// Readers have the view of before for all that time.
+#[test]
+fn what_replaces_everything_does_not_stay_in_memory() {
+    let directory = harness::folder();
+    let mut disk = Disk::open(directory.path(), CACHE_BYTES).unwrap();
+    let old = [(Table::Keys, "old".into(), "1".into())];
+    put_all(&mut disk, &old);
+    disk.commit(1).unwrap();
+    let view = disk.view();
+    disk.clear().unwrap();
+    for number in 0..240_u8 {
+        disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), vec![number; 1 << 20].into()).unwrap();
+    }
+    let bytes = disk.keyspace().tree.version_memtable_size_sum();
+    assert!(bytes < 200 << 20, "{bytes}");
+    assert_eq!(rows(&*view), old);
+    assert_eq!(view.get(Table::Keys, b"old").unwrap().as_deref(), Some(&b"1"[..]));
+    disk.commit(2).unwrap();
+    assert_eq!(rows(&*view), old);
+    assert_eq!(rows(&*disk.view()).len(), 240);
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! cjson: JSON as lua-cjson reads and writes it.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use mlua::{Lua, Table, Value};
 
-use super::{DEPTH_MAX, array_len, failed};
+use super::json_settings::{self, Invalid, Settings};
+use super::{DEPTH_MAX, failed};
 
 fn push_json_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
@@ -23,19 +27,29 @@ fn push_json_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// `%.14g`.
-fn json_number(number: f64) -> mlua::Result<String> {
+/// `%.14g`, or with fewer digits.
+fn json_number(number: f64, settings: Settings) -> mlua::Result<String> {
     if !number.is_finite() {
-        return Err(failed("Cannot serialise number: must not be NaN or Inf"));
+        return match settings.encode_invalid {
+            Invalid::Refused => Err(failed("Cannot serialise number: must not be NaN or Inf")),
+            Invalid::Null => Ok("null".to_owned()),
+            Invalid::Written if number.is_nan() => Ok("nan".to_owned()),
+            Invalid::Written => Ok(if number > 0.0 { "inf" } else { "-inf" }.to_owned()),
+        };
     }
-    let scientific = format!("{number:.13e}");
+    let is_short = number.fract() == 0.0 && number.abs() < 1e14 && (number != 0.0 || number.is_sign_positive());
+    if is_short && settings.precision == 14 {
+        return Ok((number as i64).to_string());
+    }
+    let digits = settings.precision as i32;
+    let scientific = format!("{number:.*e}", (digits - 1) as usize);
     let exponent: i32 = scientific.rsplit('e').next().and_then(|text| text.parse().ok()).unwrap_or(0);
     let trim = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),
     };
-    Ok(if (-4..14).contains(&exponent) {
-        trim(&format!("{number:.*}", (13 - exponent).max(0) as usize))
+    Ok(if (-4..digits).contains(&exponent) {
+        trim(&format!("{number:.*}", (digits - 1 - exponent).max(0) as usize))
     } else {
         let mantissa = trim(scientific.split('e').next().unwrap_or_default());
         let sign = if exponent < 0 { '-' } else { '+' };
@@ -43,25 +57,60 @@ fn json_number(number: f64) -> mlua::Result<String> {
     })
 }
 
-fn encode_json(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(failed("Cannot serialise, excessive depth (1001)"));
+/// How long a table is as an array; nothing: it is an object.
+fn array_length(table: &Table, settings: Settings) -> mlua::Result<Option<i64>> {
+    let (mut most, mut count) = (0i64, 0i64);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        let index = match key {
+            Value::Integer(index) => index,
+            Value::Number(index) if index.fract() == 0.0 => index as i64,
+            _ => return Ok(None),
+        };
+        if index < 1 {
+            return Ok(None);
+        }
+        most = most.max(index);
+        count += 1;
+    }
+    let Settings { sparse_ratio: ratio, sparse_safe: safe, .. } = settings;
+    if ratio > 0 && most > count.saturating_mul(ratio) && most > safe {
+        return match settings.sparse_as_object {
+            true => Ok(None),
+            false => Err(failed("Cannot serialise table: excessively sparse array")),
+        };
+    }
+    Ok((count > 0).then_some(most))
+}
+
+fn check_encode_depth(depth: usize, settings: Settings) -> mlua::Result<()> {
+    match depth as i64 > settings.encode_depth_max || depth > DEPTH_MAX {
+        true => Err(failed(format!("Cannot serialise, excessive nesting ({depth})"))),
+        false => Ok(()),
+    }
+}
+
+/// `depth`: of the tables around the value.
+fn encode_json(value: &Value, out: &mut Vec<u8>, depth: usize, settings: Settings) -> mlua::Result<()> {
+    let number = |number: f64| json_number(number, settings);
+    if matches!(value, Value::Table(_)) {
+        check_encode_depth(depth + 1, settings)?;
     }
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(pointer) if pointer.0.is_null() => out.extend_from_slice(b"null"),
         Value::Boolean(is_so) => out.extend_from_slice(if *is_so { b"true" } else { b"false" }),
-        Value::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
-        Value::Number(number) => out.extend_from_slice(json_number(*number)?.as_bytes()),
+        Value::Integer(whole) => out.extend_from_slice(number(*whole as f64)?.as_bytes()),
+        Value::Number(value) => out.extend_from_slice(number(*value)?.as_bytes()),
         Value::String(text) => push_json_string(out, &text.as_bytes()),
-        Value::Table(table) => match array_len(table) {
+        Value::Table(table) => match array_length(table, settings)? {
             Some(len) => {
                 out.push(b'[');
                 for place in 1..=len {
                     if place > 1 {
                         out.push(b',');
                     }
-                    encode_json(&table.raw_get(place)?, out, depth + 1)?;
+                    encode_json(&table.raw_get(place)?, out, depth + 1, settings)?;
                 }
                 out.push(b']');
             }
@@ -74,12 +123,17 @@ fn encode_json(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<(
                     }
                     match key {
                         Value::String(text) => push_json_string(out, &text.as_bytes()),
-                        Value::Number(number) => push_json_string(out, json_number(number)?.as_bytes()),
-                        Value::Integer(number) => push_json_string(out, number.to_string().as_bytes()),
-                        _ => return Err(failed("Cannot serialise table: table key must be a number or string")),
+                        Value::Number(key) => push_json_string(out, number(key)?.as_bytes()),
+                        Value::Integer(key) => push_json_string(out, number(key as f64)?.as_bytes()),
+                        other => {
+                            let kind = other.type_name();
+                            return Err(failed(format!(
+                                "Cannot serialise {kind}: table key must be a number or string"
+                            )));
+                        }
                     }
                     out.push(b':');
-                    encode_json(&value, out, depth + 1)?;
+                    encode_json(&value, out, depth + 1, settings)?;
                 }
                 out.push(b'}');
             }
@@ -93,6 +147,7 @@ struct Json<'a> {
     lua: &'a Lua,
     text: &'a [u8],
     at: usize,
+    settings: Settings,
 }
 
 impl Json<'_> {
@@ -115,14 +170,46 @@ impl Json<'_> {
         self.expected("value")
     }
 
-    fn value(&mut self, depth: usize) -> mlua::Result<Value> {
-        if depth > DEPTH_MAX {
-            return Err(failed(format!("Found too many nested data structures ({depth})")));
+    /// Steps into an array or object, which is at this depth.
+    fn descend(&mut self, depth: usize) -> mlua::Result<()> {
+        self.at += 1;
+        match depth as i64 > self.settings.decode_depth_max || depth > DEPTH_MAX {
+            true => Err(failed(format!("Found too many nested data structures ({depth}) at character {}", self.at))),
+            false => Ok(()),
         }
+    }
+
+    /// A number, or what C's `strtod` takes for one.
+    fn number(&mut self) -> mlua::Result<Value> {
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let length = self.text[self.at..].iter().take_while(is_part).count();
+        let text = String::from_utf8_lossy(&self.text[self.at..self.at + length]).to_ascii_lowercase();
+        let unsigned = text.trim_start_matches('-');
+        let is_invalid = text.starts_with('+')
+            || unsigned.starts_with(['i', 'n'])
+            || unsigned
+                .strip_prefix('0')
+                .is_some_and(|rest| rest.starts_with(|next: char| next == 'x' || next.is_ascii_digit()));
+        let number = match unsigned.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok().map(|number| number as f64),
+            None => text.parse::<f64>().ok(),
+        };
+        match number.filter(|_| !is_invalid || self.settings.decodes_invalid) {
+            Some(number) => {
+                self.at += length;
+                let is_negative = text.starts_with("-0x");
+                Ok(Value::Number(if is_negative { -number } else { number }))
+            }
+            None => Err(failed(format!("Expected value but found invalid number at character {}", self.at + 1))),
+        }
+    }
+
+    /// `depth`: of the arrays and objects around the value.
+    fn value(&mut self, depth: usize) -> mlua::Result<Value> {
         self.space();
         match self.text.get(self.at) {
             Some(b'{') => {
-                self.at += 1;
+                self.descend(depth + 1)?;
                 let table = self.lua.create_table()?;
                 self.space();
                 if self.text.get(self.at) == Some(&b'}') {
@@ -151,7 +238,7 @@ impl Json<'_> {
                 }
             }
             Some(b'[') => {
-                self.at += 1;
+                self.descend(depth + 1)?;
                 let table = self.lua.create_table()?;
                 self.space();
                 if self.text.get(self.at) == Some(&b']') {
@@ -177,18 +264,8 @@ impl Json<'_> {
             }
             Some(b't') => self.word("true", Value::Boolean(true)),
             Some(b'f') => self.word("false", Value::Boolean(false)),
-            Some(b'n') => self.word("null", Value::NULL),
-            Some(b'-' | b'0'..=b'9') => {
-                let begin = self.at;
-                while matches!(self.text.get(self.at), Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
-                    self.at += 1;
-                }
-                let number = std::str::from_utf8(&self.text[begin..self.at]).ok().and_then(|text| text.parse().ok());
-                match number {
-                    Some(number) => Ok(Value::Number(number)),
-                    None => self.expected("value"),
-                }
-            }
+            Some(b'n') if self.text[self.at..].starts_with(b"null") => self.word("null", Value::NULL),
+            Some(b'-' | b'+' | b'0'..=b'9' | b'i' | b'I' | b'n' | b'N') => self.number(),
             _ => self.expected("value"),
         }
     }
@@ -256,14 +333,17 @@ impl Json<'_> {
 
 pub(super) fn cjson(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let encode = lua.create_function(|lua, value: Value| {
+    let settings = Rc::new(Cell::new(Settings::default()));
+    json_settings::add(lua, &table, &settings)?;
+    let kept = Rc::clone(&settings);
+    let encode = lua.create_function(move |lua, value: Value| {
         let mut out = Vec::new();
-        encode_json(&value, &mut out, 0)?;
+        encode_json(&value, &mut out, 0, kept.get())?;
         lua.create_string(out)
     })?;
-    let decode = lua.create_function(|lua, text: mlua::LuaString| {
+    let decode = lua.create_function(move |lua, text: mlua::LuaString| {
         let text = text.as_bytes();
-        let mut json = Json { lua, text: &text, at: 0 };
+        let mut json = Json { lua, text: &text, at: 0, settings: settings.get() };
         let value = json.value(0)?;
         json.space();
         match json.at == text.len() {
@@ -273,6 +353,10 @@ pub(super) fn cjson(lua: &Lua) -> mlua::Result<Table> {
     })?;
     table.raw_set("encode", encode)?;
     table.raw_set("decode", decode)?;
+    // With settings of its own.
+    table.raw_set("new", lua.create_function(|lua, ()| cjson(lua))?)?;
     table.raw_set("null", Value::NULL)?;
+    table.raw_set("_NAME", "cjson")?;
+    table.raw_set("_VERSION", "2.1.0")?;
     Ok(table)
 }

@@ -185,6 +185,34 @@ impl Message<'_> {
     }
 }
 
+/// At most so many values from an offset on, and where the next one begins.
+fn unpack(lua: &Lua, bytes: &[u8], limit: i64, offset: i64) -> mlua::Result<(Variadic<Value>, usize)> {
+    let length = bytes.len();
+    let at = usize::try_from(offset)
+        .ok()
+        .filter(|_| limit >= 0)
+        .ok_or_else(|| failed(format!("Invalid request to unpack with offset of {offset} and limit of {length}.")))?;
+    if at > length {
+        return Err(failed(format!("Start offset {offset} greater than input length {length}.")));
+    }
+    let mut message = Message { lua, bytes, at };
+    let mut values = Variadic::new();
+    while message.at < length && (values.len() as i64) < limit {
+        values.push(message.value(0)?);
+    }
+    Ok((values, message.at))
+}
+
+/// The same with the offset of what follows before the values: -1 where nothing does. Neither limit nor offset: all values alone.
+fn unpack_some(lua: &Lua, bytes: &[u8], limit: i64, offset: i64) -> mlua::Result<Variadic<Value>> {
+    if limit == 0 && offset == 0 {
+        return Ok(unpack(lua, bytes, i64::MAX, 0)?.0);
+    }
+    let (mut values, next) = unpack(lua, bytes, limit, offset)?;
+    values.insert(0, Value::Number(if next == bytes.len() { -1.0 } else { next as f64 }));
+    Ok(values)
+}
+
 pub(super) fn cmsgpack(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let pack = lua.create_function(|lua, values: Variadic<Value>| {
@@ -195,16 +223,16 @@ pub(super) fn cmsgpack(lua: &Lua) -> mlua::Result<Table> {
         values.iter().try_for_each(|value| pack_message(value, &mut out, 0))?;
         lua.create_string(out)
     })?;
-    let unpack = lua.create_function(|lua, text: mlua::LuaString| {
-        let bytes = text.as_bytes();
-        let mut message = Message { lua, bytes: &bytes, at: 0 };
-        let mut values = Variadic::new();
-        while message.at < bytes.len() {
-            values.push(message.value(0)?);
-        }
-        Ok(values)
+    let unpack = lua.create_function(|lua, text: mlua::LuaString| Ok(unpack(lua, &text.as_bytes(), i64::MAX, 0)?.0))?;
+    let unpack_one = lua.create_function(|lua, (text, offset): (mlua::LuaString, Option<i64>)| {
+        unpack_some(lua, &text.as_bytes(), 1, offset.unwrap_or(0))
+    })?;
+    let unpack_limit = lua.create_function(|lua, (text, limit, offset): (mlua::LuaString, i64, Option<i64>)| {
+        unpack_some(lua, &text.as_bytes(), limit, offset.unwrap_or(0))
     })?;
     table.raw_set("pack", pack)?;
     table.raw_set("unpack", unpack)?;
+    table.raw_set("unpack_one", unpack_one)?;
+    table.raw_set("unpack_limit", unpack_limit)?;
     Ok(table)
 }

@@ -2,12 +2,13 @@
 
 mod bit;
 mod json;
+mod json_settings;
 mod message_pack;
 mod packed_struct;
 
 use mlua::{Lua, Table, Value};
 
-/// Tables in tables deeper than this are an error.
+/// Tables in tables deeper than this are an error, whatever a script has set.
 const DEPTH_MAX: usize = 1000;
 
 fn failed(text: impl Into<String>) -> mlua::Error {

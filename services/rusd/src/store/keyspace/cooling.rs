@@ -28,8 +28,13 @@ impl Keyspace {
             if is_logged {
                 looked = record.revision();
             }
-            if record.hot_bytes() > 0 && self.placed(record.key(), record.revision()).is_some() {
-                bytes += record.hot_bytes();
+            // A change after what is swept is not forgotten: two searches in trees that fit into no cache are saved.
+            let is_kept = record.revision() > self.swept;
+            let is_placed = || self.placed(record.key(), record.revision()).is_some();
+            debug_assert!(!is_kept || is_placed(), "{record:?} is in the log, after what is swept, and nowhere else");
+            let hot_bytes = record.hot_bytes();
+            if hot_bytes > 0 && (is_kept || is_placed()) {
+                bytes += hot_bytes;
                 found.push(record.clone());
             }
         }

@@ -1,0 +1,265 @@
+//! A store that is somebody's: what may be done to it.
+//!
+//! Keys are written below a namespace that is drawn anew for each workload, so that none of them can be a key of somebody else, and only keys
+//! below it are deleted. A store that holds any key is not loaded without consent. What a load that was killed has left behind stays,
+//! and keeps the store from being loaded again until somebody removes it: who wrote it cannot be told any more. The driver, which was told
+//! what it is ([`run`]), says so. Whom it logs in as, and how it is reached over TLS, is read here; what a store says that refuses it is given a
+//! remedy.
+
+use std::env;
+use std::fs;
+use std::io;
+
+pub use storebench_crds::external::NAMESPACE_NAME as NAME;
+use storebench_crds::external::{External, PasswordFrom};
+use storebench_crds::job::{JobLine, JobOutcome, StoreReading};
+use tokio::runtime::Builder;
+
+use crate::failure::Failure;
+use crate::load::{Context, Ending, Surroundings};
+use crate::net::tls::Tls;
+
+/// What a load must know of a store that is somebody's.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// Whether it may hold keys of others.
+    pub allows_data: bool,
+    /// As whom to log in. Absent: not at all.
+    pub credentials: Option<Credentials>,
+    /// How it is reached over TLS. Absent: it is spoken to in the clear.
+    pub tls: Option<Tls>,
+}
+
+/// A user and a password. Shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Empty: none.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Outside {
+    /// Reads the password and what TLS needs, if there is any. Errors: one line that names the field, and the file or variable.
+    pub fn of(external: &External) -> io::Result<Self> {
+        let credentials = external.password_from.as_ref().map(|from| -> io::Result<Credentials> {
+            Ok(Credentials { user: external.user.clone().unwrap_or_default(), password: password(from)? })
+        });
+        let tls = external.tls.as_ref().map(Tls::of).transpose()?;
+        Ok(Self { allows_data: external.allow_data, credentials: credentials.transpose()?, tls })
+    }
+
+    /// Whether a store that holds so many keys may be loaded, in words if not.
+    pub fn judge(&self, keys: u64, endpoint: &str) -> Result<(), Failure> {
+        if keys == 0 || self.allows_data {
+            return Ok(());
+        }
+        let held = if keys == 1 { "1 key".to_owned() } else { format!("{keys} keys") };
+        Err(Failure::new(format_args!(
+            "the store at {endpoint} holds {held}, so somebody may be using it: give one that is empty (what a load that was killed left \
+             begins with {NAME}), or set external.allowData: true, with which these are left alone"
+        )))
+    }
+}
+
+/// The first line of what is there.
+fn password(from: &PasswordFrom) -> io::Result<String> {
+    let (place, text) = match (&from.file, &from.environment) {
+        (Some(path), _) => {
+            let place = format!("external.passwordFrom.file: {path}");
+            let text = fs::read_to_string(path).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            (place, text)
+        }
+        (None, Some(name)) => {
+            let place = format!("external.passwordFrom.environment: {name}");
+            let text = env::var(name).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            (place, text)
+        }
+        (None, None) => {
+            let text = "external.passwordFrom: names a Secret, and no file is there: add file or environment";
+            return Err(io::Error::other(text));
+        }
+    };
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(line.to_owned()),
+        None => Err(io::Error::other(format!("{place}: its first line is empty"))),
+    }
+}
+
+/// What to look at where a client's certificate is not taken.
+const CERTIFICATE: &str = "it may want another certificate of its clients: look at external.tls (certificateFile and keyFile, or tls.crt and \
+                           tls.key of secretName)";
+
+/// What stores say that refuse this client, or that it refuses, and what to look at; the first that fits.
+const REMEDIES: [(&str, &str); 12] = [
+    ("NOAUTH", "it wants a password: give external.passwordFrom"),
+    ("user name is empty", "it wants a user: give external.user and external.passwordFrom"),
+    ("WRONGPASS", "look at external.user and external.passwordFrom"),
+    ("authentication failed", "look at external.user and external.passwordFrom"),
+    ("without any password configured", "it wants no password: remove external.passwordFrom"),
+    ("authentication is not enabled", "it wants no password: remove external.user and external.passwordFrom"),
+    ("UnknownIssuer", "external.tls.caFile (ca.crt of secretName) has not signed its certificate"),
+    ("BadSignature", "external.tls.caFile (ca.crt of secretName) has not signed its certificate"),
+    ("NotValidForName", "its certificate is for another name: give that in external.tls.serverName"),
+    ("not valid for name", "its certificate is for another name: give that in external.tls.serverName"),
+    ("fatal alert", CERTIFICATE),
+    ("over TLS", "does it speak TLS there? if not, remove external.tls"),
+];
+
+/// What is seen of a store that ends a connection without a word: with whoever does not speak TLS, or shows no certificate.
+const HANG_UPS: [&str; 4] = ["closed by the store", "Connection reset by peer", "Broken pipe", "connection broke"];
+
+/// A failure at the first look, with the field to look at where it is known.
+fn with_remedy(failure: Failure, outside: &Outside) -> Failure {
+    let text = failure.text();
+    let known = REMEDIES.iter().find(|(said, _)| text.contains(said)).map(|(_, remedy)| *remedy);
+    let of_hang_up = if outside.tls.is_some() { CERTIFICATE } else { "if it speaks TLS, give external.tls" };
+    let is_hung_up = || HANG_UPS.iter().any(|said| text.contains(said));
+    match known.or_else(|| is_hung_up().then_some(of_hang_up)) {
+        Some(remedy) => Failure::new(format_args!("{text}: {remedy}")),
+        None => failure,
+    }
+}
+
+/// How a family behaves in a store that is somebody's.
+pub(crate) trait Guest {
+    /// Whether the store may be loaded; its version, if it says one.
+    async fn look(&self, context: &Context, outside: &Outside) -> Result<Option<String>, Failure>;
+
+    /// What the names of all keys that are written begin with, and the command by which a user removes them.
+    fn leaves(&self, context: &Context, namespace: &str) -> (String, String);
+
+    /// Removes what was written.
+    async fn clean_up(&self, context: &Context) -> Result<(), Failure>;
+}
+
+/// Loads a store: looks at one that is somebody's before anything is written, and tells the driver what is about to stay there should
+/// the load be killed. What was written below a namespace is removed afterwards; that it could not be is nothing that may stay unsaid.
+pub(crate) fn run(
+    context: Context,
+    around: &Surroundings<'_>,
+    guest: &impl Guest,
+    load: impl FnOnce(Context) -> io::Result<Ending>,
+) -> io::Result<Ending> {
+    let workload = context.workload.clone();
+    if let Some(outside) = &context.outside {
+        match block_on(guest.look(&context, outside))? {
+            Err(failure) => {
+                let detail = with_remedy(failure, outside).text().to_owned();
+                return Ok(Ending { summary: None, outcome: JobOutcome::StoreFailed { workload, detail } });
+            }
+            Ok(None) => {}
+            Ok(version) => {
+                let reading = StoreReading { version, ..StoreReading::default() };
+                around.report.line(&JobLine::Store { reading })?;
+            }
+        }
+    }
+    let Some(namespace) = &context.namespace else { return load(context) };
+    if context.outside.is_some() {
+        let (prefix, removal) = guest.leaves(&context, namespace);
+        around.report.line(&JobLine::Namespace { workload: workload.clone(), prefix, removal })?;
+    }
+    let ending = load(context.clone())?;
+    match block_on(guest.clean_up(&context))? {
+        Ok(()) => {
+            if context.outside.is_some() {
+                around.report.line(&JobLine::NamespaceRemoved { workload })?;
+            }
+            Ok(ending)
+        }
+        Err(failure) if ending.outcome == JobOutcome::Completed => {
+            let detail = format!("what the load wrote could not be removed: {failure}");
+            Ok(Ending { outcome: JobOutcome::StoreFailed { workload, detail }, ..ending })
+        }
+        Err(_) => Ok(ending),
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    Ok(Builder::new_current_thread().enable_all().build()?.block_on(work))
+}
+
+/// A name that no other load draws.
+pub fn namespace() -> String {
+    format!("{:08x}", rand::random::<u32>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn external(fields: serde_json::Value) -> External {
+        let mut all = serde_json::json!({ "endpoints": ["127.0.0.1:1"] });
+        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn a_store_with_keys_is_loaded_with_consent_only() {
+        let careful = Outside::of(&external(serde_json::json!({}))).unwrap();
+        assert!(careful.judge(0, "a:1").is_ok());
+        let said = careful.judge(1, "a:1").unwrap_err();
+        assert!(said.text().contains("holds 1 key,") && said.text().contains("allowData"), "{said}");
+        let bold = Outside::of(&external(serde_json::json!({ "allowData": true }))).unwrap();
+        assert!(bold.judge(u64::MAX, "a:1").is_ok());
+    }
+
+    #[test]
+    fn a_password_is_read_from_its_file_and_shown_nowhere() {
+        let folder = harness::folder();
+        let path = folder.path().join("password");
+        fs::write(&path, "s3cret\nnot this\n").unwrap();
+        let fields = serde_json::json!({ "user": "bench", "passwordFrom": { "file": path } });
+        let outside = Outside::of(&external(fields.clone())).unwrap();
+        let credentials = outside.credentials.as_ref().unwrap();
+        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("bench", "s3cret"));
+        assert!(!format!("{outside:?}").contains("s3cret"));
+        fs::write(&path, "\n").unwrap();
+        assert!(Outside::of(&external(fields.clone())).unwrap_err().to_string().ends_with("first line is empty"));
+        fs::remove_file(&path).unwrap();
+        let said = Outside::of(&external(fields)).unwrap_err().to_string();
+        assert!(said.starts_with("external.passwordFrom.file: ") && said.contains("password"), "{said}");
+    }
+
+    #[test]
+    fn a_password_may_be_in_the_environment() {
+        // A variable that everybody has.
+        let here = serde_json::json!({ "passwordFrom": { "environment": "PATH" } });
+        let outside = Outside::of(&external(here)).unwrap();
+        let credentials = outside.credentials.unwrap();
+        assert_eq!((credentials.user, credentials.password), (String::new(), env::var("PATH").unwrap()));
+        let nowhere = serde_json::json!({ "passwordFrom": { "environment": "NO_SUCH_VARIABLE" } });
+        let said = Outside::of(&external(nowhere)).unwrap_err().to_string();
+        assert!(said.starts_with("external.passwordFrom.environment: NO_SUCH_VARIABLE: "), "{said}");
+    }
+
+    #[test]
+    fn who_is_refused_is_told_where_to_look() {
+        let clear = Outside::default();
+        for (said, field) in [
+            ("DBSIZE: NOAUTH Authentication required.", "external.passwordFrom"),
+            ("AUTH: WRONGPASS invalid username-password pair", "external.user and external.passwordFrom"),
+            ("connect to a:1 over TLS: invalid peer certificate: UnknownIssuer", "external.tls.caFile"),
+            ("connect to a:1 over TLS: no answer within 5s", "remove external.tls"),
+            ("read from a:1: connection closed by the store", "give external.tls"),
+        ] {
+            let told = with_remedy(Failure::new(said), &clear);
+            assert!(told.text().starts_with(said) && told.text().contains(field), "{told}");
+        }
+        let other = Failure::new("the store at a:1 holds 1 key");
+        assert_eq!(with_remedy(other.clone(), &clear), other);
+    }
+
+    #[test]
+    fn namespaces_are_not_drawn_twice() {
+        let drawn: std::collections::HashSet<String> = (0..100).map(|_| namespace()).collect();
+        assert!(drawn.len() > 98 && drawn.iter().all(|name| name.len() == 8));
+    }
+}

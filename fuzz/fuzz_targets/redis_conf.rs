@@ -1,0 +1,24 @@
+//! redis.conf: any text is taken, or refused in one line; and what CONFIG REWRITE makes of a text that is taken says the same.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rsedis::settings::{PARAMETERS, Settings, Start, read_command_line, rewrite};
+
+fn read(text: &[u8]) -> Result<Settings, String> {
+    match read_command_line(&["file".to_owned()], "", |_| Ok(text.to_vec()))? {
+        Start::Serve(settings) => Ok(*settings),
+        Start::Print(text) => panic!("nobody asked for {text}"),
+    }
+}
+
+fuzz_target!(|text: &str| match read(text.as_bytes()) {
+    Err(mistake) => assert!(!mistake.contains('\n'), "{mistake}"),
+    Ok(settings) => {
+        let rewritten = rewrite(&settings, &[], text);
+        let again = read(rewritten.as_bytes()).unwrap_or_else(|mistake| panic!("{mistake}\n{rewritten}"));
+        for index in 0..PARAMETERS.len() {
+            assert_eq!(again.value(index), settings.value(index), "{rewritten}");
+        }
+    }
+});

@@ -1,0 +1,199 @@
+//! `storebench explain FIELD`: what the schema says of a field, without a cluster.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use serde_json::Value;
+use service_kit::console;
+use storebench_crds::document::KINDS;
+use storebench_crds::{duration, ratio, schema};
+
+use crate::exit::Exit;
+
+/// Columns of a description.
+const WIDTH: usize = 96;
+
+pub(crate) fn explain(field: &str) -> anyhow::Result<Exit> {
+    console::print(explained(field)?)?;
+    Ok(Exit::Passed)
+}
+
+fn explained(field: &str) -> anyhow::Result<String> {
+    let mut parts = field.split('.').map(|part| part.split('[').next().unwrap_or_default());
+    let written = parts.next().unwrap_or_default();
+    let Some(kind) = kind_named(written) else {
+        bail!("`{written}` is no kind: begin with one of {}, as in benchmarkrun.spec.trials", KINDS.join(", "));
+    };
+    let mut schema = schema::of_kind(kind).unwrap_or_default();
+    let (mut path, mut is_required) = (String::new(), false);
+    for name in parts {
+        let inner = inside(&schema);
+        let properties = inner["properties"].as_object();
+        let Some(found) = properties.and_then(|properties| properties.get(name)) else {
+            let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let place = format!("{kind}{path}");
+            match known.is_empty() {
+                true => bail!("{place} has no fields, so none is named `{name}`"),
+                false => bail!("{place} has no field `{name}`: its fields are {}", known.join(", ")),
+            }
+        };
+        is_required = requires(inner, name);
+        path = format!("{path}.{name}");
+        schema = found.clone();
+    }
+    let mut text = format!("{kind}{path} <{}>{}\n", type_of(&schema), if is_required { ", required" } else { "" });
+    for line in facts(&schema) {
+        writeln!(text, "  {line}")?;
+    }
+    paragraph(&mut text, "", schema["description"].as_str().unwrap_or_default());
+    rules(&mut text, &schema);
+    let inner = inside(&schema);
+    if let Some(properties) = inner["properties"].as_object().filter(|properties| !properties.is_empty()) {
+        text.push_str("\nFIELDS\n");
+        // Every object has both; deeper down `kind` is a field like others.
+        let is_object = properties.contains_key("apiVersion");
+        let is_shown = |name: &str| !is_object || !matches!(name, "apiVersion" | "kind");
+        for (name, property) in properties.iter().filter(|(name, _)| is_shown(name)) {
+            let required = if requires(inner, name) { ", required" } else { "" };
+            writeln!(text, "  {name} <{}>{required}", type_of(property))?;
+            let description = property["description"].as_str().unwrap_or_default();
+            let first = description.split_inclusive(". ").next().unwrap_or_default();
+            paragraph(&mut text, "      ", first.trim_end());
+        }
+    }
+    Ok(text)
+}
+
+/// A kind as `kubectl` takes it: in any case, and in the plural.
+pub(super) fn kind_named(written: &str) -> Option<&'static str> {
+    let lower = written.to_lowercase();
+    KINDS.into_iter().find(|kind| {
+        let kind = kind.to_lowercase();
+        lower == kind || lower == format!("{kind}s")
+    })
+}
+
+/// What has the fields: of a list its items.
+fn inside(schema: &Value) -> &Value {
+    if schema["type"] == "array" { &schema["items"] } else { schema }
+}
+
+fn requires(schema: &Value, name: &str) -> bool {
+    schema["required"].as_array().is_some_and(|required| required.iter().any(|one| one == name))
+}
+
+fn type_of(schema: &Value) -> String {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return "integer or text".into();
+    }
+    match schema["type"].as_str() {
+        Some("array") => format!("list of {}", type_of(&schema["items"])),
+        Some("object") if schema["additionalProperties"].is_object() => {
+            format!("{} by name", type_of(&schema["additionalProperties"]))
+        }
+        Some("string") if schema["pattern"] == duration::PATTERN => "duration".into(),
+        Some("string") if schema["pattern"] == ratio::PATTERN => "ratio".into(),
+        Some("string") if schema["enum"].is_array() => "word".into(),
+        Some("string") => "text".into(),
+        Some(other) => other.into(),
+        None => "anything".into(),
+    }
+}
+
+/// What a value may be, one fact to a line.
+fn facts(schema: &Value) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(values) = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array()) {
+        facts.push(format!("one of {}", values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")));
+    }
+    let number = |value: &Value| value.as_f64().map(|number| format!("{number:.0}"));
+    let mut between = |least: &str, most: &str, of: &str| match (number(&schema[least]), number(&schema[most])) {
+        (Some(least), Some(most)) => facts.push(format!("{least} to {most}{of}")),
+        (Some(least), None) => facts.push(format!("{least}{of} at least")),
+        (None, Some(most)) => facts.push(format!("{most}{of} at most")),
+        (None, None) => {}
+    };
+    between("minimum", "maximum", "");
+    between("minItems", "maxItems", " items");
+    between("minLength", "maxLength", " characters");
+    if let Some(example) = schema["example"].as_str() {
+        facts.push(format!("as in {example}"));
+    }
+    let default = &schema["default"];
+    if !default.is_null() && !default.is_object() {
+        facts.push(format!("absent: {}", default.as_str().map_or_else(|| default.to_string(), str::to_owned)));
+    }
+    facts
+}
+
+/// What else must hold, in the words of whoever breaks it.
+fn rules(text: &mut String, schema: &Value) {
+    let mut said: Vec<&str> = Vec::new();
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        said.extend(rule["message"].as_str().filter(|message| !said.contains(message)));
+    }
+    if !said.is_empty() {
+        text.push_str("\nRULES\n");
+        said.into_iter().for_each(|message| paragraph(text, "  ", message));
+    }
+}
+
+/// Words in lines of bounded width.
+fn paragraph(text: &mut String, indent: &str, words: &str) {
+    let mut line = String::new();
+    for word in words.split_whitespace() {
+        if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text.push_str(&format!("{indent}{line}\n"));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        text.push_str(&format!("{indent}{line}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_however_it_is_written() {
+        let text = explained("benchmarkruns.spec.arms[0].name").unwrap();
+        assert!(text.starts_with("BenchmarkRun.spec.arms.name <text>, required\n"), "{text}");
+        assert!(text.contains("as in etcd-fsync"), "{text}");
+        let trials = explained("BenchmarkRun.spec.trials.min").unwrap();
+        assert!(trials.contains("1 to 30") && trials.contains("absent: 6"), "{trials}");
+        let rules = explained("benchmarksuite.spec").unwrap();
+        assert!(rules.contains("parameters must have distinct names") && rules.contains("onFailure <word>"), "{rules}");
+    }
+
+    #[test]
+    fn every_field_of_every_kind_can_be_explained() {
+        fn walk(path: &str, schema: &Value) {
+            explained(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            for (name, property) in inside(schema)["properties"].as_object().into_iter().flatten() {
+                walk(&format!("{path}.{name}"), property);
+            }
+        }
+        for kind in KINDS {
+            // Types of Kubernetes itself are deep and many.
+            let mut schema = schema::of_kind(kind).unwrap();
+            if let Some(spec) = schema["properties"]["spec"]["properties"].as_object_mut() {
+                spec.remove("pod");
+            }
+            walk(kind, &schema);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_answered_with_what_is() {
+        let error = |field: &str| explained(field).unwrap_err().to_string();
+        assert!(error("pod.spec").contains("BenchmarkSuite, BenchmarkSchedule"));
+        assert!(error("benchmarkrun.spec.arm").contains("its fields are allowUnequal, arms, "));
+        assert!(error("benchmarkrun.spec.suspend.x").contains("has no fields"));
+    }
+}

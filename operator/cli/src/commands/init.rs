@@ -1,0 +1,250 @@
+//! `storebench init`: writes a first file, to be run as it stands and then changed. Never writes over one that is there.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow, bail};
+use service_kit::console;
+use storebench_core::engine::{ENGINES, Engine, Protocol};
+use storebench_core::input::load;
+use storebench_crds::Durability;
+
+use crate::exit::Exit;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The file to write
+    #[arg(default_value = "run.yaml")]
+    file: PathBuf,
+    /// A store to compare, as `storebench engines` names them; several times. The first is the baseline
+    #[arg(short, long = "engine", value_name = "ENGINE", required = true)]
+    engines: Vec<String>,
+    /// What to ask of them; several times
+    #[arg(short, long = "workload", value_enum, default_values_t = [Asked::Write, Asked::Read])]
+    workloads: Vec<Asked>,
+    /// The run's name
+    #[arg(long, default_value = "first")]
+    name: String,
+    /// What an acknowledged write survives: Fsync, or another class that all of the stores honour
+    #[arg(long, default_value = "Fsync")]
+    durability: String,
+    /// Length of a value, bytes
+    #[arg(long, default_value_t = 256)]
+    value_bytes: u32,
+    /// Connections, each with one client
+    #[arg(long, default_value_t = 8)]
+    connections: u32,
+    /// How long each workload is measured in a trial
+    #[arg(long, default_value = "5s")]
+    duration: String,
+    /// Trials of every store at most; as many as it takes for intervals of ±2 %, six at least where so many are allowed
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=30))]
+    trials_max: u32,
+    /// Fail where throughput is less than this share of the baseline's, such as 95%
+    #[arg(long, value_name = "SHARE")]
+    gate: Option<String>,
+}
+
+/// What every key-value store can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Asked {
+    /// Single keys are written
+    Write,
+    /// Single keys are read
+    Read,
+    /// Nine reads to a write
+    Mixed,
+}
+
+/// The family of workloads that all stores speak.
+#[derive(Clone, Copy)]
+enum Family {
+    Etcd,
+    KeyValue,
+    Redis,
+}
+
+impl Family {
+    /// The family's field with its parameters.
+    fn asked(self, asked: Asked, value_bytes: u32) -> String {
+        let (field, what) = match (self, asked) {
+            (Self::Etcd, Asked::Write) => ("etcd", "operation: Put"),
+            (Self::Etcd, Asked::Read) => ("etcd", "operation: Range"),
+            (Self::Etcd, Asked::Mixed) => ("etcd", "operation: Mixed, readPercent: 90"),
+            (Self::KeyValue, Asked::Write) => ("keyValue", "operation: Put"),
+            (Self::KeyValue, Asked::Read) => ("keyValue", "operation: Get"),
+            (Self::KeyValue, Asked::Mixed) => ("keyValue", "operation: Mixed, readPercent: 90"),
+            (Self::Redis, Asked::Write) => ("redis", "command: Set"),
+            (Self::Redis, Asked::Read) => ("redis", "command: Get"),
+            (Self::Redis, Asked::Mixed) => ("redis", "command: Mixed, readPercent: 90"),
+        };
+        format!("{field}: {{ {what}, valueBytes: {value_bytes} }}")
+    }
+}
+
+pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let file = arguments.file.display().to_string();
+    let text = written(arguments)?;
+    // What is written here can be run: a value that cannot is named as `run` would name it.
+    load(&[(file.clone(), text.clone().into_bytes())])?;
+    let created = File::options().write(true).create_new(true).open(&arguments.file);
+    let mut created = created.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => anyhow!("{file}: is there already: name another file, or remove it"),
+        _ => anyhow!("{file}: cannot be written: {error}"),
+    })?;
+    created.write_all(text.as_bytes()).with_context(|| format!("{file}: cannot be written"))?;
+    console::print(format!(
+        "wrote {file}; next: storebench validate {file} --here, then storebench run {file} --save runs\n"
+    ))?;
+    Ok(Exit::Passed)
+}
+
+fn written(arguments: &Arguments) -> anyhow::Result<String> {
+    let engines = arguments.engines.iter().map(|name| engine(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let family = family(&engines)?;
+    if arguments.gate.is_some() && engines.len() < 2 {
+        bail!("--gate: compares a store with the first one: name another --engine");
+    }
+    let mut names: Vec<String> = Vec::new();
+    for engine in &engines {
+        let same = names.iter().filter(|name| name.starts_with(engine.name)).count();
+        names.push(if same == 0 { engine.name.into() } else { format!("{}-{}", engine.name, same + 1) });
+    }
+    let mut text =
+        format!("# {}. Every field is explained by `storebench explain benchmarkrun.spec`.\n", names.join(" against "));
+    for (engine, name) in engines.iter().zip(&names) {
+        let durability = durability(engine, &arguments.durability)?;
+        write!(
+            text,
+            "apiVersion: storebench.dev/v1alpha1\nkind: StorageService\nmetadata: {{ name: {name} }}\nspec: {{ engine: {:?}, durability: {durability:?} }}\n---\n",
+            engine.kind
+        )?;
+    }
+    write!(
+        text,
+        "apiVersion: storebench.dev/v1alpha1\nkind: BenchmarkRun\nmetadata: {{ name: {} }}\nspec:\n  arms:\n",
+        arguments.name
+    )?;
+    for (index, name) in names.iter().enumerate() {
+        let baseline = if index == 0 { " baseline: true," } else { "" };
+        writeln!(text, "  - {{ name: {name},{baseline} serviceRef: {{ name: {name} }} }}")?;
+    }
+    text.push_str("  workloads:\n");
+    for (index, asked) in arguments.workloads.iter().enumerate() {
+        if arguments.workloads[..index].contains(asked) {
+            continue;
+        }
+        let (name, parameters) = (format!("{asked:?}").to_lowercase(), family.asked(*asked, arguments.value_bytes));
+        writeln!(
+            text,
+            "  - name: {name}\n    {parameters}\n    load: {{ connections: {}, duration: {}, warmUp: 1s }}",
+            arguments.connections, arguments.duration
+        )?;
+    }
+    let most = arguments.trials_max;
+    text.push_str("  # As many trials as it takes for intervals of ±2 %.\n");
+    writeln!(text, "  trials: {{ min: {}, max: {most}, targetIntervalBasisPoints: 200 }}", most.min(6))?;
+    if let Some(share) = &arguments.gate {
+        text.push_str("  gates:\n");
+        for name in names.iter().skip(1) {
+            writeln!(text, "  - {{ arm: {name}, metric: ThroughputPerSecond, ratioAtLeast: \"{share}\" }}")?;
+        }
+    }
+    Ok(text)
+}
+
+fn engine(name: &str) -> anyhow::Result<&'static Engine> {
+    let is_it = |engine: &&Engine| {
+        engine.name.eq_ignore_ascii_case(name) || format!("{:?}", engine.kind).eq_ignore_ascii_case(name)
+    };
+    ENGINES.iter().find(is_it).with_context(|| {
+        let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).collect();
+        format!("--engine {name}: there is no such engine: use one of {}", names.join(", "))
+    })
+}
+
+fn family(engines: &[&Engine]) -> anyhow::Result<Family> {
+    let all = |protocols: &[Protocol]| engines.iter().all(|engine| protocols.contains(&engine.protocol));
+    if all(&[Protocol::Etcd]) {
+        return Ok(Family::Etcd);
+    }
+    if all(&[Protocol::Redis]) {
+        return Ok(Family::Redis);
+    }
+    if all(&[Protocol::Etcd, Protocol::DEngine, Protocol::DEngineOriginal]) {
+        return Ok(Family::KeyValue);
+    }
+    let spoken: Vec<String> =
+        engines.iter().map(|engine| format!("{} speaks {}", engine.name, engine.protocol.name())).collect();
+    bail!(
+        "{}: no workload that init knows loads all of them: name stores of etcd's API and d-engine, or of Redis's, or begin with a file \
+         of manifests/samples",
+        spoken.join(", ")
+    )
+}
+
+fn durability(engine: &Engine, written: &str) -> anyhow::Result<Durability> {
+    let mut classes = engine.durability.iter().map(|honoured| honoured.class);
+    classes.find(|class| format!("{class:?}").eq_ignore_ascii_case(written)).with_context(|| {
+        let known: Vec<String> = engine.durability.iter().map(|honoured| format!("{:?}", honoured.class)).collect();
+        format!("--durability {written}: {} honours {}: use one that all stores do", engine.name, known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn text(words: &[&str]) -> anyhow::Result<String> {
+        let words = std::iter::once("init").chain(words.iter().copied());
+        written(&Cli::try_parse_from(words).unwrap().arguments)
+    }
+
+    /// Every engine that is loaded by keys and values can be begun with, alone and beside one of its kind.
+    #[test]
+    fn what_is_written_can_be_run() {
+        let mut count = 0;
+        for engine in ENGINES {
+            let beside = match engine.protocol {
+                Protocol::Etcd | Protocol::DEngine | Protocol::DEngineOriginal => "etcd",
+                Protocol::Redis => "Redis",
+                Protocol::S3 | Protocol::BlockStream | Protocol::Sqlite => {
+                    assert!(text(&["-e", engine.name]).unwrap_err().to_string().contains("manifests/samples"));
+                    continue;
+                }
+            };
+            let first = format!("{:?}", engine.durability[0].class);
+            for words in
+                [vec!["-e", engine.name], vec!["-e", beside, "-e", engine.name, "--gate", "95%", "-w", "mixed"]]
+            {
+                let mut words = words;
+                words.extend(["--durability", first.as_str()]);
+                let Ok(text) = text(&words) else { continue };
+                let input = load(&[("run.yaml".into(), text.clone().into_bytes())]);
+                let input = input.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                assert_eq!(input.runs.len(), 1);
+                count += 1;
+            }
+        }
+        assert!(count >= 8, "{count}");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused_with_the_remedy() {
+        let error = |words: &[&str]| format!("{:#}", text(words).unwrap_err());
+        assert!(error(&["-e", "postgres"]).contains("use one of"));
+        assert!(error(&["-e", "etcd", "-e", "redis"]).contains("no workload that init knows loads all of them"));
+        assert!(error(&["-e", "etcd", "--gate", "95%"]).contains("name another --engine"));
+        assert!(error(&["-e", "etcd", "--durability", "Hope"]).contains("etcd honours "));
+    }
+}

@@ -1,0 +1,80 @@
+//! What a run is compared by: its circumstances, and what was measured in each trial that counts. Nothing else of its record is needed, so
+//! that a BenchmarkBaseline keeps this and no trials: some kilobytes where those are megabytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use storebench_crds::Metric;
+use storebench_crds::status::Verdict;
+
+use super::logarithms_of;
+use crate::judgement::{Report, counted_trials, paired_values};
+use crate::record::RunRecord;
+
+/// What a run is compared by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// The run's record, without its trials.
+    pub record: RunRecord,
+    /// What it was judged by itself.
+    pub verdict: Verdict,
+    /// Why, in one line.
+    pub message: String,
+    /// How many trials count, by arm.
+    pub trials: BTreeMap<String, u32>,
+    /// What was measured in them.
+    pub series: Vec<Measured>,
+}
+
+/// One metric of one arm in one workload, in every trial that counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The metric.
+    pub metric: Metric,
+    /// Its values in the metric's unit, in the order of the trials' indexes, which is the same for every arm.
+    pub values: Vec<f64>,
+}
+
+impl Figures {
+    /// The figures of a run.
+    pub fn of(report: &Report) -> Self {
+        let record = &report.record;
+        let mut series = Vec::new();
+        for workload in record.spec.workloads.iter().map(|workload| &workload.name) {
+            for arm in record.arms.iter().map(|arm| &arm.name) {
+                series.extend(Metric::all().filter_map(|metric| {
+                    let values = paired_values(record, arm, workload, metric).filter(|values| !values.is_empty())?;
+                    Some(Measured { workload: workload.clone(), arm: arm.clone(), metric, values })
+                }));
+            }
+        }
+        let trials = record.arms.iter().map(|arm| (arm.name.clone(), counted_trials(record, &arm.name) as u32));
+        Self {
+            trials: trials.collect(),
+            series,
+            verdict: report.judgement.verdict,
+            message: report.judgement.message.clone(),
+            record: RunRecord { trials: Vec::new(), ..record.clone() },
+        }
+    }
+
+    /// How many trials of an arm count.
+    pub(super) fn counted(&self, arm: &str) -> u32 {
+        self.trials.get(arm).copied().unwrap_or_default()
+    }
+
+    /// See [`super::logarithms`].
+    pub(super) fn logarithms(&self, arm: &str, to: Option<&str>, workload: &str, metric: Metric) -> Option<Vec<f64>> {
+        let of = |arm: &str| {
+            let is_it = |one: &&Measured| one.metric == metric && one.arm == arm && one.workload == workload;
+            Some(self.series.iter().find(is_it)?.values.clone())
+        };
+        logarithms_of(of, arm, to)
+    }
+}

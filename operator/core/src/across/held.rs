@@ -1,0 +1,181 @@
+//! A run of a cluster held against an earlier one that a BenchmarkBaseline keeps: by the comparison of [`TwoRuns`], whose verdict counts
+//! together with that of the run itself.
+//!
+//! Promises: what cannot be compared is never passed over, and it is said why: where that is all, a run that passed had nothing to compare
+//! with; where it is an arm or a workload of the earlier run, it is Inconclusive.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use storebench_crds::benchmark_run::BaselineRef;
+use storebench_crds::line::short_line;
+use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
+
+use super::{AcrossError, Against, Differences, Figures, Outcome, Row, TwoRuns, check_machines, decides};
+use crate::judgement::Report;
+use crate::record::RunRecord;
+use crate::suite::gravest;
+
+/// Lines that a status has of differences, and of what was left out, at most.
+const LINES_MAX: usize = 24;
+/// A line is kept below this, bytes.
+const LINE_BYTES_MAX: usize = 160;
+/// What differs between machines, in a message, is kept below this, bytes.
+const FACTS_BYTES_MAX: usize = 120;
+
+/// What runs are held against.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Baseline {
+    /// The BenchmarkBaseline's name.
+    pub name: String,
+    /// What it keeps.
+    pub figures: Figures,
+}
+
+/// What came of holding a run against a baseline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// The comparison. Absent: there was nothing to compare, for the reason in `result`.
+    pub pair: Option<TwoRuns>,
+    /// The same as a status has it.
+    pub result: BaselineResult,
+}
+
+impl Baseline {
+    /// Refuses, before anything is measured, a run of which it is known already that its machine is unlike. What shows only in trials is
+    /// looked at when it has ended.
+    ///
+    /// # Errors
+    /// One line, with the remedy.
+    pub fn check(&self, record: &RunRecord, terms: &BaselineRef) -> Result<(), String> {
+        let mut before = self.figures.record.clone();
+        before.fingerprint.facts.retain(|name, _| record.fingerprint.facts.contains_key(name));
+        check_machines(&before, record, terms.allow_different_machine)
+            .map_err(|error| format!("against BenchmarkBaseline/{}: {}", self.name, why_not(&error)))
+    }
+
+    /// Holds a run that has ended against this. The verdict and message of its judgement become those of both together.
+    pub fn hold(&self, report: &mut Report, terms: &BaselineRef) -> Held {
+        let own = report.judgement.verdict;
+        let compared = match own {
+            // Of what cannot be trusted nothing is said.
+            Verdict::Invalid => Err((Verdict::Invalid, "the run itself is Invalid".to_owned())),
+            _ => {
+                let tolerance = terms.tolerance_basis_points;
+                let after = Figures::of(report);
+                TwoRuns::between(&self.figures, &after, tolerance, terms.allow_different_machine)
+                    .map(|pair| self.whole(pair))
+                    .map_err(|error| (Verdict::NoBaseline, why_not(&error)))
+            }
+        };
+        let (verdict, message) = match &compared {
+            Ok(pair) => (pair.verdict, pair.message.clone()),
+            Err(why) => why.clone(),
+        };
+        let (record, pair) = (&self.figures.record, compared.as_ref().ok());
+        let result = BaselineResult {
+            name: self.name.clone(),
+            run: record.name.clone(),
+            measured_at: record.started_at.clone(),
+            verdict,
+            message: short_line(&message, 2 * LINE_BYTES_MAX),
+            differences: differences(record, &report.record),
+            left_out: pair.map(|pair| lines(pair.left_out.iter().cloned())).unwrap_or_default(),
+            moved: pair.map(|pair| pair.rows.iter().filter_map(movement).collect()).unwrap_or_default(),
+        };
+        self.tell(report, verdict, &message);
+        Held { pair: compared.ok(), result }
+    }
+
+    /// A comparison that lacks an arm or a workload of what is kept has not passed.
+    fn whole(&self, pair: TwoRuns) -> TwoRuns {
+        let control = pair.rows.iter().find_map(|row| match &row.against {
+            Against::Control(control) => Some(control),
+            Against::Nothing => None,
+        });
+        let kept = || self.figures.series.iter().filter(|one| decides(one.metric) && Some(&one.arm) != control);
+        let compared = || pair.rows.iter().filter(|row| row.outcome != Outcome::Shown);
+        let mut lacking: BTreeSet<String> = kept().map(|one| format!("arm {}", one.arm)).collect();
+        lacking.extend(kept().map(|one| format!("workload {}", one.workload)));
+        for row in compared() {
+            lacking.remove(&format!("arm {}", row.arm));
+            lacking.remove(&format!("workload {}", row.workload));
+        }
+        if lacking.is_empty() || pair.verdict != Verdict::Passed {
+            return pair;
+        }
+        let lacking = lacking.into_iter().collect::<Vec<_>>().join(", ");
+        let message = format!("a part of what is kept was not compared: {lacking}; {}", pair.message);
+        TwoRuns { verdict: Verdict::Inconclusive, message, ..pair }
+    }
+
+    /// Puts what came of it into the judgement.
+    fn tell(&self, report: &mut Report, verdict: Verdict, message: &str) {
+        let (name, before) = (&self.name, &self.figures.record);
+        let judgement = &mut report.judgement;
+        judgement.caveats.push(format!(
+            "held against BenchmarkBaseline/{name}, which keeps {} of {}: {verdict:?}: {message}",
+            before.name, before.started_at
+        ));
+        if judgement.verdict == Verdict::Invalid {
+            return;
+        }
+        let together = decided(judgement.verdict, verdict);
+        let of_baseline = format!("against BenchmarkBaseline/{name}: {message}");
+        judgement.message = match together == judgement.verdict && together != Verdict::Passed {
+            // What the run says by itself is as grave.
+            true => format!("{}; {of_baseline}", judgement.message),
+            false => format!("{of_baseline}; by itself {:?}: {}", judgement.verdict, judgement.message),
+        };
+        judgement.verdict = together;
+    }
+}
+
+/// The verdict of a run by itself and of its comparison with an earlier one together. A run that had nothing of its own to compare has the
+/// earlier one.
+pub fn decided(own: Verdict, against: Verdict) -> Verdict {
+    match own {
+        Verdict::NoBaseline => against,
+        _ => gravest([own, against].into_iter()),
+    }
+}
+
+fn why_not(error: &AcrossError) -> String {
+    match error {
+        AcrossError::OtherMachine { facts, .. } => format!(
+            "not compared, for the machines are unlike ({}): keep a baseline of this one, or set \
+             spec.baselineRef.allowDifferentMachine",
+            short_line(facts, FACTS_BYTES_MAX)
+        ),
+        AcrossError::NothingInCommon { why, .. } => {
+            format!("not compared, for both have nothing in common: {}", short_line(why, FACTS_BYTES_MAX))
+        }
+    }
+}
+
+fn lines(all: impl Iterator<Item = String>) -> Vec<String> {
+    all.take(LINES_MAX).map(|line| short_line(&line, LINE_BYTES_MAX)).collect()
+}
+
+fn differences(before: &RunRecord, after: &RunRecord) -> Vec<String> {
+    let all = Differences::of(before, after);
+    lines(all.0.iter().map(|one| format!("{}: {}: {}, then {}", one.part.word(), one.what, one.before, one.after)))
+}
+
+/// A row that decides; `None`: it is only shown.
+fn movement(row: &Row) -> Option<Movement> {
+    let outcome = match row.outcome {
+        Outcome::Kept => GateOutcome::Met,
+        Outcome::Worse => GateOutcome::Missed,
+        Outcome::Undecided => GateOutcome::Undecided,
+        Outcome::Shown => return None,
+    };
+    let control = match &row.against {
+        Against::Nothing => None,
+        Against::Control(control) => Some(control.clone()),
+    };
+    let Row { metric, ratio_basis_points, low_basis_points, high_basis_points, .. } = *row;
+    let (workload, arm) = (row.workload.clone(), row.arm.clone());
+    Some(Movement { workload, arm, metric, control, ratio_basis_points, low_basis_points, high_basis_points, outcome })
+}

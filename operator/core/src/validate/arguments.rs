@@ -1,0 +1,46 @@
+//! Arguments and variables of a store that storebench itself sets.
+
+use storebench_crds::storage_service::StorageServiceSpec;
+
+use crate::engine::{self, Engine};
+
+/// Arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
+/// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there. By field.
+pub(super) fn reserved(engine: &Engine, spec: &StorageServiceSpec) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (index, argument) in spec.args.iter().enumerate() {
+        let field = format!("spec.args[{index}]");
+        if argument.contains(['\n', '\r']) {
+            found.push((field, "has a line break, after which Redis would read another setting: remove it".into()));
+            continue;
+        }
+        let flag = match engine::flag_of(engine.dialect, argument, index == 0) {
+            Ok(Some(flag)) => flag,
+            Ok(None) => continue,
+            Err(text) => {
+                found.push((field, text));
+                continue;
+            }
+        };
+        let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(flag);
+        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
+            found.push((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
+        }
+    }
+    let Some(prefix) = engine.environment_prefix else { return found };
+    for (index, variable) in spec.env.iter().enumerate() {
+        let same = |reserved: &&&str| {
+            let name = format!("{prefix}{}", bare(reserved).replace('-', "_"));
+            variable.name.eq_ignore_ascii_case(&name)
+        };
+        if let Some(reserved) = engine.reserved_flags.iter().find(same) {
+            let text = format!("means {reserved}, which storebench sets from durability and placement: remove it");
+            found.push((format!("spec.env[{index}].name"), text));
+        }
+    }
+    found
+}
+
+fn bare(flag: &str) -> &str {
+    flag.trim_start_matches('-')
+}

@@ -1,0 +1,213 @@
+//! What was found right: the `Validated…` types, which [`crate::validate`] makes, and from which everything else plans.
+
+use storebench_crds::ControlPlaneSpec;
+use storebench_crds::benchmark_run::BenchmarkRunSpec;
+use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
+use storebench_crds::external::External;
+use storebench_crds::storage_service::{Durability, StorageServiceSpec};
+use storebench_crds::workload::Api;
+
+/// A run that can be planned.
+#[derive(Clone, Debug)]
+pub struct ValidatedRun {
+    /// The run's name.
+    pub name: String,
+    /// What was asked.
+    pub spec: BenchmarkRunSpec,
+    /// The arms, in the spec's order.
+    pub arms: Vec<ValidatedArm>,
+}
+
+/// An arm whose service exists and fits the workloads.
+#[derive(Clone, Debug)]
+pub struct ValidatedArm {
+    /// The arm's name.
+    pub name: String,
+    /// Whether the others are compared with it.
+    pub baseline: bool,
+    /// What is loaded.
+    pub target: Target,
+}
+
+/// What an arm loads.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A store that is deployed.
+    Service(ValidatedService),
+    /// A store that is there already.
+    External(ExternalStore),
+    /// Kubernetes on a store.
+    ControlPlane(ValidatedControlPlane),
+    /// A cluster that is there already: the name of the Secret that says how it is reached.
+    Cluster(String),
+}
+
+impl Target {
+    /// What an arm loads that names this service.
+    pub fn of(service: ValidatedService) -> Self {
+        match service.spec.external.clone() {
+            Some(external) => Self::External(ExternalStore {
+                name: service.name,
+                engine: service.engine,
+                durability: service.durability,
+                external,
+                spec: service.spec,
+            }),
+            None => Self::Service(service),
+        }
+    }
+}
+
+impl ValidatedArm {
+    /// The store that is deployed to be loaded, or to hold the cluster that is loaded; `None` where it is there already.
+    pub fn service(&self) -> Option<&ValidatedService> {
+        match &self.target {
+            Target::Service(service) => Some(service),
+            Target::ControlPlane(plane) => Some(&plane.service),
+            Target::External(_) | Target::Cluster(_) => None,
+        }
+    }
+
+    /// The store that is loaded, where it is there already.
+    pub fn external(&self) -> Option<&ExternalStore> {
+        match &self.target {
+            Target::External(store) => Some(store),
+            Target::Service(_) | Target::ControlPlane(_) | Target::Cluster(_) => None,
+        }
+    }
+
+    /// The control plane that is loaded, where it is one of ours.
+    pub fn control_plane(&self) -> Option<&ValidatedControlPlane> {
+        match &self.target {
+            Target::ControlPlane(plane) => Some(plane),
+            Target::Service(_) | Target::External(_) | Target::Cluster(_) => None,
+        }
+    }
+
+    /// The name of the Secret of a cluster that is there already.
+    pub fn cluster(&self) -> Option<&str> {
+        match &self.target {
+            Target::Cluster(secret) => Some(secret),
+            Target::Service(_) | Target::External(_) | Target::ControlPlane(_) => None,
+        }
+    }
+
+    /// Whether it can be asked by the streaming RPC of our d-engine, which alone has leases and reads of bounded age.
+    pub fn has_streaming_door(&self) -> bool {
+        match &self.target {
+            Target::Service(ValidatedService { engine, .. }) | Target::External(ExternalStore { engine, .. }) => {
+                engine.protocol.has_streaming_door()
+            }
+            Target::ControlPlane(_) | Target::Cluster(_) => false,
+        }
+    }
+
+    /// What it can be loaded through; `None` where there is no family of workloads yet that speaks as it does.
+    pub fn api(&self) -> Option<Api> {
+        match &self.target {
+            Target::ControlPlane(_) | Target::Cluster(_) => Some(Api::Kubernetes),
+            Target::Service(ValidatedService { engine, .. }) | Target::External(ExternalStore { engine, .. }) => {
+                match engine.protocol {
+                    Protocol::Etcd => Some(Api::Etcd),
+                    Protocol::DEngine | Protocol::DEngineOriginal => Some(Api::DEngine),
+                    Protocol::Redis => Some(Api::Redis),
+                    Protocol::BlockStream => Some(Api::BlockStream),
+                    Protocol::S3 => None,
+                    Protocol::Sqlite => Some(Api::Sqlite),
+                }
+            }
+        }
+    }
+}
+
+/// A store that is there already: nothing of it is started, and nothing known but what its owner states.
+#[derive(Clone, Debug)]
+pub struct ExternalStore {
+    /// The name of the StorageService that says where it is.
+    pub name: String,
+    /// Whose protocol it speaks.
+    pub engine: &'static Engine,
+    /// What an acknowledged write survives, as its owner states it.
+    pub durability: Durability,
+    /// Where it is, and what may be done to it.
+    pub external: External,
+    /// What was asked.
+    pub spec: StorageServiceSpec,
+}
+
+/// What stands for a setting of a store that nobody here has set.
+pub const STATED_BY_USER: &str = "as stated by the user";
+
+impl ExternalStore {
+    /// Where it is reached, and how, in words.
+    pub fn place(&self) -> String {
+        let over = if self.external.tls.is_some() { " over TLS" } else { "" };
+        format!("{}{over}", self.external.endpoints.join(", "))
+    }
+
+    /// What a reader must know of an arm that loads it.
+    pub fn caveat(&self, arm: &str) -> String {
+        format!(
+            "{arm} is a store that was there already, at {}: what it uses of its machine is not known, its durability ({:?}) is \
+             {STATED_BY_USER}, and who else uses it, and the network to it, are in its numbers",
+            self.place(),
+            self.durability
+        )
+    }
+}
+
+/// A service that its engine can deploy.
+#[derive(Clone, Debug)]
+pub struct ValidatedService {
+    /// The service's name.
+    pub name: String,
+    /// Its engine.
+    pub engine: &'static Engine,
+    /// The version to deploy.
+    pub version: String,
+    /// The container image, pinned.
+    pub image: String,
+    /// Whether the user named that version, so that no other will do.
+    pub version_is_pinned: bool,
+    /// Members.
+    pub replicas: u32,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// How the engine honours it.
+    pub durability_class: &'static DurabilityClass,
+    /// Further arguments.
+    pub args: Vec<String>,
+    /// Further environment variables with literal values.
+    pub env: Vec<(String, String)>,
+    /// What it needs beside itself, by role.
+    pub companions: Vec<(&'static str, ValidatedService)>,
+    /// What was asked.
+    pub spec: StorageServiceSpec,
+}
+
+impl ValidatedService {
+    /// What a reader must know of its companions: their use of the machine is not the store's.
+    pub fn companions_caveat(&self) -> Option<String> {
+        let names = self.companions.iter().map(|(role, one)| format!("{role} ({} {})", one.engine.name, one.version));
+        let names = names.collect::<Vec<_>>().join(", ");
+        (!names.is_empty())
+            .then(|| format!("beside {} runs its {names}, which is not measured as the store", self.name))
+    }
+}
+
+/// A control plane whose store exists and speaks the etcd API.
+#[derive(Clone, Debug)]
+pub struct ValidatedControlPlane {
+    /// The ControlPlane's name.
+    pub name: String,
+    /// The store that holds the cluster.
+    pub service: ValidatedService,
+    /// The version of Kubernetes, such as `1.34.4`.
+    pub kubernetes_version: String,
+    /// Whether the user named that version, so that no other will do.
+    pub version_is_pinned: bool,
+    /// Simulated nodes.
+    pub nodes: u32,
+    /// What was asked.
+    pub spec: ControlPlaneSpec,
+}

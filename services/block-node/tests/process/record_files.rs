@@ -1,0 +1,160 @@
+//! Blocks that hold a record file, with the signatures that OpenSSL has made: published, fetched, imported, refused.
+
+use std::path::Path;
+
+use block_node::block::{Limits, ProofRules};
+use block_node::craft::field;
+use block_node::store::{self, LEVEL, Prepared, Store};
+use block_node::wire::put_bytes;
+use wal::files::RealDirectory;
+
+use super::*;
+
+const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/record_file/");
+
+fn vector(name: &str) -> String {
+    std::fs::read_to_string(format!("{VECTORS}{name}")).unwrap()
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let digits = digits.trim();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Block 0 with the record file, and signatures of these nodes.
+fn block_of_record_file(nodes: &[u64]) -> Vec<u8> {
+    let mut signatures = vec![0x08, 6];
+    for line in vector("signatures.txt").lines() {
+        let (node, signature) = line.split_once(' ').unwrap();
+        let node: u64 = node.parse().unwrap();
+        let mut message = Vec::new();
+        put_bytes(&mut message, 1, &bytes(signature));
+        message.extend([0x10, node as u8]);
+        if nodes.contains(&node) {
+            put_bytes(&mut signatures, 2, &message);
+        }
+    }
+    block_with_proof(4, &signatures)
+}
+
+/// Block 0 with the record file, and what somebody who has no key can put in a signature's place.
+fn forged_block(signature_bytes: usize) -> Vec<u8> {
+    let mut signed = Vec::new();
+    put_bytes(&mut signed, 1, &vec![7; signature_bytes]);
+    block_with_proof(2, &signed)
+}
+
+/// Block 0 with the record file, and a proof that has this field.
+fn block_with_proof(number: u32, content_of_proof: &[u8]) -> Vec<u8> {
+    let (mut content, mut proof) = (Vec::new(), vec![0x08, 0]);
+    put_bytes(&mut content, 2, &bytes(&vector("contents.hex")));
+    put_bytes(&mut proof, number, content_of_proof);
+    let crafted = Crafter::new(1, 0).next_of([field(10, &content)]).bytes;
+    let mut items: Vec<_> = items(&crafted).map(|item| item.unwrap().to_vec()).collect();
+    *items.last_mut().unwrap() = field(9, &proof);
+    let mut block = Vec::new();
+    items.iter().for_each(|item| put_bytes(&mut block, 1, item));
+    block
+}
+
+async fn publish_block(server: &Server, block: &[u8]) -> PublishResponse {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call(PUBLISH);
+    let set = request(BlockItems(bytes::Bytes::copy_from_slice(block)));
+    let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+        channel.stream(&call, &set).await.unwrap();
+    // It may have ended the stream by then.
+    let _ = sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: 0 }))).await;
+    PublishResponse::of(receiver.next().await.unwrap().unwrap(), WireEra::Today).unwrap()
+}
+
+#[test]
+fn a_record_file_is_taken_when_those_of_the_address_book_have_signed_it_and_not_otherwise() {
+    let (signed, book) = (block_of_record_file(&[0, 3, 7]), format!("{VECTORS}rsa-bootstrap-roster.json"));
+    let refused = PublishResponse::EndOfStream { code: EndCode::BadBlockProof, last: NO_BLOCK };
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(run(publish_block(&server, &signed)), refused, "nobody is known who signs");
+    assert!(server.terminate());
+    let flags = ["--rsa-address-book", &book, "--record-file-signers-percent", "67"];
+    let server = Server::start(directory.path(), &flags);
+    run(async {
+        assert_eq!(publish_block(&server, &block_of_record_file(&[0, 7])).await, refused, "two of three are too few");
+        let mut changed = signed.clone();
+        // Within the record file's contents.
+        changed[200] ^= 1;
+        assert_eq!(publish_block(&server, &changed).await, refused);
+        assert_eq!(publish_block(&server, &signed).await, PublishResponse::Acknowledgement(0));
+        let found = get_block(&server, &[0x08, 0]).await;
+        assert_eq!((found.status, found.block.as_deref()), (1, Some(&signed[..])));
+        let mut channel = connect(&server.address).await.unwrap();
+        let call = channel.call("/org.hiero.block.api.BlockNodeService/serverStatusDetail");
+        let detail: proto::ServerStatusDetailResponse =
+            channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+        assert_eq!(detail.node_address_book.unwrap().node_address.len(), 3);
+        let plugins = detail.version_information.unwrap().installed_plugin_versions;
+        let features: Vec<_> = plugins.into_iter().flat_map(|plugin| plugin.plugin_feature_names).collect();
+        assert!(features.iter().any(|feature| feature.contains("67 % of the nodes")), "{features:?}");
+    });
+    assert!(server.terminate());
+    let verified = Command::new(PROGRAM).args(["verify", "--data-dir"]).arg(directory.path()).output().unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+/// Stores a block as a node does that does not look at proofs.
+fn store_unchecked(directory: &Path, block: &[u8]) {
+    let mut store = Store::open(RealDirectory::open(directory).unwrap(), store::Options::default()).unwrap();
+    let limits = Limits { block_bytes_max: 1 << 20 };
+    let verified = Verified::of(block, limits, &ProofRules::accepted_before()).unwrap();
+    store.append(&[Prepared::with(&verified, None, LEVEL)]).unwrap();
+}
+
+#[test]
+fn a_record_file_whose_block_has_an_unchecked_signature_instead_is_not_published_fetched_or_imported() {
+    let directory = harness::folder();
+    let [data, peer, java, imported] = ["data", "peer", "java", "imported"].map(|name| directory.path().join(name));
+    let book = format!("{VECTORS}rsa-bootstrap-roster.json");
+    [&peer, &java].iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    std::fs::write(java.join("0000000000000000000.blk"), forged_block(2_920)).unwrap();
+    let mut import = Command::new(PROGRAM);
+    import.args(["import", "--rsa-address-book", &book, "--data-dir"]).args([&imported, &java]);
+    let ended = import.output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("signed_record_file_proof"), "{said}");
+    store_unchecked(&peer, &forged_block(2_920));
+    let peer = Server::start(&peer, &[]);
+    let flags = ["--rsa-address-book", &book, "--backfill-peers", &peer.address];
+    let server = Server::start(&data, &flags);
+    run(async {
+        assert_eq!(status(&peer).await.last_available_block, 0);
+        let refused = async {
+            while http(&server, "/metrics").await.contains("\nblock_node_backfill_failures_total 0\n") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(harness::LONG, refused).await.expect("the peer's block is refused");
+        for signature_bytes in [2_920, 3_432] {
+            let answer = publish_block(&server, &forged_block(signature_bytes)).await;
+            assert_eq!(answer, PublishResponse::EndOfStream { code: EndCode::BadBlockProof, last: NO_BLOCK });
+        }
+        assert_eq!(status(&server).await.last_available_block, NO_BLOCK);
+        let signed = block_of_record_file(&[0, 3, 7]);
+        assert_eq!(publish_block(&server, &signed).await, PublishResponse::Acknowledgement(0));
+    });
+}
+
+#[test]
+fn an_address_book_that_is_none_is_told_at_the_start() {
+    let directory = harness::folder();
+    let wrong = directory.path().join("book.json");
+    std::fs::write(&wrong, "{\"nodeAddress\": [{\"nodeId\": 4, \"RSAPubKey\": \"3000\"}]}").unwrap();
+    for (path, said) in [(wrong, "the RSAPubKey of node 4"), (directory.path().join("none"), "No such file")] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--server-port", "0", "--data-dir"]).arg(directory.path().join("data"));
+        let ended = command.arg("--rsa-address-book").arg(&path).output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        let last = error.lines().last().unwrap();
+        assert!(!ended.status.success() && last.contains("--rsa-address-book") && last.contains(said), "{error}");
+    }
+}

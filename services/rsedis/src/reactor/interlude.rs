@@ -1,0 +1,159 @@
+//! While a script runs for longer than `busy-reply-threshold`: who asks is answered with BUSY, and may end the script. And while data
+//! are read at the start: who asks is answered with LOADING.
+//!
+//! Nothing is closed and nothing is written here, so that the loop finds all as it left it.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use super::RECEIVE_BYTES;
+use super::sockets::{Event, Received, Sockets};
+use super::{greeting, now_millis, sending};
+use crate::command;
+use crate::log;
+use crate::protocol::Limits;
+use crate::server::{Request, Server, Shutdown};
+
+/// Looks once at who has come, or has said something. The first time, replies are sent that were to be sent at the end of the turn.
+pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_first: bool) {
+    let (mut events, sockets) = (Vec::new(), &mut *sockets.borrow_mut());
+    if server.woken.len() > 2 * server.sessions.len() {
+        // Who asks again and again is in it again and again.
+        server.woken.sort_unstable();
+        server.woken.dedup();
+    }
+    if is_first {
+        (0..server.sessions.len()).for_each(|slot| answer(sockets, server, slot));
+    }
+    if sockets.wait(Duration::ZERO, &mut events).is_err() {
+        return;
+    }
+    for event in events {
+        match event {
+            // Who cannot be taken now waits until the script has ended.
+            Event::Accept => drop(greeting::accept(sockets, server)),
+            Event::Readable(slot) => listen(sockets, server, slot),
+            Event::Writable(slot) => answer(sockets, server, slot),
+            Event::Stop => server.requests.push(Request::Shutdown(Shutdown::default())),
+        }
+    }
+    let ends_now = |request: &Request| matches!(request, Request::Shutdown(Shutdown { saves: Some(false), .. }));
+    let is_asked_to_end = || server.requests.iter().any(|request| matches!(request, Request::Shutdown(_)));
+    if server.is_loading && is_asked_to_end() {
+        // Nothing was changed that would have to be kept.
+        log::warning("asked to end while data are read: ending");
+        std::process::exit(0);
+    }
+    if server.requests.iter().any(ends_now) {
+        log::warning("SHUTDOWN NOSAVE while a script runs: what it has written is not kept");
+        std::process::exit(0);
+    }
+}
+
+/// Takes what a client has sent. The client whose script runs is not listened to, nor is the master.
+fn listen(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
+    if is_for_later(server, slot) {
+        return;
+    }
+    let (Some(Some(connection)), Some(Some(session))) =
+        (server.connections.get_mut(slot), server.sessions.get_mut(slot))
+    else {
+        return;
+    };
+    match sockets.receive(slot, &mut connection.query, RECEIVE_BYTES) {
+        Received::Nothing => {}
+        Received::End => session.is_killed = true,
+        Received::Bytes(count) => server.stats.input_bytes += count as u64,
+    }
+    // The loop closes it, and sends what is left.
+    server.woken.push(slot);
+    run(server, slot);
+    answer(sockets, server, slot);
+}
+
+fn is_for_later(server: &Server, slot: usize) -> bool {
+    let session = server.sessions.get(slot).and_then(Option::as_deref);
+    let connection = server.connections.get(slot).and_then(Option::as_ref);
+    session
+        .is_none_or(|session| session.is_master || session.is_killed || session.is_closing || session.waiting.is_some())
+        || connection.is_none_or(|connection| connection.is_paused)
+}
+
+/// Runs what a client has sent, as far as that may be done now.
+fn run(server: &mut Server, slot: usize) {
+    if is_for_later(server, slot) {
+        return;
+    }
+    let is_safe = !has_unsafe_writes(server);
+    let (Some(mut connection), Some(mut session)) = (server.connections[slot].take(), server.sessions[slot].take())
+    else {
+        return;
+    };
+    // Replies that are held hold those behind them.
+    let is_held = !is_safe && connection.safe < session.reply.bytes.len();
+    let bytes = std::mem::take(&mut connection.query);
+    let mut at = 0;
+    while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
+        if sending::pauses(&mut connection, &session) {
+            break;
+        }
+        let limits = Limits { bulk_max: server.settings.bulk_max, is_stranger: !session.is_authenticated };
+        match connection.parser.next(&bytes[at..], limits) {
+            Ok(Some(length)) => {
+                command::execute(server, &mut session, connection.parser.args(&bytes[at..]));
+                at += length;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                session.reply.error(&format!("ERR Protocol error: {error}"));
+                session.is_closing = true;
+            }
+        }
+    }
+    connection.query.extend_from_slice(&bytes[at..]);
+    session.is_killed |= connection.query.len() > server.settings.query_max;
+    session.query_bytes = connection.query.len();
+    if !is_held {
+        // What may be asked now tells of no keys.
+        connection.safe = session.reply.bytes.len();
+    }
+    server.connections[slot] = Some(connection);
+    server.sessions[slot] = Some(session);
+}
+
+/// Whether commands of this turn, or the script, have changed what is not in the append-only file yet. A crash, or SHUTDOWN NOSAVE,
+/// would undo it.
+pub(super) fn has_unsafe_writes(server: &Server) -> bool {
+    server.writes_aof && !server.effects.bytes.is_empty()
+}
+
+/// Sends replies that are safe, and listens again to who was paused and has taken them.
+fn answer(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
+    if !has_unsafe_writes(server)
+        && let (Some(Some(connection)), Some(Some(session))) =
+            (server.connections.get_mut(slot), server.sessions.get(slot))
+    {
+        connection.safe = session.reply.bytes.len();
+    }
+    loop {
+        match sending::send(sockets, server, slot, now_millis()) {
+            Ok(false) => return,
+            Ok(true) => {
+                server.woken.push(slot);
+                run(server, slot);
+            }
+            Err(()) => {
+                // The loop closes it; what it did not take is let go of now.
+                if let (Some(Some(connection)), Some(Some(session))) =
+                    (server.connections.get_mut(slot), server.sessions.get_mut(slot))
+                {
+                    session.is_killed = true;
+                    session.reply.bytes = Vec::new();
+                    (connection.sent, connection.safe) = (0, 0);
+                    server.woken.push(slot);
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! How the server starts and ends: its command line, its directory, its sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use support::{Client, rsedis_program, start};
+
+const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+#[test]
+fn the_version_is_where_the_platform_looks_for_it() {
+    let output = Command::new(rsedis_program()).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("rsedis server v="), "{text}");
+    let version = text.split_once(" v=").unwrap().1.split_whitespace().next().unwrap();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn nobody_needs_to_listen_to_what_it_says() {
+    let script = "{ sleep 0.2; \"$0\" --version; echo \"$?\" >&2; } | true";
+    let output = Command::new("sh").args(["-c", script]).arg(rsedis_program()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_1() {
+    for options in [&["--foo", "bar"][..], &["--port", "x"], &["--daemonize", "yes"], &["/no/such/file.conf"]] {
+        let output = Command::new(rsedis_program()).args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+        assert!(text.contains(options[0]), "{text}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = Command::new(rsedis_program()).args(["--bind", "127.0.0.1", "--port", &port]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&format!("Failed listening on port {port}")));
+}
+
+#[test]
+fn sigterm_makes_all_safe_and_files_are_their_owners() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &["--appendonly", "yes", "--appendfsync", "no"]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+    assert_eq!(server.terminate(), Some(0));
+    let folder = directory.path().join("appendonlydir");
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    assert_eq!(server.client().call("GET key"), "$5\r\nvalue\r\n");
+    assert_eq!(server.client().call("SHUTDOWN NOSAVE x"), "-ERR syntax error\r\n");
+}
+
+#[test]
+fn two_servers_never_share_a_directory() {
+    let directory = harness::folder();
+    let _server = start(rsedis_program(), directory.path(), ALWAYS);
+    let port = harness::free_port().to_string();
+    let second = Command::new(rsedis_program())
+        .args(["--bind", "127.0.0.1", "--port", &port, "--appendonly", "yes", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another process uses this directory"));
+}
+
+#[test]
+fn a_socket_file_serves_like_a_port_and_goes_with_the_server() {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = harness::folder();
+    let path = directory.path().join("socket");
+    let options = ["--unixsocket", path.to_str().unwrap(), "--unixsocketperm", "770"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(b"SET a 1\r\nGET a\r\nCLIENT INFO\r\n").unwrap();
+    let mut received = String::new();
+    while !received.contains("user=default") {
+        let mut piece = [0; 1024];
+        let count = stream.read(&mut piece).unwrap();
+        received.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(received.starts_with("+OK\r\n$1\r\n1\r\n"), "{received}");
+    assert!(received.contains(&format!("addr={}:0", path.display())) && received.contains("flags=U"), "{received}");
+    assert_eq!(server.client().call("GET a"), "$1\r\n1\r\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+    // One that a killed server has left is replaced.
+    server.kill();
+    assert!(path.exists());
+    let server = start(rsedis_program(), directory.path(), &options);
+    assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+    assert_eq!(server.terminate(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn shutdown_nosave_leaves_the_dump_and_a_failed_save_leaves_the_server() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+    let mut client = server.client();
+    assert_eq!(client.call("SET key value"), "+OK\r\n");
+    assert_eq!(client.call("SAVE"), "+OK\r\n");
+    assert_eq!(client.call("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.call("SHUTDOWN SAVE NOSAVE"), "-ERR syntax error\r\n");
+    drop(client.try_call(&[b"SHUTDOWN", b"NOSAVE"]));
+    assert_eq!(server.wait(), Some(0));
+
+    let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+    let mut client = server.client();
+    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n", "NOSAVE has saved");
+    // Its files have no place any more.
+    std::fs::remove_file(directory.path().join("dump.rdb")).unwrap();
+    std::fs::create_dir(directory.path().join("dump.rdb")).unwrap();
+    std::fs::write(directory.path().join("dump.rdb/file"), "").unwrap();
+    assert_eq!(client.call("SHUTDOWN"), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n");
+    drop(client.try_call(&[b"SHUTDOWN", b"FORCE"]));
+    assert_eq!(server.wait(), Some(0));
+}
+
+/// Who asks while data are read hears so, and the server can be asked to end.
+#[test]
+fn while_data_are_read_clients_are_answered() {
+    for appends in ["no", "yes"] {
+        let directory = harness::folder();
+        let options = ["--appendonly", appends];
+        let server = start(rsedis_program(), directory.path(), &options);
+        let mut client = server.client();
+        for number in 0..300 {
+            client.call(&format!("SET key:{number} value"));
+        }
+        client.call(if appends == "yes" { "BGREWRITEAOF" } else { "SAVE" });
+        harness::until("the base", || client.call("INFO persistence").contains("aof_rewrite_in_progress:0"));
+        client.call("SET last value");
+        client.call(if appends == "yes" { "PING" } else { "SAVE" });
+        server.kill();
+
+        let port = harness::free_port();
+        let slow = || {
+            let mut command = harness::command(rsedis_program());
+            command.args([
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+                "--save",
+                "",
+                "--key-load-delay",
+                "10000",
+            ]);
+            harness::Process::start(command.args(options).arg("--dir").arg(directory.path()))
+        };
+        let mut process = slow();
+        let mut client = harness::eventually("a connection", || Client::connect(port).ok());
+        assert_eq!(client.call("GET last"), "-LOADING Redis is loading the dataset in memory\r\n");
+        assert!(client.call("INFO persistence").contains("loading:1"));
+        assert_eq!(client.call("MULTI"), "+OK\r\n");
+        assert!(client.call("SET last lost").starts_with("-LOADING"));
+        assert!(client.call("EXEC").starts_with("-EXECABORT"));
+        process.signal(rustix::process::Signal::TERM);
+        assert_eq!(process.wait().code(), Some(0), "it has nothing to keep");
+
+        let _process = slow();
+        let mut client = harness::eventually("a connection", || Client::connect(port).ok());
+        assert!(client.call("PING").starts_with("-LOADING"));
+        harness::until("the end of the reading", || client.call("GET last") == "$5\r\nvalue\r\n");
+        assert_eq!(client.call("DBSIZE"), ":301\r\n");
+        let mut client = Client::connect(port).unwrap();
+        assert_eq!(client.call("SET last written"), "+OK\r\n");
+    }
+}
+
+/// A directory that is not there, is a file, or takes no files: told in one line, with what to do, before anything else is done.
+#[test]
+fn a_bad_data_directory_is_told_of_with_its_remedy() {
+    let folder = harness::folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let missing = folder.path().join("missing");
+    let appends: &[&str] = &["--appendonly", "yes"];
+    for (directory, options, expected) in [
+        (missing.as_path(), &[][..], "there is no such directory: create it, or name another with dir"),
+        (&missing, appends, "there is no such directory"),
+        (&file, &[], "it is no directory: name another with dir"),
+        // No files can be made there, also not by root.
+        (std::path::Path::new("/proc/self"), appends, "no files can be made in it: "),
+        (std::path::Path::new("/proc/self"), &["--save", "60 1"], "no files can be made in it: "),
+    ] {
+        let port = harness::free_port().to_string();
+        let output = Command::new(rsedis_program())
+            .args(["--bind", "127.0.0.1", "--port", &port, "--dir"])
+            .arg(directory)
+            .args(options)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(&format!("dir {}: {expected}", directory.display())), "{text}");
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    }
+    assert!(!missing.exists());
+    // Who writes nothing needs to write nothing.
+    let server = start(rsedis_program(), std::path::Path::new("/proc/self"), &[]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+}

@@ -1,0 +1,265 @@
+//! The file that a restore makes: beside its place until it is whole, and written in runs of pages.
+
+use super::RestoreError;
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::Scope;
+use tempfile::NamedTempFile;
+
+/// Bytes of a run of pages at most.
+const RUN_BYTES: usize = 1 << 20;
+/// Runs in memory at most: one that is filled, and those that are written.
+const RUNS: usize = 4;
+/// Stack of the thread that writes.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The folder of an output.
+pub(super) fn folder(output: &Path) -> &Path {
+    output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What an output is called until it is whole.
+fn scratch_name(output: &Path) -> io::Result<OsString> {
+    let name = output.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name of a file"))?;
+    let mut scratch = OsString::from(".walsync-restore-");
+    scratch.push(name);
+    Ok(scratch)
+}
+
+/// Whether a file is the one that lies at a path.
+fn lies_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let ours = file.metadata().map(identity);
+    ours.is_ok_and(|ours| std::fs::symlink_metadata(path).map(identity).is_ok_and(|there| there == ours))
+}
+
+/// Makes the file that is to become `output`, beside it and locked: it goes with its owner, but for one that is killed. What such a one left
+/// behind is removed first.
+///
+/// # Errors
+/// [`RestoreError::Busy`]: another process is restoring to this place.
+pub(crate) fn scratch(output: &Path) -> Result<NamedTempFile, RestoreError> {
+    let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
+    remove_abandoned(output)?;
+    let name = scratch_name(output).map_err(failed)?;
+    let file = match tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in(folder(output)) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(RestoreError::Busy(output.to_owned())),
+        result => result.map_err(failed)?,
+    };
+    let lock = file.as_file().try_lock();
+    own(file, lock, output)
+}
+
+/// The file that was just made, if it is ours, as what came of locking it tells. Where the file system has no locks, it is: nobody could make
+/// another one of this name.
+fn own(file: NamedTempFile, lock: Result<(), TryLockError>, output: &Path) -> Result<NamedTempFile, RestoreError> {
+    if matches!(lock, Err(TryLockError::WouldBlock)) || !lies_at(file.as_file(), file.path()) {
+        // Somebody took it for abandoned before it was locked, and removes it or has: what has its name next is not ours.
+        let _ = file.keep();
+        return Err(RestoreError::Busy(output.to_owned()));
+    }
+    Ok(file)
+}
+
+/// Removes what a restore to `output` that was killed left behind; nothing is no error.
+pub(crate) fn remove_abandoned(output: &Path) -> Result<(), RestoreError> {
+    let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
+    let path: PathBuf = folder(output).join(scratch_name(output).map_err(failed)?);
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        result => result.map_err(failed)?,
+    };
+    may_remove(file.try_lock(), &path, output)?;
+    // Its owner may have finished, and another begun, between the two: then it is not that file any more.
+    if lies_at(&file, &path) { std::fs::remove_file(&path).map_err(failed) } else { Ok(()) }
+}
+
+/// Whether what lies at the scratch's path is abandoned, as what came of locking it tells.
+fn may_remove(lock: Result<(), TryLockError>, path: &Path, output: &Path) -> Result<(), RestoreError> {
+    match lock {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(RestoreError::Busy(output.to_owned())),
+        Err(TryLockError::Error(error)) => {
+            let path = path.display();
+            let text = format!(
+                "{path} is of another restore, and there are no locks here ({error}) to tell whether that is under way: remove it if it is not"
+            );
+            Err(RestoreError::Output(output.to_owned(), io::Error::new(error.kind(), text)))
+        }
+    }
+}
+
+/// Writes pages into a file, while more of them are decoded. Those that follow each other go together.
+pub(super) struct PageWriter {
+    run: Vec<u8>,
+    offset: u64,
+    /// To the thread that writes, and back from it.
+    full: SyncSender<(u64, Vec<u8>)>,
+    written: Receiver<io::Result<Vec<u8>>>,
+    /// Runs that are not back yet.
+    under_way: usize,
+}
+
+impl PageWriter {
+    /// Starts the thread, which ends with the writer.
+    pub(super) fn start<'scope>(scope: &'scope Scope<'scope, '_>, file: &'scope File) -> io::Result<PageWriter> {
+        let (full, to_write) = sync_channel::<(u64, Vec<u8>)>(RUNS);
+        let (back, written) = sync_channel(RUNS);
+        std::thread::Builder::new().name("writer".into()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+            for (offset, mut run) in to_write {
+                let result = file.write_all_at(&run, offset).map(|()| {
+                    run.clear();
+                    run
+                });
+                if back.send(result).is_err() {
+                    break;
+                }
+            }
+        })?;
+        Ok(PageWriter { run: Vec::with_capacity(RUN_BYTES), offset: 0, full, written, under_way: 0 })
+    }
+
+    /// Writes a page at an offset, now or at the latest with [`PageWriter::flush`]. An error may be that of an earlier one.
+    pub(super) fn write(&mut self, offset: u64, page: &[u8]) -> io::Result<()> {
+        if offset != self.offset + self.run.len() as u64 || self.run.len() + page.len() > RUN_BYTES {
+            self.send()?;
+            self.offset = offset;
+        }
+        self.run.extend_from_slice(page);
+        Ok(())
+    }
+
+    /// All pages that were given are in the file.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.send()?;
+        while self.under_way > 0 {
+            self.run = self.next_written()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        if self.run.is_empty() {
+            return Ok(());
+        }
+        let next = match self.written.try_recv() {
+            Ok(result) => {
+                self.under_way -= 1;
+                result?
+            }
+            Err(TryRecvError::Disconnected) => return Err(ended()),
+            Err(TryRecvError::Empty) if self.under_way < RUNS - 1 => Vec::with_capacity(RUN_BYTES),
+            Err(TryRecvError::Empty) => self.next_written()?,
+        };
+        let run = std::mem::replace(&mut self.run, next);
+        let end = self.offset + run.len() as u64;
+        self.full.send((self.offset, run)).map_err(|_| ended())?;
+        self.offset = end;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    fn next_written(&mut self) -> io::Result<Vec<u8>> {
+        self.under_way -= 1;
+        self.written.recv().map_err(|_| ended())?
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the thread that writes has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_lie_where_they_belong_in_whatever_order_they_come() {
+        let file = tempfile::tempfile().unwrap();
+        // Runs, gaps, backwards, over each other, and more than all runs take.
+        let order = [0, 1, 2, 9, 10, 4, 3, 0, 1].into_iter().chain(11..3000);
+        let mut expected = vec![0; 3000 * 4096];
+        std::thread::scope(|scope| {
+            let mut writer = PageWriter::start(scope, &file).unwrap();
+            for (turn, number) in order.enumerate() {
+                let page = vec![(turn % 255) as u8 + 1; 4096];
+                expected[number * 4096..][..4096].copy_from_slice(&page);
+                writer.write(number as u64 * 4096, &page).unwrap();
+                assert!(writer.under_way < RUNS);
+            }
+            writer.flush().unwrap();
+            assert_eq!(writer.under_way, 0);
+        });
+        let mut written = vec![0; expected.len()];
+        file.read_exact_at(&mut written, 0).unwrap();
+        assert!(written == expected);
+    }
+
+    #[test]
+    fn a_file_that_takes_no_page_is_an_error_at_the_latest_when_all_are_to_be_there() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read_only = File::open(file.path()).unwrap();
+        for pages in [1, 3000] {
+            let result = std::thread::scope(|scope| {
+                let mut writer = PageWriter::start(scope, &read_only).unwrap();
+                (0..pages).try_for_each(|number| writer.write(number * 4096, &[1; 4096])).and_then(|()| writer.flush())
+            });
+            assert!(result.is_err(), "{pages}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_restore_left_goes_and_what_another_one_writes_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.db");
+        let left = folder.path().join(".walsync-restore-a.db");
+        std::fs::write(&left, "half").unwrap();
+        let first = scratch(&output).unwrap();
+        assert_eq!((first.path(), std::fs::read(&left).unwrap()), (left.as_path(), Vec::new()));
+        std::fs::write(&left, "ours").unwrap();
+        assert!(matches!(scratch(&output), Err(RestoreError::Busy(path)) if path == output));
+        assert!(matches!(remove_abandoned(&output), Err(RestoreError::Busy(_))));
+        assert_eq!(std::fs::read(&left).unwrap(), b"ours");
+        first.persist_noclobber(&output).unwrap();
+        assert!(!left.exists());
+        remove_abandoned(&output).unwrap();
+        assert_eq!(std::fs::read(&output).unwrap(), b"ours", "what is whole is no leftover");
+        drop(scratch(&folder.path().join("b.db")).unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "an error leaves nothing");
+    }
+
+    #[test]
+    fn a_file_that_lost_its_name_before_it_was_locked_is_given_up_and_what_has_the_name_now_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.db");
+        let made = || tempfile::Builder::new().prefix("scratch").rand_bytes(0).tempfile_in(folder.path()).unwrap();
+        let ours = made();
+        let path = ours.path().to_owned();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(own(ours, Ok(()), &output), Err(RestoreError::Busy(path)) if path == output));
+        let ours = made();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        assert!(matches!(own(ours, Ok(()), &output), Err(RestoreError::Busy(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn where_there_are_no_locks_a_restore_goes_on_and_takes_nothing_for_abandoned() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.db");
+        let no_locks = || Err(TryLockError::Error(ErrorKind::Unsupported.into()));
+        let ours = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
+        let path = ours.path().to_owned();
+        let ours = own(ours, no_locks(), &output).unwrap();
+        assert!(path.exists());
+        let error = may_remove(no_locks(), &path, &output).unwrap_err().to_string();
+        assert!(error.contains(&format!("{} is of another restore", path.display())), "{error}");
+        drop(ours);
+        assert!(!path.exists());
+    }
+}
