@@ -1,4 +1,4 @@
-//! The dashboard asks for what the server says, and for all of it.
+//! The dashboard asks for what the server says, and for all of it; alerts ask for nothing else.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,10 +23,15 @@ fn metrics(text: &str) -> BTreeSet<String> {
     names.map(family).collect()
 }
 
+fn of_grafana(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
 #[test]
 fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services/block-node.json");
-    let dashboard = std::fs::read_to_string(path).unwrap();
+    let dashboard = of_grafana("block-node.json");
+    let alerted = metrics(&of_grafana("block-node-rules.yaml"));
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
@@ -40,5 +45,6 @@ fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query() {
         let (asked, said) = (metrics(&dashboard), metrics(&said));
         assert!(asked.len() > 20, "{asked:?}");
         assert_eq!(asked, said);
+        assert!(alerted.len() > 5 && alerted.is_subset(&said), "{:?}", alerted.difference(&said));
     });
 }
