@@ -20,6 +20,9 @@ const CROWD_BLOCKS: usize = 16;
 /// and acknowledgements would take the processors that hash and compress. Who has fewer under way waits for none of that.
 const BATCHES_APART: Duration = Duration::from_millis(1);
 
+/// A repair waits for so many batches at most: under load there is always another one.
+const BATCHES_BEFORE_REPAIR: u32 = 16;
+
 /// What became of a batch; told in order, on the writer's thread.
 #[derive(Clone, Debug)]
 pub enum Appended {
@@ -30,6 +33,8 @@ pub enum Appended {
         /// How long write and sync took.
         took: Duration,
     },
+    /// There is no block yet, and this one is the first of all.
+    Begun(u64),
     /// A block that was damaged is whole again.
     Repaired(u64),
     /// Nothing more will ever be safe.
@@ -38,15 +43,20 @@ pub enum Appended {
 
 #[derive(Default)]
 struct Queue {
+    /// The first block of all, before there is one.
+    first: Option<u64>,
     blocks: VecDeque<Prepared>,
     /// Earlier blocks, which are written once more.
     repairs: VecDeque<Prepared>,
+    /// Batches that were written while one waited.
+    batches_before_repair: u32,
     is_closed: bool,
     /// The thread waits: to wake it costs a system call, which a thread that syncs does not need.
     is_idle: bool,
 }
 
 enum Work {
+    Begin(u64),
     Append(Vec<Prepared>),
     Repair(Prepared),
 }
@@ -74,15 +84,26 @@ impl Shared {
     /// What is to be written next, when there is something; `None`: it is closed, and all was written.
     fn work(&self) -> Option<Work> {
         let mut queue = self.lock();
-        while queue.blocks.is_empty() {
-            if let Some(block) = queue.repairs.pop_front() {
+        loop {
+            if let Some(first) = queue.first.take() {
+                return Some(Work::Begin(first));
+            }
+            let is_their_turn = queue.blocks.is_empty() || queue.batches_before_repair >= BATCHES_BEFORE_REPAIR;
+            if is_their_turn && let Some(block) = queue.repairs.pop_front() {
+                queue.batches_before_repair = 0;
                 return Some(Work::Repair(block));
+            }
+            if !queue.blocks.is_empty() {
+                break;
             }
             if queue.is_closed {
                 return None;
             }
             queue.is_idle = true;
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !queue.repairs.is_empty() {
+            queue.batches_before_repair += 1;
         }
         let mut batch = Vec::new();
         let mut bytes = 0;
@@ -120,6 +141,10 @@ impl Writer {
             while let Some(work) = of_thread.work() {
                 let began = Instant::now();
                 let written = match &work {
+                    Work::Begin(first) => {
+                        store.begin_at(*first);
+                        Ok(())
+                    }
                     Work::Append(batch) => store.append(batch),
                     Work::Repair(block) => store.repair(block),
                 };
@@ -128,6 +153,7 @@ impl Writer {
                     return;
                 }
                 match work {
+                    Work::Begin(first) => tell(Appended::Begun(first)),
                     Work::Repair(block) => tell(Appended::Repaired(block.number)),
                     Work::Append(batch) => {
                         let Some(last) = batch.last().map(|block| block.number) else { continue };
@@ -151,7 +177,13 @@ impl Writer {
 }
 
 impl Writer {
-    /// Hands over an earlier block that was damaged; it is written when nothing else is waiting. The caller bounds what waits.
+    /// The first block of all is this one; nothing was handed over before.
+    pub fn begin_at(&self, first: u64) {
+        self.shared.change(|queue| queue.first = Some(first));
+    }
+
+    /// Hands over an earlier block that was damaged; it is written when nothing else is waiting, or after some batches. The
+    /// caller bounds what waits.
     pub fn repair(&self, block: Prepared) {
         self.shared.change(|queue| queue.repairs.push_back(block));
     }
@@ -174,5 +206,41 @@ impl Drop for Writer {
             // A thread that has panicked has ended as well.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Evidence, Footer, Verified};
+
+    fn prepared(number: u64) -> Prepared {
+        let footer = Footer { previous_root: [0; 48], all_previous_root: None, state_root: None };
+        Prepared::of(&Verified {
+            number,
+            bytes: vec![7; 100],
+            root: [0; 48],
+            footer,
+            evidence: Evidence::Dummy,
+            items: 0,
+        })
+    }
+
+    #[test]
+    fn a_repair_does_not_wait_for_ever_behind_blocks_that_keep_coming() {
+        let shared = Shared { queue: Mutex::default(), changed: Condvar::new() };
+        shared.change(|queue| queue.repairs.extend([prepared(3), prepared(4)]));
+        let mut repaired = Vec::new();
+        for batch in 0..3 * u64::from(BATCHES_BEFORE_REPAIR) {
+            shared.change(|queue| queue.blocks.push_back(prepared(100 + batch)));
+            if let Some(Work::Repair(block)) = shared.work() {
+                repaired.push((batch, block.number));
+            }
+        }
+        let apart = u64::from(BATCHES_BEFORE_REPAIR);
+        assert_eq!(repaired, [(apart, 3), (2 * apart + 1, 4)]);
+        shared.change(|queue| queue.blocks.clear());
+        shared.change(|queue| queue.repairs.push_back(prepared(5)));
+        assert!(matches!(shared.work(), Some(Work::Repair(_))), "at once when nothing else is to be written");
     }
 }
