@@ -13,6 +13,7 @@ use service_kit::grpc::{
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
+use crate::clients::{Call, Clients, Right};
 use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
 use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
@@ -53,13 +54,45 @@ const METHODS: [(&str, Method, bool); 6] = [
 /// Answers on one worker thread.
 pub struct Api {
     node: Arc<Node>,
+    /// `None`: everybody may do everything.
+    clients: Option<Arc<Clients>>,
     operations: Operations,
 }
 
 impl Api {
-    /// For this node.
-    pub fn new(node: Arc<Node>, operations: Operations) -> Self {
-        Self { node, operations }
+    /// For this node and its clients.
+    pub fn new(node: Arc<Node>, clients: Option<Arc<Clients>>, operations: Operations) -> Self {
+        Self { node, clients, operations }
+    }
+
+    /// Begins a call, if whoever calls may.
+    fn begin(&self, method: Method, caller: &Caller) -> Result<Call, Status> {
+        let Some(clients) = &self.clients else { return Ok(Call::default()) };
+        let right = match method {
+            Method::Publish => Some(Right::Publish),
+            Method::Subscribe | Method::GetBlock | Method::ContentsProof => Some(Right::Read),
+            // Publishers ask where to begin.
+            Method::Status | Method::StatusDetail => None,
+        };
+        clients.begin(&caller.headers, &caller.peer, right)
+    }
+
+    fn answer(&self, method: Method, message: Bytes) -> Unary {
+        match method {
+            Method::GetBlock => self.get_block(message),
+            Method::Status => {
+                let request = decode(message);
+                let era = self.node.settings.wire_era;
+                let answer = |proto::ServerStatusRequest {}| status::status_frame(&self.node.reader, era);
+                Unary::Now(request.map(answer))
+            }
+            Method::StatusDetail => {
+                let request = decode(message);
+                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(&self.node))))
+            }
+            Method::ContentsProof => self.contents_proof(message),
+            Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
+        }
     }
 
     fn get_block(&self, message: Bytes) -> Unary {
@@ -176,29 +209,43 @@ impl Service for Api {
         METHODS.iter().find(|(known, ..)| *known == path).map(|(_, method, is_stream)| (*method, *is_stream))
     }
 
-    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
-        match method {
-            Method::GetBlock => self.get_block(message),
-            Method::Status => {
-                let request = decode(message);
-                let era = self.node.settings.wire_era;
-                let answer = |proto::ServerStatusRequest {}| status::status_frame(&self.node.reader, era);
-                Unary::Now(request.map(answer))
-            }
-            Method::StatusDetail => {
-                let request = decode(message);
-                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(&self.node))))
-            }
-            Method::ContentsProof => self.contents_proof(message),
-            Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
+    fn unary(&self, method: Method, caller: Caller, message: Bytes) -> Unary {
+        let call = match self.begin(method, &caller) {
+            Ok(call) => call,
+            Err(status) => return Unary::Now(Err(status)),
+        };
+        let answer = self.answer(method, message);
+        if self.clients.is_none() {
+            return answer;
         }
+        Unary::Later(Box::pin(async move {
+            call.turn().await;
+            let answer = match answer {
+                Unary::Now(answer) => answer,
+                Unary::Later(answer) => answer.await,
+            };
+            call.charge(answer.as_ref().map_or(0, Bytes::len));
+            answer
+        }))
     }
 
-    fn stream(&self, method: Method, _: Caller, requests: Requests, responses: Responses) -> Stream {
+    fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {
         let node = Arc::clone(&self.node);
+        let call = match self.begin(method, &caller) {
+            Ok(call) => Rc::new(call),
+            Err(status) => return Box::pin(async move { Err(status) }),
+        };
+        let (requests, responses) = match &self.clients {
+            None => (requests, responses),
+            Some(_) => {
+                let [of_requests, of_responses] = [(); 2].map(|()| Rc::clone(&call));
+                let requests = requests.counted(move |bytes| of_requests.charge(bytes));
+                (requests, responses.counted(move |bytes| of_responses.charge(bytes)))
+            }
+        };
         match method {
-            Method::Publish => Box::pin(publish(node, requests, responses)),
-            Method::Subscribe => Box::pin(subscribe(node, requests, responses)),
+            Method::Publish => Box::pin(publish(node, call, requests, responses)),
+            Method::Subscribe => Box::pin(subscribe(node, call, requests, responses)),
             Method::GetBlock | Method::Status | Method::StatusDetail | Method::ContentsProof => {
                 Box::pin(async { Err(Status::is_no_stream()) })
             }

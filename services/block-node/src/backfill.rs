@@ -19,7 +19,7 @@ use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::block::Verified;
-use crate::connect::connect;
+use crate::connect::{connect, show_token};
 use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, proto};
 use crate::node::{Node, RepairError};
 use crate::publish_stream::{Fed, Fetched};
@@ -30,6 +30,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A peer that fails is left alone for `INTERVAL` times two to the power of its failures in a row, and at most for this long.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// A peer that has failed so often in a row is not waited for any more when an empty node chooses its first block.
+const FAILURES_MAX: u32 = 3;
 /// Damaged blocks that are asked for at a time.
 const REPAIRS_MAX: usize = 64;
 
@@ -89,6 +91,16 @@ struct Peer {
     address: Url,
     failures: u32,
     rests_until: Option<Instant>,
+    /// The first block that it has, where it does not have the next one of this node any more.
+    begins_behind: Option<u64>,
+}
+
+/// What has come of asking a peer.
+enum Outcome {
+    /// So many blocks.
+    Fetched(u64),
+    /// It begins with this block, behind the next one.
+    BeginsBehind(u64),
 }
 
 impl Peer {
@@ -155,7 +167,7 @@ struct Round {
 
 /// Looks after the node until it stops. Without peers it does nothing.
 pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
-    let peer = |address: &Url| Peer { address: address.clone(), failures: 0, rests_until: None };
+    let peer = |address: &Url| Peer { address: address.clone(), failures: 0, rests_until: None, begins_behind: None };
     let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().map(peer).collect();
     if peers.is_empty() {
         return std::future::pending().await;
@@ -172,9 +184,11 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
             continue;
         }
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
+            peer.begins_behind = None;
             match fetch(node, &peer.address, tls).await {
-                Ok(0) => peer.failures = 0,
-                Ok(blocks) => {
+                Ok(Outcome::Fetched(0)) => peer.failures = 0,
+                Ok(Outcome::BeginsBehind(first)) => (peer.failures, peer.begins_behind) = (0, Some(first)),
+                Ok(Outcome::Fetched(blocks)) => {
                     peer.failures = 0;
                     tracing::info!(peer = %peer.address, blocks, next = node.reader.next(), "fetched blocks");
                     break;
@@ -185,8 +199,19 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
                 }
             }
         }
+        if let Some(first) = first_of_all(&peers).filter(|_| node.settings.backfill_greedy) {
+            // A node that has blocks stays behind: a gap is never filled with what is later.
+            node.begin_at(first).await;
+        }
         seen = node.reader.next();
     }
+}
+
+/// Which block an empty node begins with: the first that any peer has, when all were asked that can be.
+fn first_of_all(peers: &[Peer]) -> Option<u64> {
+    let is_known = |peer: &Peer| peer.begins_behind.is_some() || peer.failures >= FAILURES_MAX;
+    let first = peers.iter().filter_map(|peer| peer.begins_behind).min();
+    first.filter(|_| peers.iter().all(is_known))
 }
 
 /// Fetches damaged blocks anew, each from the first peer that has a right one.
@@ -282,22 +307,24 @@ async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Res
 
 async fn open(node: &Node, address: &Url, tls: Option<&ClientTls>) -> Result<Channel, GrpcError> {
     let options = Options { message_bytes_max: node.settings.message_bytes_max, ..Options::new(PATIENCE) };
-    connect(address, tls, options).await
+    let mut channel = connect(address, tls, options).await?;
+    show_token(&mut channel, node.settings.backfill_token_file.as_deref())?;
+    Ok(channel)
 }
 
-/// Fetches what a peer has beyond this node; how many blocks.
-async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Result<u64, FetchError> {
+/// Fetches what a peer has beyond this node.
+async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Result<Outcome, FetchError> {
     let mut channel = open(node, address, tls).await?;
     let call = channel.call(STATUS);
     let status: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
     let (first, last, from) = (status.first_available_block, status.last_available_block, node.reader.next());
     if last == NO_BLOCK || last < from {
-        return Ok(0);
+        return Ok(Outcome::Fetched(0));
     }
     if first > from {
         // Not its fault; but who looks after this node must know why it stays behind.
         tracing::warn!(peer = %address, first, from, "the peer does not have the next block any more");
-        return Ok(0);
+        return Ok(Outcome::BeginsBehind(first));
     }
     let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last, filter: None };
     let call = channel.call(SUBSCRIBE);
@@ -334,19 +361,32 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
             Fetched::Goes => {}
             Fetched::Refused => return Err(FetchError::Refused),
             // A publisher has come, or one that had a block has gone: look again.
-            Fetched::Stands => return Ok(node.reader.next().saturating_sub(from)),
+            Fetched::Stands => return Ok(Outcome::Fetched(node.reader.next().saturating_sub(from))),
         }
     }
     // What is under way is safe soon, and shall not be asked for again.
     let mut tip = node.tip();
     let is_safe = tip.wait_for(|tip| tip.next >= next || tip.is_stopping);
     let _ = timeout(PATIENCE, is_safe).await;
-    Ok(node.reader.next().saturating_sub(from))
+    Ok(Outcome::Fetched(node.reader.next().saturating_sub(from)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_node_begins_with_the_first_block_of_any_peer_when_all_were_asked() {
+        let peer = |failures, begins_behind| {
+            let address = crate::connect::address("127.0.0.1:1").unwrap();
+            Peer { address, failures, rests_until: None, begins_behind }
+        };
+        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(0, Some(200))]), Some(200));
+        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(2, None)]), None, "it may have more, and comes back");
+        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(0, None)]), None, "it has the next block, or none yet");
+        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(3, None)]), Some(300), "it is gone");
+        assert_eq!(first_of_all(&[peer(9, None)]), None);
+    }
 
     #[test]
     fn all_damaged_blocks_have_their_turn_and_asking_in_vain_gets_rare() {

@@ -1,6 +1,10 @@
-//! Connections to other block nodes, with TLS where their address says so.
+//! Connections to other block nodes, with TLS where their address says so, and with a token where one is given.
 
+use std::path::Path;
 use std::sync::Arc;
+
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
 
 use rustls::pki_types::ServerName;
 use service_kit::client::{Channel, GrpcError, Options};
@@ -16,6 +20,17 @@ pub fn address(text: &str) -> Result<Url, String> {
         Ok(url) if !url.is_unix => Ok(url),
         _ => Err(format!("expected HOST:PORT, http://HOST:PORT or https://HOST:PORT, found {text:?}")),
     }
+}
+
+/// Shows the token in this file with each call. It is read anew for each connection.
+pub fn show_token(channel: &mut Channel, file: Option<&Path>) -> Result<(), GrpcError> {
+    let Some(path) = file else { return Ok(()) };
+    let failed = |what: &dyn std::fmt::Display| GrpcError::Connect(format!("the token in {}: {what}", path.display()));
+    let token = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|error| failed(&error))?;
+    value.set_sensitive(true);
+    channel.set_metadata(AUTHORIZATION, value);
+    Ok(())
 }
 
 /// Connects; `tls` is needed where the address begins with `https`.

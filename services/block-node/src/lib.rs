@@ -7,6 +7,8 @@
 pub mod api;
 pub mod backfill;
 pub mod block;
+pub mod budget;
+pub mod clients;
 pub mod configuration;
 pub mod connect;
 pub mod contents_proof;

@@ -129,6 +129,8 @@ metrics! {
     behinds: Counter = "behinds",
     /// Streams of publishers that were ended
     ends: Counter = "ends_of_stream",
+    /// Publishers that were paused since they have used up their budget of messages time and again
+    pauses: Counter = "publisher_pauses",
     /// Blocks that came from a peer, whole
     backfilled: Counter = "blocks_backfilled",
     /// Damaged blocks that were fetched from a peer and are whole again

@@ -1,6 +1,6 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::block::{Limits, ProofRules, Verified};
+use crate::budget::{Budget, Used, Wait};
 use crate::filter::Filtered;
 use crate::lending::{Lending, Loan, PIECE_BYTES};
 use crate::messages::{EndCode, sets};
@@ -107,7 +108,12 @@ pub struct Node {
     writer: Mutex<Option<Writer>>,
     written: Mutex<VecDeque<Written>>,
     trainer: Mutex<Trainer>,
-    changed: watch::Sender<()>,
+    /// Messages of all publishers, where they are counted.
+    messages: Mutex<Used>,
+    /// What publishers wait for, each for its own.
+    bells: Mutex<BTreeMap<PublisherId, Arc<Notify>>>,
+    /// Acknowledgements wait, and are looked after by [`Node::settle`].
+    settle_wanted: Notify,
     /// Blocks are on their way, and looked after by [`Node::tick`].
     tick_wanted: Notify,
     tip: watch::Sender<Tip>,
@@ -140,7 +146,9 @@ impl Node {
             writer: Mutex::new(None),
             written: Mutex::default(),
             trainer: Mutex::new(Trainer::new(store.dictionary())),
-            changed: watch::Sender::new(()),
+            messages: Mutex::default(),
+            bells: Mutex::default(),
+            settle_wanted: Notify::new(),
             tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
             reads: Semaphore::new(READS_MAX),
@@ -169,28 +177,64 @@ impl Node {
         act(&mut locked(&self.publishing))
     }
 
-    /// Asks or tells who publishes what; everybody who waits for a change looks again.
+    /// Asks or tells who publishes what. Whoever must look again is woken.
     pub fn publishing<T>(&self, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
-        let (result, publishers, held_bytes, has_changed, needs_tick) = self.with(|publishing| {
-            let before = publishing.version();
+        self.publishing_for(None, act)
+    }
+
+    /// The same for a publisher that looks by itself afterwards, and is not woken.
+    pub fn publishing_as<T>(&self, id: PublisherId, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
+        self.publishing_for(Some(id), act)
+    }
+
+    fn publishing_for<T>(&self, own: Option<PublisherId>, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
+        let (result, publishers, held_bytes, due, needs_tick) = self.with(|publishing| {
             let result = act(publishing);
-            let has_changed = publishing.version() != before;
-            (result, publishing.publishers(), publishing.held_bytes(), has_changed, publishing.needs_tick())
+            let due = publishing.due();
+            (result, publishing.publishers(), publishing.held_bytes(), due, publishing.needs_tick())
         });
         self.metrics.publishers.set(publishers as i64);
         self.metrics.held_bytes.set(held_bytes as i64);
-        if has_changed {
-            self.changed.send_replace(());
-        }
+        self.wake(own, &due);
         if needs_tick {
             self.tick_wanted.notify_one();
         }
         result
     }
 
-    /// Tells when something has changed for publishers.
-    pub fn changed(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    fn wake(&self, own: Option<PublisherId>, due: &[PublisherId]) {
+        let mut others = due.iter().filter(|id| own != Some(**id)).peekable();
+        if others.peek().is_none() {
+            return;
+        }
+        let bells = locked(&self.bells);
+        // Who has no bell yet looks before it waits for the first time.
+        others.filter_map(|id| bells.get(id)).for_each(|bell| bell.notify_one());
+    }
+
+    /// A message of a publisher has come; until when nothing is read from it, if so.
+    pub fn count(&self, budget: &mut Budget, is_within_block: bool) -> Option<tokio::time::Instant> {
+        let settings = self.settings.budget.as_ref()?;
+        let wait = budget.count(settings, &mut locked(&self.messages), is_within_block, self.now_micros())?;
+        if let Wait::Pause(_) = wait {
+            self.metrics.pauses.inc();
+        }
+        Some((self.began + Duration::from_micros(wait.until_micros())).into())
+    }
+
+    /// A stream of a publisher begins, and what rings when it must look again; `None`: there are too many.
+    pub fn join(&self) -> Option<(PublisherId, Arc<Notify>)> {
+        let publishers_max = self.settings.publishers_max;
+        let id = self.publishing(|publishing| (publishing.publishers() < publishers_max).then(|| publishing.join()))?;
+        let bell = Arc::new(Notify::new());
+        locked(&self.bells).insert(id, Arc::clone(&bell));
+        Some((id, bell))
+    }
+
+    /// It is gone.
+    pub fn leave(&self, id: PublisherId) {
+        self.publishing(|publishing| publishing.leave(id));
+        locked(&self.bells).remove(&id);
     }
 
     /// Tells when a block has become safe.
@@ -221,19 +265,18 @@ impl Node {
         let (root, footer) = (block.verified.root, block.verified.footer);
         let packer = locked(&self.packer);
         // Under one lock, so that the packer gets them in the order in which they are submitted.
-        let has_changed = self.with(|publishing| {
-            let before = publishing.version();
+        let due = self.with(|publishing| {
             for block in publishing.whole(id, Candidate { root, footer, block }) {
                 if let Some(packer) = &*packer {
                     packer.hand(block);
                 }
             }
-            publishing.version() != before
+            publishing.due()
         });
         drop(packer);
-        // All publishers wake up: only where one of them has something to do. They are acknowledged when the block is safe.
-        if has_changed {
-            self.changed.send_replace(());
+        // They are acknowledged when the block is safe. Somebody is due now only where a block does not continue the one before.
+        if !due.is_empty() {
+            self.wake(Some(id), &due);
             self.tick_wanted.notify_one();
         }
     }
@@ -294,8 +337,19 @@ impl Node {
                 }
                 self.metrics.last_block.set(last as i64);
                 self.metrics.cached_bytes.set(self.recent.bytes() as i64);
-                self.publishing(|publishing| publishing.safe(last));
+                let now = self.now_micros();
+                let owes = self.publishing(|publishing| {
+                    publishing.safe(last, now);
+                    publishing.owes()
+                });
+                if owes {
+                    self.settle_wanted.notify_one();
+                }
                 self.tip.send_modify(|tip| (tip.next, tip.at) = (last + 1, Instant::now()));
+            }
+            Appended::Begun(first) => {
+                tracing::info!(first, "an empty node begins with the first block that a peer still has");
+                self.tip.send_modify(|tip| tip.next = first);
             }
             Appended::Repaired(number) => {
                 tracing::info!(number, "a damaged block is whole again");
@@ -308,6 +362,23 @@ impl Node {
                 self.readiness.wait_for(STORE, error.to_string());
                 self.publishing(|publishing| publishing.end_all(EndCode::PersistenceFailed));
             }
+        }
+    }
+
+    /// The first block of all is this one, if there is none yet and nobody sends one. Returns when that is so.
+    pub async fn begin_at(&self, first: u64) {
+        let mut tip = self.tip();
+        let begins = self.publishing(|publishing| match &*locked(&self.writer) {
+            // Before the first block is handed over, which takes the same lock.
+            Some(writer) if publishing.begin_at(first) => {
+                writer.begin_at(first);
+                true
+            }
+            _ => false,
+        });
+        if begins {
+            // It ends with the node.
+            let _ = tip.wait_for(|tip| tip.next >= first || tip.is_stopping).await;
         }
     }
 
@@ -413,6 +484,16 @@ impl Node {
                 tokio::time::sleep(Duration::from_millis(250)).await;
                 let now = self.now_micros();
                 self.publishing(|publishing| publishing.tick(now));
+            }
+        }
+    }
+
+    /// Sends acknowledgements that have waited for another message to the same publisher, for as long as this runs. It sleeps while none does.
+    pub async fn settle(&self) {
+        loop {
+            self.settle_wanted.notified().await;
+            while let Some(micros) = self.publishing(|publishing| publishing.settle(self.now_micros())) {
+                tokio::time::sleep(Duration::from_micros(micros)).await;
             }
         }
     }

@@ -5,6 +5,10 @@
 //! again. Whole blocks are submitted strictly in order, each compared with what is before it; any number of them may be in flight.
 //! A publisher's acknowledgements are no queue but a place in the sequence of safe blocks: nothing grows while a client does not read.
 //!
+//! Who waits is told to look again when there is something for it, and no sooner. The sender of a block hears at once that it is safe. The
+//! others, who keep it in memory and wait for nothing, hear it with whatever they are told next, after a few blocks, or a moment later: of
+//! many publishers that race each would otherwise cost a wake-up and a write more for every block.
+//!
 //! Promises: an acknowledgement means that the block is verified and safe; acknowledgements come in order, without a gap; what is
 //! held is at most `memory_bytes_max` and one block. Source of the rules: block node 0.25 and later, publishBlockStream.
 
@@ -19,6 +23,11 @@ pub type PublisherId = u64;
 
 /// Acknowledgements that are handed out at a time.
 const ACKNOWLEDGEMENTS_MAX: u64 = 256;
+
+/// How long an acknowledgement may wait for another message to a publisher that has not sent the block, …
+const OWED_MICROS_MAX: u64 = 20_000;
+/// … and how many may. It is less than [`Settings::duplicate_skip_window`] by default: who sends the next block only then is told to skip it.
+const OWED_BLOCKS_MAX: u64 = 4;
 
 /// How blocks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +109,9 @@ enum Progress<B> {
         publisher: PublisherId,
         candidate: Box<Candidate<B>>,
     },
-    Submitted,
+    Submitted {
+        publisher: PublisherId,
+    },
 }
 
 struct Slot<B> {
@@ -109,18 +120,33 @@ struct Slot<B> {
 }
 
 struct Publisher {
+    id: PublisherId,
     /// The next block to acknowledge.
     acknowledged: u64,
     /// What else is to be told; each number at most once in each role.
     control: VecDeque<PublishResponse>,
     streaming: Option<u64>,
     has_ended: bool,
+    /// It waits for room.
+    waits: bool,
+    /// It must look again.
+    is_due: bool,
+    /// Since when there is an acknowledgement that waits for another message.
+    owed_since: Option<u64>,
 }
 
 impl Publisher {
-    fn tell(&mut self, response: PublishResponse) {
+    fn tell(&mut self, response: PublishResponse, due: &mut Vec<PublisherId>) {
         if !self.has_ended && !self.control.contains(&response) {
             self.control.push_back(response);
+            self.wake(due);
+        }
+    }
+
+    /// It must look again; it is among those who must once, until it does.
+    fn wake(&mut self, due: &mut Vec<PublisherId>) {
+        if !std::mem::replace(&mut self.is_due, true) {
+            due.push(self.id);
         }
     }
 }
@@ -140,8 +166,8 @@ pub struct Publishing<B> {
     held_bytes: usize,
     /// No block is taken any more, for this reason.
     over: Option<EndCode>,
-    /// Grows when somebody is told something, or room becomes free.
-    version: u64,
+    /// Who must look again and has not been woken.
+    due: Vec<PublisherId>,
     /// The last time that was given.
     now_micros: u64,
 }
@@ -160,17 +186,35 @@ impl<B> Publishing<B> {
             next_publisher: 0,
             held_bytes: 0,
             over: None,
-            version: 0,
+            due: Vec::new(),
             now_micros: 0,
         }
+    }
+
+    /// The first block of all is this later one, if there is none yet and nobody sends one; whether that is so.
+    pub fn begin_at(&mut self, first: u64) -> bool {
+        let is_new = self.first == self.base && first > self.base && self.slots.is_empty() && self.over.is_none();
+        if is_new {
+            (self.first, self.base, self.chain) = (first, first, Chain::from(first));
+            self.publishers.values_mut().for_each(|publisher| publisher.acknowledged = first);
+        }
+        is_new
     }
 
     /// A stream begins.
     pub fn join(&mut self) -> PublisherId {
         let id = self.next_publisher;
         self.next_publisher += 1;
-        let publisher =
-            Publisher { acknowledged: self.base, control: VecDeque::new(), streaming: None, has_ended: false };
+        let publisher = Publisher {
+            id,
+            acknowledged: self.base,
+            control: VecDeque::new(),
+            streaming: None,
+            has_ended: false,
+            waits: false,
+            is_due: false,
+            owed_since: None,
+        };
         self.publishers.insert(id, publisher);
         if let Some(code) = self.over {
             self.end(id, code);
@@ -195,7 +239,7 @@ impl<B> Publishing<B> {
         if number < self.base {
             let behind = self.base - 1 - number;
             if is_first_time || number < self.first || behind <= self.settings.duplicate_skip_window {
-                publisher.tell(PublishResponse::Skip(number));
+                publisher.tell(PublishResponse::Skip(number), &mut self.due);
             } else {
                 self.end(id, EndCode::DuplicateBlock);
             }
@@ -208,14 +252,17 @@ impl<B> Publishing<B> {
                 slot.progress = streaming;
             }
             Some(_) => {
-                publisher.tell(PublishResponse::Skip(number));
+                publisher.tell(PublishResponse::Skip(number), &mut self.due);
                 return Verdict::Ignore;
             }
             None if index == slots && index < self.settings.window_blocks => {
                 self.slots.push_back(Slot { progress: streaming, held_bytes: 0 });
             }
             // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
-            None if index == slots && !vacant => return Verdict::Wait,
+            None if index == slots && !vacant => {
+                publisher.waits = true;
+                return Verdict::Wait;
+            }
             None => {
                 self.tell_behind(id);
                 return Verdict::Ignore;
@@ -245,6 +292,9 @@ impl<B> Publishing<B> {
             *moved = now_micros;
         }
         if !has_room {
+            if let Some(publisher) = self.publishers.get_mut(&id) {
+                publisher.waits = true;
+            }
             return Room::Wait;
         }
         slot.held_bytes += bytes;
@@ -269,37 +319,75 @@ impl<B> Publishing<B> {
         while self.over.is_none() {
             let number = self.chain.next();
             let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { break };
-            match std::mem::replace(&mut slot.progress, Progress::Submitted) {
-                Progress::Whole { publisher, candidate } => {
-                    let Candidate { root, footer, block } = *candidate;
-                    if self.chain.check(number, &footer).is_ok() {
-                        self.chain.extend(root);
-                        submitted.push(block);
-                    } else {
-                        self.vacate(number, publisher);
-                        self.refuse(publisher, EndCode::BadBlockProof);
-                        break;
-                    }
-                }
-                other => {
-                    slot.progress = other;
-                    break;
-                }
+            let Progress::Whole { publisher, .. } = slot.progress else { break };
+            let whole = std::mem::replace(&mut slot.progress, Progress::Submitted { publisher });
+            let Progress::Whole { candidate, .. } = whole else { break };
+            let Candidate { root, footer, block } = *candidate;
+            if self.chain.check(number, &footer).is_err() {
+                self.vacate(number, publisher);
+                self.refuse(publisher, EndCode::BadBlockProof);
+                break;
             }
+            self.chain.extend(root);
+            submitted.push(block);
         }
         submitted
     }
 
     /// All blocks up to this one are safe.
-    pub fn safe(&mut self, last: u64) {
+    pub fn safe(&mut self, last: u64, now_micros: u64) {
+        self.now_micros = now_micros;
         debug_assert!(last < self.chain.next());
         while self.base <= last {
             if let Some(slot) = self.slots.pop_front() {
-                debug_assert!(matches!(slot.progress, Progress::Submitted));
+                debug_assert!(matches!(slot.progress, Progress::Submitted { .. }));
                 self.held_bytes -= slot.held_bytes;
+                if let Progress::Submitted { publisher } = slot.progress
+                    && let Some(sender) = self.publishers.get_mut(&publisher)
+                {
+                    sender.wake(&mut self.due);
+                }
             }
             self.base += 1;
-            self.version += 1;
+        }
+        let owed_max = OWED_BLOCKS_MAX.min(self.settings.duplicate_skip_window);
+        for publisher in self.publishers.values_mut() {
+            publisher.owed_since.get_or_insert(now_micros);
+            if self.base - publisher.acknowledged >= owed_max {
+                publisher.wake(&mut self.due);
+            }
+        }
+        self.room_is_free();
+    }
+
+    /// Acknowledgements that have waited for long go now. What comes back is how long the next one may wait, if there is one.
+    pub fn settle(&mut self, now_micros: u64) -> Option<u64> {
+        let mut next: Option<u64> = None;
+        for publisher in self.publishers.values_mut().filter(|publisher| !publisher.is_due) {
+            let Some(since) = publisher.owed_since else { continue };
+            match OWED_MICROS_MAX.saturating_sub(now_micros.saturating_sub(since)) {
+                0 => publisher.wake(&mut self.due),
+                left => next = Some(next.map_or(left, |next| next.min(left))),
+            }
+        }
+        next
+    }
+
+    /// Whether an acknowledgement waits, so that [`Publishing::settle`] is needed.
+    pub fn owes(&self) -> bool {
+        self.publishers.values().any(|publisher| publisher.owed_since.is_some() && !publisher.is_due)
+    }
+
+    /// Who must look again, since it is told something or there is room; each of them once, until it has looked.
+    pub fn due(&mut self) -> Vec<PublisherId> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Whoever waits for room looks again.
+    fn room_is_free(&mut self) {
+        for publisher in self.publishers.values_mut().filter(|publisher| publisher.waits) {
+            publisher.waits = false;
+            publisher.wake(&mut self.due);
         }
     }
 
@@ -333,7 +421,7 @@ impl<B> Publishing<B> {
                         late.push(publisher);
                     }
                 }
-                Progress::Vacant { .. } | Progress::Submitted => {}
+                Progress::Vacant { .. } | Progress::Submitted { .. } => {}
             }
         }
         late.into_iter().for_each(|id| self.refuse(id, EndCode::Timeout));
@@ -353,8 +441,8 @@ impl<B> Publishing<B> {
             return;
         }
         *asked = now_micros;
-        self.version += 1;
-        self.publishers.values_mut().for_each(|publisher| publisher.tell(PublishResponse::Resend(number)));
+        let due = &mut self.due;
+        self.publishers.values_mut().for_each(|publisher| publisher.tell(PublishResponse::Resend(number), due));
     }
 
     /// Takes what a publisher is to be told now. Behind the end of the stream comes nothing more.
@@ -365,17 +453,13 @@ impl<B> Publishing<B> {
         let mut told: Vec<_> = (publisher.acknowledged..to).map(PublishResponse::Acknowledgement).collect();
         publisher.acknowledged = publisher.acknowledged.max(to);
         if to == base {
+            (publisher.is_due, publisher.owed_since) = (false, None);
             told.extend(publisher.control.drain(..).map(|response| match response {
                 PublishResponse::EndOfStream { code, .. } => PublishResponse::EndOfStream { code, last: now_last },
                 other => other,
             }));
         }
         told
-    }
-
-    /// Grows whenever a publisher that waits must look again: it is told something, or there is room.
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// Whether a block is waited for, so that [`Publishing::tick`] is needed.
@@ -429,15 +513,15 @@ impl<B> Publishing<B> {
     /// Asks everybody else for a block.
     fn vacate(&mut self, number: u64, but: PublisherId) {
         let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { return };
-        self.version += 1;
         slot.progress = Progress::Vacant { asked: self.now_micros };
         self.held_bytes -= std::mem::take(&mut slot.held_bytes);
+        self.room_is_free();
         if self.over.is_some() {
             return;
         }
         for (id, publisher) in &mut self.publishers {
             if *id != but {
-                publisher.tell(PublishResponse::Resend(number));
+                publisher.tell(PublishResponse::Resend(number), &mut self.due);
             }
         }
     }
@@ -445,7 +529,7 @@ impl<B> Publishing<B> {
     fn tell_behind(&mut self, id: PublisherId) {
         let last = self.last();
         if let Some(publisher) = self.publishers.get_mut(&id) {
-            publisher.tell(PublishResponse::Behind(last));
+            publisher.tell(PublishResponse::Behind(last), &mut self.due);
             publisher.has_ended |= self.settings.behind_ends_stream;
         }
     }
@@ -453,9 +537,8 @@ impl<B> Publishing<B> {
     fn end(&mut self, id: PublisherId, code: EndCode) {
         let last = self.last();
         if let Some(publisher) = self.publishers.get_mut(&id) {
-            publisher.tell(PublishResponse::EndOfStream { code, last });
+            publisher.tell(PublishResponse::EndOfStream { code, last }, &mut self.due);
             publisher.has_ended = true;
-            self.version += 1;
         }
     }
 }

@@ -3,18 +3,25 @@
 //! A publisher that does not read its answers is not read from either; one that must wait for room keeps what it sent last and
 //! nothing more.
 
+use std::cell::Cell;
+use std::future::pending;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use service_kit::grpc::{Code, Requests, Responses, Status, append_with};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::sleep_until;
 
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
+use crate::budget::Budget;
+use crate::clients::Call;
 use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
 use crate::node::{Node, OnItsWay};
-use crate::publish::{PublisherId, Room, Verdict};
+use crate::publish::{PublisherId, Publishing, Room, Verdict};
 use crate::wire::Fields;
 
 /// More than this is hashed on a thread of its own, and after so many bytes others have their turn, so that other clients of this one need
@@ -24,20 +31,24 @@ const AT_ONCE_BYTES: usize = 256 << 10;
 const BEHIND_ANSWER_BYTES: usize = 32 << 10;
 
 /// Answers a publishBlockStream.
-pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Responses) -> Result<(), Status> {
-    let mut changed = node.changed();
-    let mut session = Session::join(Arc::clone(&node))?;
+pub async fn publish(
+    node: Arc<Node>,
+    call: Rc<Call>,
+    mut requests: Requests,
+    responses: Responses,
+) -> Result<(), Status> {
+    let mut session = Session::join(node)?;
+    let bell = Arc::clone(&session.bell);
     if responses.open().is_err() {
         return Ok(());
     }
     let mut waiting = None;
     let mut must_look = true;
     let mut read_bytes = 0;
+    let (mut budget, mut is_counted, mut paused_until) = (Budget::default(), true, None);
     loop {
-        if must_look || changed.has_changed().unwrap_or(true) {
+        if session.has_asked.take() || must_look {
             must_look = false;
-            // What changes from here on wakes this task again.
-            changed.borrow_and_update();
             match tell(&session, &responses).await {
                 Told::Over => return Ok(()),
                 // It is written when this task waits; more to read is often there before.
@@ -48,9 +59,12 @@ pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Respons
         if let Some(work) = waiting.take() {
             waiting = session.work(work).await;
             if waiting.is_none() {
-                must_look = true;
                 continue;
             }
+        }
+        if !std::mem::replace(&mut is_counted, true) {
+            let is_within_block = matches!(session.building, Building::Taking(_));
+            paused_until = session.node.count(&mut budget, is_within_block).max(call.paid());
         }
         if read_bytes >= AT_ONCE_BYTES {
             read_bytes = 0;
@@ -58,11 +72,13 @@ pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Respons
         }
         tokio::select! {
             biased;
-            _ = changed.changed() => must_look = true,
-            request = requests.next(), if waiting.is_none() => match request? {
+            () = bell.notified() => must_look = true,
+            () = until(paused_until), if paused_until.is_some() => paused_until = None,
+            request = requests.next(), if waiting.is_none() && paused_until.is_none() => match request? {
                 None => return Ok(()),
                 Some(message) => {
                     read_bytes += message.len();
+                    is_counted = false;
                     match session.request(&message) {
                         Next::Work(work) => waiting = Some(work),
                         Next::Nothing => {}
@@ -71,6 +87,13 @@ pub async fn publish(node: Arc<Node>, mut requests: Requests, responses: Respons
                 }
             },
         }
+    }
+}
+
+async fn until(moment: Option<tokio::time::Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
     }
 }
 
@@ -142,29 +165,36 @@ enum Building {
 struct Session {
     node: Arc<Node>,
     id: PublisherId,
+    bell: Arc<Notify>,
+    /// It has said or asked something, and may have an answer: the bell does not ring for that.
+    has_asked: Cell<bool>,
     building: Building,
     began: Instant,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.node.publishing(|publishing| publishing.leave(self.id));
+        self.node.leave(self.id);
     }
 }
 
 impl Session {
     fn join(node: Arc<Node>) -> Result<Self, Status> {
-        let publishers_max = node.settings.publishers_max;
-        let id = node.publishing(|publishing| (publishing.publishers() < publishers_max).then(|| publishing.join()));
         let message = "as many publishers as --publishers-max allows are connected";
-        let id = id.ok_or(Status::new(Code::ResourceExhausted, message))?;
-        Ok(Self { node, id, building: Building::Between, began: Instant::now() })
+        let (id, bell) = node.join().ok_or(Status::new(Code::ResourceExhausted, message))?;
+        let (building, has_asked) = (Building::Between, Cell::new(true));
+        Ok(Self { node, id, bell, has_asked, building, began: Instant::now() })
+    }
+
+    fn publishing<T>(&self, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
+        self.has_asked.set(true);
+        self.node.publishing_as(self.id, act)
     }
 
     fn refuse(&mut self, code: EndCode, why: &dyn std::fmt::Display) {
         tracing::warn!(publisher = self.id, ?code, "a publisher is refused: {why}");
         self.building = Building::Ignoring;
-        self.node.publishing(|publishing| publishing.refuse(self.id, code));
+        self.publishing(|publishing| publishing.refuse(self.id, code));
     }
 
     fn request(&mut self, message: &Bytes) -> Next {
@@ -237,7 +267,7 @@ impl Session {
         match work {
             Work::Begin(number, header, set) => {
                 let now = self.node.now_micros();
-                match self.node.publishing(|publishing| publishing.header(self.id, number, now)) {
+                match self.publishing(|publishing| publishing.header(self.id, number, now)) {
                     Verdict::Wait => return Some(Work::Begin(number, header, set)),
                     Verdict::Ignore => {
                         self.building = Building::Ignoring;
@@ -265,7 +295,7 @@ impl Session {
     /// Hashes items, as soon as there is room for them.
     async fn keep(&mut self, set: Bytes) -> Option<Work> {
         let now = self.node.now_micros();
-        match self.node.publishing(|publishing| publishing.reserve(self.id, set.len(), now)) {
+        match self.publishing(|publishing| publishing.reserve(self.id, set.len(), now)) {
             Room::Wait => return Some(Work::Items(set)),
             Room::Lost => self.building = Building::Ignoring,
             Room::Granted => self.add(set).await,
@@ -304,7 +334,10 @@ impl Session {
         // Its items are hashed, and the packer compresses it: what is left to do is little, however large it is.
         let verified = builder.finish(&self.node.proof_rules());
         match verified.and_then(|verified| Ok(OnItsWay::new(verified, received)?)) {
-            Ok(block) => self.node.offer(self.id, block, self.began),
+            Ok(block) => {
+                self.has_asked.set(true);
+                self.node.offer(self.id, block, self.began);
+            }
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
         }
     }
@@ -343,14 +376,11 @@ impl Fed {
     }
 
     async fn go(&mut self, next: Next) -> Fetched {
-        let mut changed = self.0.node.changed();
         let mut waiting = match next {
             Next::Work(work) => Some(work),
             Next::Nothing | Next::End => None,
         };
         loop {
-            // What changes from here on wakes this task again.
-            changed.borrow_and_update();
             if let Some(work) = waiting.take() {
                 waiting = self.0.work(work).await;
             }
@@ -358,8 +388,7 @@ impl Fed {
             if told != Fetched::Goes || waiting.is_none() {
                 return told;
             }
-            // It ends with the node, which this task holds.
-            let _ = changed.changed().await;
+            self.0.bell.notified().await;
         }
     }
 

@@ -16,6 +16,7 @@ use wal::files::RealDirectory;
 use crate::api::Api;
 use crate::backfill;
 use crate::block::ProofRules;
+use crate::clients::{Clients, ClientsError};
 use crate::data_directory::{self, DataDirectoryError};
 use crate::messages::proto;
 use crate::node::Node;
@@ -46,6 +47,9 @@ pub enum ServerError {
     /// Who is to be trusted is not said.
     #[error("--backfill-peers: {0} speaks TLS: --backfill-tls-authority must say who signs its certificate")]
     NoAuthority(Url),
+    /// Who may call.
+    #[error("--clients: {0}")]
+    Clients(#[from] ClientsError),
     /// Who signs record files.
     #[error("{0}")]
     AddressBook(String),
@@ -75,6 +79,7 @@ pub async fn run(
     }
     let record_files = record_files(settings.address_book.as_deref(), settings.signers_percent_min);
     let rules = ProofRules::published(settings.accept_dummy_proofs, record_files.map_err(ServerError::AddressBook)?);
+    let clients = settings.clients.as_deref().map(Clients::open).transpose()?.map(Arc::new);
     let store = open(&settings)?;
     let options = Options {
         tls,
@@ -96,7 +101,7 @@ pub async fn run(
     let of_workers = Arc::clone(&node);
     let operations = Operations { registry: Arc::clone(&node.metrics.registry), readiness: node.readiness.clone() };
     let mut server = bound.start(options, move |_| {
-        let api = Api::new(Arc::clone(&of_workers), operations.clone());
+        let api = Api::new(Arc::clone(&of_workers), clients.clone(), operations.clone());
         // The build made it: a set that cannot be decoded does not pass its test.
         let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
         Accompanied::new(api, operations.clone(), reflection)
@@ -105,6 +110,7 @@ pub async fn run(
     let result = tokio::select! {
         () = stop => Ok(()),
         () = node.tick() => Ok(()),
+        () = node.settle() => Ok(()),
         () = backfill::run(&node, of_peers.as_ref()) => Ok(()),
         () = scrub::run(&node) => Ok(()),
         result = server.accept() => result,

@@ -9,6 +9,7 @@ use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 use service_kit::url::Url;
 
 use crate::block::{AddressBooks, RecordFileRule};
+use crate::budget;
 use crate::connect;
 use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
@@ -80,6 +81,9 @@ pub struct Flags {
     /// Who signs clients' certificates, PEM; with it, clients need one
     #[arg(long, env = "BLOCK_NODE_TLS_CLIENT_AUTHORITY", requires = "tls_certificate")]
     pub tls_client_authority: Option<PathBuf>,
+    /// File in TOML of who may call, with tokens and quotas: src/clients.rs has an example. Without it everybody may
+    #[arg(long, env = "BLOCK_NODE_CLIENTS", value_name = "FILE")]
+    pub clients: Option<PathBuf>,
     /// The longest message, and so the largest block, bytes
     #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub server_max_message_size_bytes: u32,
@@ -98,6 +102,24 @@ pub struct Flags {
     /// How far behind the last block a header is answered with SkipBlock, and not with the end of the stream
     #[arg(long, env = "PRODUCER_DUPLICATE_BLOCK_SKIP_WINDOW", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10))]
     pub producer_duplicate_block_skip_window: u64,
+    /// Messages of a publisher that are taken in an interval; the Java node's default is 100. Without it there is no budget
+    #[arg(long, env = "PRODUCER_PER_HANDLER_MESSAGE_BUDGET", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub producer_per_handler_message_budget: Option<u32>,
+    /// Messages of all publishers that are
+    #[arg(long, env = "PRODUCER_TOTAL_MESSAGE_BUDGET_PER_INTERVAL", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(10..))]
+    pub producer_total_message_budget_per_interval: u32,
+    /// How long an interval is, nanoseconds
+    #[arg(long, env = "PRODUCER_FLOW_CONTROL_REFRESH_INTERVAL_NANOS", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(100_000..=100_000_000))]
+    pub producer_flow_control_refresh_interval_nanos: u64,
+    /// Intervals in a row in which a publisher has used up its budget before it is paused
+    #[arg(long, env = "PRODUCER_CONSECUTIVE_FULL_BUDGET_INTERVALS_FOR_PENALTY", default_value_t = 15, value_parser = clap::value_parser!(u32).range(10..))]
+    pub producer_consecutive_full_budget_intervals_for_penalty: u32,
+    /// How long it is paused, seconds; the second time twice as long, and so on
+    #[arg(long, env = "PRODUCER_PENALTY_DURATION_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=600))]
+    pub producer_penalty_duration_seconds: u64,
+    /// After how long the first time comes again, seconds
+    #[arg(long, env = "PRODUCER_PENALTY_RESET_INTERVAL_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(600..=86_400))]
+    pub producer_penalty_reset_interval_seconds: u64,
     /// How far in the future a subscription may begin, blocks
     #[arg(long, env = "SUBSCRIBER_MAXIMUM_FUTURE_REQUEST", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(10..))]
     pub subscriber_maximum_future_request: u64,
@@ -156,6 +178,13 @@ pub struct Flags {
     /// commas
     #[arg(long, env = "BLOCK_NODE_BACKFILL_PEERS", value_delimiter = ',', value_parser = connect::address)]
     pub backfill_peers: Vec<Url>,
+    /// Begin an empty node with the first block that a peer still has, where none has --block-node-earliest-managed-block any more. What a
+    /// node is behind by it fetches in any case
+    #[arg(long, env = "BACKFILL_GREEDY")]
+    pub backfill_greedy: bool,
+    /// File of the token that is shown to peers
+    #[arg(long, env = "BLOCK_NODE_BACKFILL_TOKEN_FILE", value_name = "FILE")]
+    pub backfill_token_file: Option<PathBuf>,
     /// Who signs the certificates of peers whose address begins with https, PEM. Read anew when it changes
     #[arg(long, env = "BLOCK_NODE_BACKFILL_TLS_AUTHORITY")]
     pub backfill_tls_authority: Option<PathBuf>,
@@ -184,6 +213,8 @@ pub struct Settings {
     pub listen_health: Option<Url>,
     /// What is shown to clients; `None`: no TLS.
     pub tls: Option<TlsFiles>,
+    /// Where it is told who may call; `None`: everybody may.
+    pub clients: Option<PathBuf>,
     /// The longest message.
     pub message_bytes_max: usize,
     /// Calls of a connection at a time.
@@ -196,6 +227,8 @@ pub struct Settings {
     pub first_block: u64,
     /// How blocks are taken.
     pub publish: publish::Settings,
+    /// How many messages publishers may send; `None`: that is not counted.
+    pub budget: Option<budget::Settings>,
     /// How far in the future a subscription may begin.
     pub future_max: u64,
     /// Whether a dummy is accepted as proof.
@@ -222,6 +255,10 @@ pub struct Settings {
     pub compression_level: i32,
     /// Whom to ask for what this node is behind by.
     pub backfill_peers: Vec<Url>,
+    /// Whether an empty node begins with the first block that one of them has.
+    pub backfill_greedy: bool,
+    /// Where the token stands that is shown to them.
+    pub backfill_token_file: Option<PathBuf>,
     /// How peers that speak TLS are checked, and what is shown to them.
     pub backfill_tls: Option<ClientTlsFiles>,
     /// How many of the newest blocks are kept; `None`: all.
@@ -251,6 +288,7 @@ impl Flags {
             listen: url(self.server_port, tls.is_some()),
             listen_health: self.health_port.map(|port| url(port, false)),
             tls,
+            clients: self.clients.clone(),
             message_bytes_max: self.server_max_message_size_bytes as usize,
             streams_max: self.server_http2_max_concurrent_streams,
             window_bytes: self.server_http2_initial_window_size,
@@ -263,6 +301,14 @@ impl Flags {
                 behind_ends_stream: !self.wire_era.has_behind(),
                 ..publish::Settings::default()
             },
+            budget: self.producer_per_handler_message_budget.map(|messages_max| budget::Settings {
+                messages_max,
+                all_messages_max: self.producer_total_message_budget_per_interval,
+                interval_micros: self.producer_flow_control_refresh_interval_nanos / 1_000,
+                full_intervals: self.producer_consecutive_full_budget_intervals_for_penalty,
+                pause_micros: self.producer_penalty_duration_seconds * 1_000_000,
+                forgotten_micros: self.producer_penalty_reset_interval_seconds * 1_000_000,
+            }),
             future_max: self.subscriber_maximum_future_request,
             accept_dummy_proofs: self.accept_dummy_proofs,
             address_book: self.rsa_address_book.clone(),
@@ -276,6 +322,8 @@ impl Flags {
             segment_bytes: self.segment_bytes,
             compression_level: self.compression_level,
             backfill_peers: self.backfill_peers.clone(),
+            backfill_greedy: self.backfill_greedy,
+            backfill_token_file: self.backfill_token_file.clone(),
             backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
                 authority: Some(authority),
                 certificate: self.backfill_tls_certificate.clone().zip(self.backfill_tls_key.clone()),
@@ -328,6 +376,7 @@ mod tests {
             &["--record-file-signers-percent", "50"],
             &["--rsa-address-book", "a", "--record-file-signers-percent", "101"],
             &["--producer-duplicate-block-skip-window", "11"],
+            &["--producer-per-handler-message-budget", "9"],
             &["--tls-certificate", "certificate"],
             &["--tls-client-authority", "authority"],
             &["--backfill-peers", "localhost"],

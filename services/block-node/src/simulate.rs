@@ -21,7 +21,7 @@ use crate::{connect, console};
 /// How long a node may take to answer a unary call.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How a node that speaks TLS is checked.
+/// How a node that speaks TLS is checked, and what is shown to one that asks who calls.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsFlags {
     /// Who signs the node's certificate, PEM; needed where the address begins with https
@@ -33,6 +33,9 @@ pub struct TlsFlags {
     /// Its key, PEM
     #[arg(long, requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
+    /// File of the token that is shown to the node
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Connects to `HOST:PORT`.
@@ -49,7 +52,9 @@ pub async fn connect_with(address: &str, flags: &TlsFlags) -> Result<Channel, Gr
         protocol: Protocol::default(),
     });
     let tls = files.map(ClientTls::open).transpose().map_err(|error| GrpcError::Connect(error.to_string()))?;
-    connect::connect(&url, tls.as_ref(), Options::new(LIMIT)).await
+    let mut channel = connect::connect(&url, tls.as_ref(), Options::new(LIMIT)).await?;
+    connect::show_token(&mut channel, flags.token_file.as_deref())?;
+    Ok(channel)
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Box<dyn Error>> {

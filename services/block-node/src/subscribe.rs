@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use prost::Message as _;
 use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::block::ItemError;
+use crate::clients::Call;
 use crate::filter::{self, Filter, Part, Place};
 use crate::lending::{Loan, PIECE_BYTES};
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
@@ -74,14 +76,19 @@ impl Drop for Counted {
 }
 
 /// Answers a subscribeBlockStream.
-pub async fn subscribe(node: Arc<Node>, mut requests: Requests, responses: Responses) -> Result<(), Status> {
+pub async fn subscribe(
+    node: Arc<Node>,
+    call: Rc<Call>,
+    mut requests: Requests,
+    responses: Responses,
+) -> Result<(), Status> {
     let Some(message) = requests.next().await? else {
         return Err(Status::new(Code::InvalidArgument, "a request without a message"));
     };
     let request = proto::SubscribeStreamRequest::decode(message)
         .map_err(|error| Status::new(Code::InvalidArgument, format!("not a SubscribeStreamRequest: {error}")))?;
     let _counted = Counted::new(&node);
-    let code = match send(&node, &request, &responses).await {
+    let code = match send(&node, &call, &request, &responses).await {
         Ok(code) => Some(code),
         Err(Undelivered::Gone) => None,
         Err(Undelivered::Late) => {
@@ -118,6 +125,7 @@ enum Undelivered {
 /// Sends blocks until the end.
 async fn send(
     node: &Arc<Node>,
+    call: &Call,
     request: &proto::SubscribeStreamRequest,
     responses: &Responses,
 ) -> Result<SubscribeCode, Undelivered> {
@@ -145,6 +153,8 @@ async fn send(
             }
             continue;
         }
+        // A block at a time: what it takes beyond its bytes a second is bounded by that.
+        call.turn().await;
         match &filter {
             None => subscriber.deliver(number).await?,
             Some(filter) => subscriber.deliver_filtered(number, filter).await?,

@@ -1,7 +1,7 @@
 //! Publishers that behave and publishers that do not, by seeds: what is submitted is the chain, in order; acknowledgements are in
 //! order and never early; what is held is bounded; and as long as one publisher behaves, blocks go on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -47,6 +47,8 @@ struct World {
     next_submitted: u64,
     safe: u64,
     now: u64,
+    /// Who must look again, and has not.
+    woken: BTreeSet<PublisherId>,
 }
 
 impl World {
@@ -71,7 +73,8 @@ impl World {
                 is_honest: index == 0 || random.random_bool(0.5),
             })
             .collect();
-        Self { random, publishing, senders, footers, submitted: VecDeque::new(), next_submitted: 0, safe: 0, now: 0 }
+        let (submitted, woken) = (VecDeque::new(), BTreeSet::new());
+        Self { random, publishing, senders, footers, submitted, next_submitted: 0, safe: 0, now: 0, woken }
     }
 
     fn step(&mut self) {
@@ -85,6 +88,12 @@ impl World {
         }
         assert!(self.publishing.held_bytes() <= SETTINGS.memory_bytes_max + PARTS * PART_BYTES);
         assert!(self.publishing.slots.len() <= SETTINGS.window_blocks);
+        self.woken.extend(self.publishing.due());
+        for publisher in self.publishing.publishers.values() {
+            let is_told = publisher.acknowledged < self.safe || !publisher.control.is_empty();
+            assert!(!is_told || publisher.is_due || publisher.owed_since.is_some(), "somebody is told and not woken");
+            assert!(!publisher.is_due || self.woken.contains(&publisher.id), "somebody is due and not woken");
+        }
     }
 
     fn persist(&mut self) {
@@ -93,12 +102,15 @@ impl World {
         }
         let count = self.random.random_range(1..=self.submitted.len());
         let Some(last) = self.submitted.drain(..count).next_back() else { return };
-        self.publishing.safe(last);
+        self.publishing.safe(last, self.now);
         self.safe = last + 1;
     }
 
     /// Reads what a publisher was told.
     fn listen(&mut self, index: usize) {
+        // As the shell does: who was woken looks until there is nothing more.
+        self.woken.extend(self.publishing.due());
+        self.woken.remove(&self.senders[index].id);
         let told = self.publishing.take(self.senders[index].id);
         for response in told {
             let sender = &mut self.senders[index];

@@ -27,7 +27,7 @@ fn store(publishing: &mut Publishing<u64>, id: PublisherId, last: u64) {
     for number in publishing.base..=last {
         assert_eq!(send(publishing, id, number), [number]);
     }
-    publishing.safe(last);
+    publishing.safe(last, 0);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn the_first_header_wins_and_everybody_is_acknowledged() {
     assert_eq!(publishing.take(two), [Skip(0)]);
     assert_eq!(publishing.whole(one, candidate(0)), [0]);
     assert_eq!(publishing.take(one), [], "not before it is safe");
-    publishing.safe(0);
+    publishing.safe(0, 0);
     assert_eq!(publishing.take(one), [Acknowledgement(0)]);
     assert_eq!(publishing.take(two), [Acknowledgement(0)]);
     assert_eq!(publishing.take(two), []);
@@ -51,9 +51,9 @@ fn blocks_are_pipelined_and_submitted_in_order() {
     assert_eq!(send(&mut publishing, two, 1), [] as [u64; 0], "block 0 is not whole yet");
     assert_eq!(send(&mut publishing, two, 2), [] as [u64; 0]);
     assert_eq!(publishing.whole(one, candidate(0)), [0, 1, 2]);
-    publishing.safe(1);
+    publishing.safe(1, 0);
     assert_eq!(publishing.take(one), [Acknowledgement(0), Acknowledgement(1)]);
-    publishing.safe(2);
+    publishing.safe(2, 0);
     assert_eq!(publishing.take(one), [Acknowledgement(2)]);
     assert_eq!(publishing.held_bytes(), 0);
 }
@@ -173,7 +173,7 @@ fn what_is_under_way_is_bounded() {
     assert_eq!(publishing.reserve(one, 200, 0), Room::Granted, "all others wait for this one");
     publishing.whole(one, candidate(0));
     assert_eq!(publishing.header(one, 2, 0), Verdict::Wait, "two blocks are under way");
-    publishing.safe(0);
+    publishing.safe(0, 0);
     assert_eq!(publishing.reserve(two, 20, 0), Room::Granted);
     assert_eq!(publishing.header(one, 2, 0), Verdict::Take);
     publishing.leave(two);
@@ -197,4 +197,59 @@ fn after_a_failure_every_stream_ends_and_nothing_is_taken() {
     let late = publishing.join();
     assert_eq!(publishing.take(late), [end]);
     assert_eq!(publishing.whole(one, candidate(1)), [] as [u64; 0]);
+}
+
+#[test]
+fn an_empty_node_begins_elsewhere_and_no_other_does() {
+    let (mut publishing, one, _) = start(Settings::default());
+    assert!(publishing.begin_at(100));
+    assert_eq!(publishing.header(one, 99, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(one), [Skip(99)]);
+    assert_eq!(publishing.header(one, 100, 0), Verdict::Take);
+    assert!(!publishing.begin_at(200), "somebody sends a block");
+    assert_eq!(publishing.whole(one, candidate(100)), [100]);
+    publishing.safe(100, 0);
+    assert_eq!(publishing.take(one), [Acknowledgement(100)]);
+    assert!(!publishing.begin_at(200), "there is a block");
+}
+
+#[test]
+fn who_has_sent_a_block_hears_at_once_that_it_is_safe_and_the_others_with_the_next_message() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.header(two, 0, 0), Verdict::Ignore);
+    assert_eq!(publishing.due(), [two]);
+    assert_eq!(publishing.take(two), [Skip(0)]);
+    publishing.whole(one, candidate(0));
+    publishing.safe(0, 0);
+    assert_eq!(publishing.due(), [one], "nobody else is woken");
+    assert!(publishing.owes());
+    assert_eq!(publishing.take(one), [Acknowledgement(0)]);
+    assert_eq!(publishing.header(one, 1, 5_000), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 5_000), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [Acknowledgement(0), Skip(1)]);
+    assert!(!publishing.owes());
+}
+
+#[test]
+fn an_acknowledgement_waits_for_another_message_neither_long_nor_for_many_blocks() {
+    let (mut publishing, one, two) = start(Settings::default());
+    send(&mut publishing, one, 0);
+    publishing.safe(0, 1_000);
+    assert_eq!(publishing.due(), [one]);
+    assert_eq!(publishing.settle(2_000), Some(19_000));
+    assert_eq!(publishing.due(), [] as [PublisherId; 0]);
+    assert_eq!(publishing.settle(21_000), None);
+    assert_eq!(publishing.due(), [two]);
+    assert_eq!(publishing.settle(22_000), None, "it is told once");
+    assert_eq!((publishing.due(), publishing.take(two)), (vec![], vec![Acknowledgement(0)]));
+    publishing.take(one);
+    for number in 1..=3 {
+        send(&mut publishing, one, number);
+        publishing.safe(number, 22_000);
+        assert_eq!(publishing.due(), if number == 1 { vec![one] } else { vec![] });
+    }
+    send(&mut publishing, one, 4);
+    publishing.safe(4, 22_000);
+    assert_eq!(publishing.due(), [two], "or it would be too far behind to be told to skip");
 }

@@ -220,6 +220,16 @@ impl<D: Directory> Store<D> {
         })
     }
 
+    /// The first block of all is this one, as long as there is none.
+    pub fn begin_at(&mut self, first: u64) {
+        if self.current.is_none() {
+            self.chain = Chain::from(first);
+            // In this order no reader believes that there is a block.
+            self.shown.begin_at(first);
+            self.shown.advance(first, self.salt);
+        }
+    }
+
     /// What the next block continues.
     pub fn chain(&self) -> &Chain {
         &self.chain

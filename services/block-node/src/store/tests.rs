@@ -487,7 +487,7 @@ fn who_waits_for_a_sync_shares_the_next() {
         .iter()
         .map(|appended| match appended {
             Appended::Safe { last, .. } => last,
-            Appended::Repaired(number) => panic!("{number}"),
+            Appended::Repaired(number) | Appended::Begun(number) => panic!("{number}"),
             Appended::Failed(error) => panic!("{error}"),
         })
         .collect();

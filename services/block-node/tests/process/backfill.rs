@@ -144,6 +144,7 @@ fn a_node_fetches_over_tls_and_from_nobody_whom_its_authority_has_not_signed() {
         tls_authority: Some(certificate.clone().into()),
         tls_certificate: Some(certificate.clone().into()),
         tls_key: Some(key.clone().into()),
+        ..TlsFlags::default()
     };
     run(async {
         let published = publish(&PublisherFlags { address: address.clone(), tls, ..publisher(&peer, 0, 20) }).await;
@@ -169,6 +170,26 @@ fn a_node_fetches_over_tls_and_from_nobody_whom_its_authority_has_not_signed() {
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("--backfill-tls-authority must say"), "{said}");
+}
+
+#[test]
+fn an_empty_node_begins_with_the_first_block_that_a_peer_still_has_where_that_is_allowed() {
+    let (theirs, ours, others) = (harness::folder(), harness::folder(), harness::folder());
+    let peer = Server::start(theirs.path(), &["--block-node-earliest-managed-block", "200"]);
+    run(async {
+        publish(&publisher(&peer, 200, 30)).await.unwrap();
+        let peers = ["--backfill-peers", &peer.address];
+        let waiting = Server::start(others.path(), &peers);
+        let server = Server::start(ours.path(), &[&peers[..], &["--backfill-greedy"]].concat());
+        status_becomes(&server, |status| status.last_available_block == 229).await;
+        assert_eq!(status(&server).await.first_available_block, 200);
+        assert_eq!(read(&consumer(&server, Some(200), Some(229)), |_| ()).await.unwrap().blocks, 30);
+        assert_eq!(status(&waiting).await.last_available_block, NO_BLOCK, "nobody has said that it may");
+        server.kill();
+        let server = Server::start(ours.path(), &[]);
+        let found = status(&server).await;
+        assert_eq!((found.first_available_block, found.next_expected_block), (200, 230));
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backfill;
+mod clients;
 mod closed_pipes;
 mod compressed;
 mod configuration;

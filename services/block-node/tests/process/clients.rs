@@ -1,0 +1,69 @@
+//! Who may call and how much: tokens, quotas, and how many messages publishers may send.
+
+use std::time::Instant;
+
+use super::scrub::metric;
+use super::*;
+
+/// The hashes of `may-read` and `may-publish`.
+const HASHES: [&str; 2] = [
+    "3d63f0abe768860c6e3b43909cdcbdc0494e16fecd78298c498a33e77c6bde39",
+    "dde0d5038d854f5fdcf99f9b912cde93a192318c60c4585458c420b9753343a8",
+];
+
+#[test]
+fn who_shows_no_token_is_refused_and_the_others_may_do_what_the_file_says() {
+    let directory = harness::folder();
+    let written = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let [reads, publishes] = HASHES;
+    let clients = written(
+        "clients.toml",
+        &format!(
+            "[[client]]\nname = \"mirror\"\ntoken-sha256 = \"{reads}\"\nmay = [\"read\"]\nbytes-per-second = 200_000\n\
+             [[client]]\nname = \"consensus\"\ntoken-sha256 = \"{publishes}\"\nmay = [\"publish\"]\n"
+        ),
+    );
+    let with = |name: &str| TlsFlags { token_file: Some(written(name, name)), ..TlsFlags::default() };
+    let (may_read, may_publish, unknown) = (with("may-read"), with("may-publish"), with("unknown"));
+    let server = Server::start(&directory.path().join("data"), &["--clients", clients.to_str().unwrap()]);
+    let refused = |result: Result<_, GrpcError>, code: &str| {
+        let error = result.map(|_: u64| ()).unwrap_err().to_string();
+        assert!(error.contains(code), "{error}");
+    };
+    run(async {
+        let publisher = |tls: &TlsFlags| PublisherFlags { tls: tls.clone(), ..publisher(&server, 0, 100) };
+        let consumer = |tls: &TlsFlags| ConsumerFlags { tls: tls.clone(), ..consumer(&server, Some(0), Some(99)) };
+        for (tls, code) in [(&TlsFlags::default(), "code 16"), (&unknown, "code 16"), (&may_publish, "code 7")] {
+            refused(read(&consumer(tls), |_| ()).await.map(|read| read.blocks), code);
+        }
+        refused(publish(&publisher(&may_read)).await.map(|_| 0), "code 7");
+        let published = publish(&publisher(&may_publish)).await.unwrap();
+        assert_eq!(published.acknowledged.len(), 100);
+        let began = Instant::now();
+        assert_eq!(read(&consumer(&may_read), |_| ()).await.unwrap().blocks, 100);
+        // 300 KB, of which a second's worth came at once.
+        assert!(began.elapsed() > Duration::from_millis(400), "{:?}", began.elapsed());
+        // Nobody needs a name for these.
+        assert!(http(&server, "/metrics").await.contains("block_node_last_block 99"));
+    });
+}
+
+#[test]
+fn a_publisher_is_read_from_as_often_as_its_budget_allows() {
+    let directory = harness::folder();
+    let flags =
+        ["--producer-per-handler-message-budget=10", "--producer-flow-control-refresh-interval-nanos=100000000"];
+    let server = Server::start(directory.path(), &flags);
+    run(async {
+        let began = Instant::now();
+        let published = publish(&PublisherFlags { window: 64, ..publisher(&server, 0, 25) }).await.unwrap();
+        assert_eq!(published.acknowledged.len(), 25);
+        // Of four messages and more each.
+        assert!(began.elapsed() > Duration::from_millis(700), "{:?}", began.elapsed());
+        assert_eq!(metric(&server, "block_node_publisher_pauses_total").await, 0, "it has rested soon enough");
+    });
+}
