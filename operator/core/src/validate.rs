@@ -18,7 +18,7 @@ use storebench_crds::workload::{Api, Parameters};
 use storebench_crds::{Arm, DurationText, Load, Metric, Workload};
 
 use crate::engine::{Engine, Protocol};
-use crate::equality::{Terms, differences};
+use crate::equality::{Terms, differences, permission};
 pub use crate::validated::{
     ExternalStore, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun, ValidatedService,
 };
@@ -491,8 +491,8 @@ fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Re
     let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
     match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
         Some(reason) => Err(format!(
-            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost, or name the field in \
-             spec.allowUnequal, which durability cannot be"
+            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost{}",
+            permission(&arm, &baseline)
         )),
         None => Ok(()),
     }
