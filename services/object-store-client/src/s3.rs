@@ -145,13 +145,14 @@ impl S3Store {
         let canonical = Canonical { method, path: &path, query, headers: &signed, payload_hash };
         let authorization = authorization(&canonical, &self.credentials, &self.settings.region, &time);
         let separator = if query.is_empty() { "" } else { "?" };
-        let url = format!("{}://{}{path}{separator}{query}", self.scheme, self.host);
+        let place = format!("{}://{}{path}", self.scheme, self.host);
+        let url = format!("{place}{separator}{query}");
         let mut builder = ureq::http::Request::builder().method(method).uri(url).header("authorization", authorization);
         for (name, value) in &headers {
             builder = builder.header(*name, value);
         }
-        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} /{}: {error}", request.key));
-        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} /{}: {error}", request.key));
+        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {place}: {error}"));
+        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {place}: {error}"));
         let request_work = request.work_bytes;
         let most = |length| Some(body_time(self.settings.timeout, length));
         match body {

@@ -4,6 +4,7 @@ use crate::arena::Staging;
 use crate::fetch::{Fetch, ReadAhead, Wanted};
 use crate::store::{Attributes, Object, Store, StoreError, retry};
 use ltx::{Decoder, FileName, HEADER_SIZE, Header, Layout, TIMESTAMP_METADATA};
+use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
@@ -90,6 +91,17 @@ impl Replica {
         let mut files: Vec<RemoteFile> = objects.iter().filter_map(|object| self.parse(object)).collect();
         files.sort_by_key(|file| (file.level, file.name));
         Ok(files)
+    }
+
+    /// Names of replicas below this place: what who named a folder of replicas may have meant.
+    pub fn names_below(&self) -> Result<BTreeSet<String>, StoreError> {
+        let objects = retry(TRIES, || self.store.list(&self.prefix))?;
+        let name = |object: &Object| {
+            let key = object.key.strip_prefix(&self.prefix)?;
+            let mut ends = key.match_indices('/').map(|(end, _)| end);
+            ends.find(|end| self.layout.parse(&key[end + 1..]).is_some()).map(|end| key[..end].to_owned())
+        };
+        Ok(objects.iter().filter_map(name).collect())
     }
 
     /// A file's header, by a read of 100 bytes.

@@ -109,6 +109,14 @@ fn get(store: &S3Store, key: &str, range: Option<std::ops::Range<u64>>) -> Resul
 }
 
 #[test]
+fn a_store_that_is_away_is_named_by_its_endpoint() {
+    let port = free_port();
+    let store = S3Store::new(settings(port), credentials(SECRET)).unwrap();
+    let error = store.list("").unwrap_err().to_string();
+    assert!(error.starts_with(&format!("GET http://127.0.0.1:{port}/bucket/: ")), "{error}");
+}
+
+#[test]
 fn objects_are_created_once_read_listed_and_deleted() {
     let gateway = gateway();
     let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
