@@ -8,7 +8,7 @@ use storebench_core::report::{self, Document, Matrix, MatrixRow, Report};
 use storebench_core::suite::stops;
 use storebench_crds::document::InputError;
 
-use super::report::{colours, width};
+use super::report::show_beside;
 use crate::Output;
 use crate::{console, saved};
 
@@ -80,15 +80,7 @@ impl<'a> Suites<'a> {
     /// Shows what each suite says, where reports for people go.
     pub(crate) fn show(&self, output: Output) -> anyhow::Result<()> {
         for suite in self.measured() {
-            let document = report::matrix(&self.matrix(suite));
-            match output {
-                Output::Text => console::print(format!("\n{}", report::document_text(document, width(), colours())))?,
-                Output::Markdown => console::print(format!("\n{}", report::document_markdown(document)))?,
-                // One document for machines stays one.
-                Output::Html | Output::Json | Output::Yaml | Output::Junit => {
-                    console::tell(report::document_text(document, 100, false).trim_end());
-                }
-            }
+            show_beside(report::matrix(&self.matrix(suite)), output)?;
         }
         Ok(())
     }
