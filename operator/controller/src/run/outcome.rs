@@ -347,8 +347,8 @@ pub async fn abandon(
     Ok(Some(Action::requeue(Duration::ZERO)))
 }
 
-/// Ends a run without a record: one that has begun and of which none can be written, or one that is not worth beginning. What it has left is deleted afterwards: a run
-/// that is complete and has no report may have left something.
+/// Ends a run without a record: one that has begun and of which none can be written, or one that is not worth beginning. What it has left
+/// is deleted afterwards: a run that is complete and has no report may have left something.
 pub async fn close(run: &BenchmarkRun, verdict: Verdict, message: String, context: &Context) -> Result<(), Error> {
     let trials = context.statuses.latest(run).trials;
     let mut status = progress(&run.spec, trials, message.clone());
