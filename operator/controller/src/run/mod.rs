@@ -32,7 +32,7 @@ use crate::baseline;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::kind::{self, Kind};
+use crate::kind::{self, Kind, Named};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
@@ -84,6 +84,11 @@ impl Kind for BenchmarkRun {
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), message, stamp) })
     }
+}
+
+impl Named for BenchmarkRun {
+    const MISSING: &'static str = "RunMissing";
+    const INVALID: &'static str = "InvalidRun";
 }
 
 /// Brings one run a step further.
