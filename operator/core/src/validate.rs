@@ -118,20 +118,7 @@ pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, Validate
             args: Vec::new(),
             env: Vec::new(),
             companions: Vec::new(),
-            spec: StorageServiceSpec {
-                engine: engine.kind,
-                external: None,
-                version: None,
-                image: None,
-                replicas: 1,
-                durability: durability_class.class,
-                storage: None,
-                resources: None,
-                tls: None,
-                args: Vec::new(),
-                env: Vec::new(),
-                pod: None,
-            },
+            spec: StorageServiceSpec::of(engine.kind, durability_class.class),
         }
     };
     let all = engine.companions.iter();
