@@ -189,8 +189,9 @@ async fn keep(
     let judgement = judge(&record);
     let figures = Figures::of(&Report { record, judgement });
     if figures.verdict == Verdict::Invalid || figures.series.is_empty() {
-        let why = &figures.message;
-        return stalled("RunInvalid", format!("BenchmarkRun/{name} has no trial that counts: {why}"));
+        let why = run.status.map(|status| status.message).unwrap_or_default();
+        let message = format!("BenchmarkRun/{name} has no trial that counts, so make another run and baseline: {why}");
+        return stalled("RunInvalid", message);
     }
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
     let mut map = ConfigMap {

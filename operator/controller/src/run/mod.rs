@@ -26,7 +26,7 @@ use storebench_core::judgement::stop_half_widths;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState, Verdict};
+use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
 
 use crate::baseline;
 use crate::context::Context;
@@ -40,7 +40,6 @@ use crate::queue::is_true;
 use crate::secrets;
 pub use observe::whole_record;
 use observe::{existing, observe};
-use outcome::Begun;
 use references::{Problem, References, dereference};
 use step::{Existing, Step, View, decide};
 
@@ -174,7 +173,7 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
         Err(error) => return Err(error),
     };
     if has_begun {
-        outcome::close(run, Verdict::Invalid, error.for_user(), context).await?;
+        outcome::close(run, error.for_user(), context).await?;
         return Ok(Action::requeue(Duration::ZERO));
     }
     let problem = Problem { reason: error.reason(), message: error.for_user() };
@@ -231,12 +230,8 @@ async fn advance(
         let observed = observe(context, owner, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
             match outcome::begin(run, owner, references, context).await? {
-                Begun::Yes => continue,
-                Begun::Stalled(problem) => return stall(run, &uid, problem, context).await,
-                Begun::Unlike(message) => {
-                    outcome::close(run, Verdict::NoBaseline, message, context).await?;
-                    return Ok(Action::requeue(Duration::ZERO));
-                }
+                Ok(()) => continue,
+                Err(problem) => return stall(run, &uid, problem, context).await,
             }
         };
         if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
@@ -259,12 +254,16 @@ async fn advance(
         }
         let now = Timestamp::now();
         let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
-        let step = decide(
-            &view,
-            || stop_half_widths(&record),
-            |index, arm| names::trial(&name, &uid, index, arm),
-            |arm, trial| references.members(arm, trial),
-        );
+        let step = match outcome::is_worth_measuring(&head.record, head.baseline.as_ref()) {
+            true => decide(
+                &view,
+                || stop_half_widths(&record),
+                |index, arm| names::trial(&name, &uid, index, arm),
+                |arm, trial| references.members(arm, trial),
+            ),
+            // Nothing was made for it.
+            false => Step::Finish,
+        };
         tracing::debug!(run = name, ?step, "decided");
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
         match step {
