@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
+use storebench_core::ledger::number;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
@@ -234,18 +235,19 @@ async fn advance(
                 Err(problem) => return stall(run, &uid, problem, context).await,
             }
         };
+        let record = outcome::record(head, &observed);
         if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
-            let (index, arm) = (lost.index, lost.arm);
-            return Err(Error::Tampered(format!("trial {index} of {arm} was measured, but its ConfigMap is gone")));
+            let (number, arm) = (number(&record.trials, lost.index), lost.arm);
+            return Err(Error::Tampered(format!("trial {number} of {arm} was measured, but its ConfigMap is gone")));
         }
-        let changed = references.changed_since(&head.services).or_else(|| outcome::changed(head, &observed, context));
+        let changed = references.changed_since(&head.services);
+        let changed = changed.or_else(|| outcome::changed(head, &record, &observed, context));
         if let Some(problem) = changed {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let record = outcome::record(head, &observed);
         if let Some(problem) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),

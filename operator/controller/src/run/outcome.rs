@@ -119,7 +119,7 @@ fn own(context: &Context) -> [(String, String); 3] {
 }
 
 /// Why trials from now on would not be comparable with those before: the operator or an image is not what it was.
-pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Problem> {
+pub fn changed(head: &Head, record: &RunRecord, observed: &Observed, context: &Context) -> Option<Problem> {
     let facts = &head.record.fingerprint.facts;
     let other = own(context).into_iter().find(|(name, now)| facts.get(name) != Some(now));
     let of_operator = || {
@@ -129,7 +129,7 @@ pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Pr
         Some(Problem { reason: "OperatorChanged", message: format!("{message}: make a new run") })
     };
     let of_image = || {
-        let message = super::collect::changed_image(&observed.files)?;
+        let message = super::collect::changed_image(&record.trials, &observed.files)?;
         Some(Problem {
             reason: "ImageChanged",
             message: format!("{message}: name images by digest, and make a new run"),

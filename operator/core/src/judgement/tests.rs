@@ -588,7 +588,7 @@ fn arms_that_ran_on_different_nodes_are_not_ranked_and_the_gate_decides_nothing(
     assert_eq!(judge(&record).verdict, Verdict::Regressed);
     on(&mut record, "n2");
     let judgement = judge(&record);
-    let why = "in trial 0 the store of new ran on n2, and that of old on n1";
+    let why = "in trial 1 the store of new ran on n2, and that of old on n1";
     assert_eq!((judgement.verdict, judgement.comparisons[0].not_ranked.as_deref()), (Verdict::Inconclusive, Some(why)));
     assert!(judgement.caveats.iter().any(|caveat| caveat.ends_with(why)), "{:?}", judgement.caveats);
     record.spec.allow_unequal = vec![storebench_crds::benchmark_run::ArmField::Pod];
@@ -621,7 +621,7 @@ fn a_machine_that_lost_time_to_its_hypervisor_and_an_arm_that_moved_are_pointed_
     for (position, trial) in record.trials.iter_mut().enumerate() {
         trial.nodes = [("load-0".to_owned(), if position < 6 { "n1" } else { "n2" }.to_owned())].into();
     }
-    assert!(caveat(&record, "the load of new ran on n2 in trial 3, and on n1 before"));
+    assert!(caveat(&record, "the load of new ran on n2 in trial 4, and on n1 before"));
 }
 
 /// With enough gates one is missed by chance.
