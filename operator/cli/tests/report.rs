@@ -395,6 +395,11 @@ fn a_run_without_a_report_says_how_far_it_is() {
     ]);
     contents.run.as_mut().unwrap().as_object_mut().unwrap().remove("status");
     ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&["is the operator running?"]);
+    // One that will never have one is not to be waited for.
+    let mut ended = finished();
+    ended.run.as_mut().unwrap()["status"].as_object_mut().unwrap().remove("reportRef");
+    let said = ["benchmarkrun/demo in namespace bench ended without a report (", "make a new run"];
+    ApiServer::start(ended).storebench(&["report", "benchmarkrun/demo"]).error(&said);
 }
 
 #[test]

@@ -243,8 +243,9 @@ impl S3Store {
         }
     }
 
-    fn delete_object(&self, key: &str) -> Result<(), StoreError> {
-        let response = self.send(Request::new("DELETE", key), None)?;
+    /// Deletes an object, or what `query` says of it. What is not there is deleted.
+    fn delete_object(&self, key: &str, query: &str) -> Result<(), StoreError> {
+        let response = self.send(Request { query, ..Request::new("DELETE", key) }, None)?;
         match response.status().is_success() {
             true => Ok(()),
             false => match self.failure(key, response) {
@@ -259,7 +260,7 @@ impl S3Store {
         let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
         let probe = format!("{folder}.probe-{:016x}", rand::random::<u64>());
         let answer = attempt(&probe);
-        if let Err(error) = retry(TRIES, || self.delete_object(&probe)) {
+        if let Err(error) = retry(TRIES, || self.delete_object(&probe, "")) {
             tracing::warn!(probe, %error, remedy = "remove it", "a probe is left in the store");
         }
         answer
@@ -429,7 +430,7 @@ impl Store for S3Store {
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.delete_object(key)
+        self.delete_object(key, "")
     }
 }
 

@@ -216,6 +216,9 @@ async fn fetch(
 async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<Recorded> {
     let Some(reference) = run.status.as_ref().and_then(|status| status.report_ref.as_ref()) else {
         let state = cluster::state(run);
+        if cluster::is_complete(run) {
+            bail!("{found} ended without a report ({state}): make a new run");
+        }
         bail!("{found} has no report yet ({state}): wait for it with: storebench wait benchmarkrun/{}", run.name_any());
     };
     let files = found.api::<ConfigMap>();

@@ -13,7 +13,7 @@ use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
 use super::cluster::{self, InCluster, Place};
-use super::report::{Printer, colours, of_owned, width};
+use super::report::{Printer, colours, of_owned, show_beside, width};
 use crate::Output;
 use crate::exit::Exit;
 use crate::{console, saved};
@@ -89,15 +89,7 @@ impl<'a> Suites<'a> {
     /// Shows what each suite says, where reports for people go.
     pub(crate) fn show(&self, output: Output) -> anyhow::Result<()> {
         for suite in self.measured() {
-            let document = report::matrix(&self.matrix(suite));
-            match output {
-                Output::Text => console::print(format!("\n{}", report::document_text(document, width(), colours())))?,
-                Output::Markdown => console::print(format!("\n{}", report::document_markdown(document)))?,
-                // One document for machines stays one.
-                Output::Html | Output::Json | Output::Yaml | Output::Junit => {
-                    console::tell(report::document_text(document, 100, false).trim_end());
-                }
-            }
+            show_beside(report::matrix(&self.matrix(suite)), output)?;
         }
         Ok(())
     }

@@ -102,17 +102,7 @@ impl S3Store {
     }
 
     fn abort(&self, key: &str, upload: &str) {
-        let aborted = retry(TRIES, || {
-            let response = self.send(Request { query: upload, ..Request::new("DELETE", key) }, None)?;
-            match response.status().is_success() {
-                true => Ok(()),
-                false => match self.failure(key, response) {
-                    StoreError::NotFound(_) => Ok(()),
-                    error => Err(error),
-                },
-            }
-        });
-        if let Err(error) = aborted {
+        if let Err(error) = retry(TRIES, || self.delete_object(key, upload)) {
             let remedy = "abort it, or let the bucket have a rule for incomplete uploads";
             tracing::warn!(key, upload, %error, remedy, "parts of an upload that failed are left in the store");
         }
