@@ -262,7 +262,7 @@ where
             self.carry_out(effects)?;
         }
         self.lose_leadership();
-        self.show();
+        self.show(now);
         Ok(())
     }
 
@@ -365,7 +365,7 @@ where
     }
 
     /// Shows what this member is now.
-    fn show(&mut self) {
+    fn show(&mut self, now: Now) {
         let node = self.log.node();
         let leadership = Leadership {
             leader: node.leader(),
@@ -394,6 +394,10 @@ where
             let progress: Vec<(u64, u64)> = node.progress().into_iter().collect();
             if *status.progress != progress {
                 status.progress = Arc::new(progress);
+            }
+            let answering = node.answering(now);
+            if *status.answering != answering {
+                status.answering = Arc::new(answering);
             }
             status.in_flight = in_flight;
             status.unsafe_bytes = unsafe_bytes;
