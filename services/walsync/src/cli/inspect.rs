@@ -5,7 +5,7 @@ use service_kit::console;
 use walsync::config::{Config, Location};
 use walsync::replica::Replica;
 use walsync::restore::Chain;
-use walsync::retention::{Policy, plan};
+use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::retry;
 
 /// One line a file, then the points.
@@ -81,14 +81,13 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
 pub fn compact(replica: &Replica, policy: &Policy, levels: u8, force: bool) -> anyhow::Result<()> {
     let plan = plan(&replica.files()?, policy, levels)?;
     anyhow::ensure!(!plan.points.is_empty(), "there is no replica here");
-    for file in &plan.remove {
-        console::print(format_args!(
-            "{}\t{}\n",
-            if force { "remove" } else { "would remove" },
-            replica.key(file.level, file.name)
-        ))?;
+    for files in plan.remove.chunks(FILES_AT_ONCE) {
         if force {
-            replica.remove(file)?;
+            replica.remove_all(files)?;
+        }
+        for file in files {
+            let (done, key) = (if force { "removed" } else { "would remove" }, replica.key(file.level, file.name));
+            console::print(format_args!("{done}\t{key}\n"))?;
         }
     }
     let bytes: u64 = plan.remove.iter().map(|file| file.size).sum();
