@@ -170,7 +170,13 @@ impl Replica {
 
     /// Removes a file; one that is gone already is no error.
     pub fn remove(&self, file: &RemoteFile) -> Result<(), StoreError> {
-        retry(TRIES, || self.store.delete(&self.key(file.level, file.name)))
+        self.remove_all(std::slice::from_ref(file))
+    }
+
+    /// Removes files, in few requests where the store knows how.
+    pub fn remove_all(&self, files: &[RemoteFile]) -> Result<(), StoreError> {
+        let keys: Vec<String> = files.iter().map(|file| self.key(file.level, file.name)).collect();
+        retry(TRIES, || self.store.delete_all(&keys))
     }
 
     /// Writes a file once. An object of that name is accepted where it is this very file (an answer was lost).

@@ -9,8 +9,8 @@ use std::path::Path;
 pub fn check(dashboard: &str, prefix: &str, exposition: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services").join(dashboard);
     let asked = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let said: Vec<&str> = exposition.lines().filter(|line| !line.starts_with('#')).collect();
-    let (asked, said) = (metrics(prefix, &asked), metrics(prefix, &said.join("\n")));
+    let samples = exposition.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+    let (asked, said) = (metrics(prefix, &asked), metrics(prefix, &samples));
     assert!(!said.is_empty(), "nothing that begins with {prefix} in:\n{exposition}");
     assert_eq!(asked, said, "{dashboard} asks for the left, and the server says the right");
 }

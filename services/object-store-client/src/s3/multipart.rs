@@ -109,7 +109,7 @@ impl S3Store {
     }
 
     /// Sends `body`, which is short, and gives the text of an answer that is no failure.
-    fn ask(&self, request: Request<'_>, body: &[u8]) -> Result<String, StoreError> {
+    pub(super) fn ask(&self, request: Request<'_>, body: &[u8]) -> Result<String, StoreError> {
         let (key, work_bytes) = (request.key, request.work_bytes);
         let request = Request { payload_hash: sha256_hex(body), ..request };
         let mut content = Cursor::new(body);

@@ -4,7 +4,7 @@ use super::{PlaceArgs, time};
 use service_kit::console;
 use walsync::config::{Config, Location};
 use walsync::restore::Chain;
-use walsync::retention::{Policy, plan};
+use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::retry;
 
 /// One line a file, then the points.
@@ -90,14 +90,13 @@ pub fn compact(place: &PlaceArgs, policy: &Policy, levels: u8, force: bool) -> a
     }
     let plan = plan(&files, policy, levels)?;
     anyhow::ensure!(!plan.points.is_empty(), "no point of this replica can be restored: verify says what is missing");
-    for file in &plan.remove {
-        console::print(format_args!(
-            "{}\t{}\n",
-            if force { "remove" } else { "would remove" },
-            replica.key(file.level, file.name)
-        ))?;
+    for files in plan.remove.chunks(FILES_AT_ONCE) {
         if force {
-            replica.remove(file)?;
+            replica.remove_all(files)?;
+        }
+        for file in files {
+            let (done, key) = (if force { "removed" } else { "would remove" }, replica.key(file.level, file.name));
+            console::print(format_args!("{done}\t{key}\n"))?;
         }
     }
     let bytes: u64 = plan.remove.iter().map(|file| file.size).sum();
