@@ -139,6 +139,8 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
     line!(text, "rdb_last_save_time:{}", save.last / 1000);
     line!(text, "rdb_last_bgsave_status:{}", ok(!save.is_saved_well));
     line!(text, "rdb_saves:{}", save.saved);
+    line!(text, "rdb_last_load_keys_expired:{}", server.load.expired_keys);
+    line!(text, "rdb_last_load_keys_loaded:{}", server.load.keys);
     line!(text, "aof_enabled:{}", u8::from(is_enabled));
     line!(text, "aof_rewrite_in_progress:{}", u8::from(save.rewrites));
     line!(text, "aof_rewrite_scheduled:{}", u8::from(save.is_rewrite_due));
@@ -152,6 +154,24 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
         line!(text, "aof_syncs:{}", aof.syncs);
     }
+    if server.is_loading {
+        about_loading(server, text);
+    }
+}
+
+/// How far it is with what is read, and when it will be done at this pace.
+fn about_loading(server: &Server, text: &mut String) {
+    let load = &server.load;
+    let loaded = load.bytes.min(load.total_bytes);
+    // The clock of commands stands still while the start reads data.
+    let seconds = (crate::reactor::now_millis() - load.began).max(0) / 1000;
+    let left = i128::from(load.total_bytes - loaded) * i128::from(seconds) / i128::from(loaded.max(1));
+    line!(text, "loading_start_time:{}", load.began / 1000);
+    line!(text, "loading_total_bytes:{}", load.total_bytes);
+    line!(text, "loading_rdb_used_mem:0");
+    line!(text, "loading_loaded_bytes:{loaded}");
+    line!(text, "loading_loaded_perc:{:.2}", loaded as f64 * 100.0 / load.total_bytes.max(1) as f64);
+    line!(text, "loading_eta_seconds:{left}");
 }
 
 fn about_stats(server: &Server, _: &Session, text: &mut String) {

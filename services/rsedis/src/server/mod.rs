@@ -19,7 +19,9 @@ pub use busy::{Interlude, RunningScript};
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
 pub use pauses::{Pause, PausePurpose, Pauses};
-pub use status::{AofStatus, CommandStats, Migration, Request, SaveStatus, SlowCommand, Stats};
+pub use status::{
+    AofStatus, CommandStats, LoadStatus, Migration, Request, SaveStatus, SettingsBefore, SlowCommand, Stats,
+};
 
 use crate::acl;
 use crate::command::Command;
@@ -107,6 +109,8 @@ pub struct Server {
     pub eviction: Eviction,
     /// Data are being read at the start: keys do not expire, limits do not hold.
     pub is_loading: bool,
+    /// How far that is, or how it ended.
+    pub load: LoadStatus,
     /// `SLOWLOG`, newest first.
     pub slow: std::collections::VecDeque<SlowCommand>,
     /// The next slow command's number.
@@ -217,6 +221,7 @@ impl Server {
             is_out_of_memory: false,
             eviction: Eviction::default(),
             is_loading: false,
+            load: LoadStatus::default(),
             slow: Default::default(),
             next_slow: 0,
             run_id,
@@ -255,6 +260,12 @@ impl Server {
         server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
         server.users.set_default_password(server.settings.password.as_bytes());
         server
+    }
+
+    /// Data are read from now on, of so many bytes.
+    pub fn begin_loading(&mut self, total_bytes: u64) {
+        self.is_loading = true;
+        self.load = LoadStatus { began: self.now, total_bytes, ..LoadStatus::default() };
     }
 
     /// Something that clients wait for took this long.

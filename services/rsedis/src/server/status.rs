@@ -171,6 +171,21 @@ pub struct AofStatus {
     pub syncs: u64,
 }
 
+/// How far it is with data that are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadStatus {
+    /// Milliseconds since 1970.
+    pub began: i64,
+    /// Bytes of what is read.
+    pub total_bytes: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Keys of the RDB file that were kept.
+    pub keys: u64,
+    /// Keys of the RDB file whose time had come.
+    pub expired_keys: u64,
+}
+
 /// How snapshots go.
 #[derive(Clone, Debug)]
 pub struct SaveStatus {
