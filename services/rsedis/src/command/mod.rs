@@ -13,6 +13,7 @@ mod facts;
 mod failover;
 mod functions;
 mod geo;
+mod geo_area;
 mod hashes;
 mod help;
 mod hyperloglogs;
