@@ -88,6 +88,41 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     Ok(())
 }
 
+/// The default user has the password of the settings. `client`: who asks, and is not among the sessions.
+fn take_password(server: &mut Server, client: Option<&mut Session>) {
+    server.users.set_default_password(server.settings.password.as_bytes());
+    super::acl::follow(server, client);
+}
+
+/// All is as it was before CONFIG SET asked for a place that the server cannot listen at; the reply to who asked.
+pub fn go_back(server: &mut Server, why: &str) -> String {
+    let Some(before) = server.settings_before.take() else { return format!("ERR {why}") };
+    let SettingsBefore { settings, name } = *before;
+    let replaced = adopt(server, settings);
+    if server.settings.password != replaced.password {
+        take_password(server, None);
+    }
+    if let Ok(tls) = Tls::open(&server.settings) {
+        server.tls = tls;
+    }
+    let why = if name == "bind" { "Failed to bind to specified addresses." } else { "Unable to listen on this port." };
+    failed(name, &format!("{why} Check server logs.")).0.into_owned()
+}
+
+/// These parameters hold from now on; what held before.
+fn adopt(server: &mut Server, settings: Settings) -> Settings {
+    let before = std::mem::replace(&mut server.settings, settings);
+    crate::log::set_level(server.settings.text("loglevel"));
+    eviction::follow_settings(server);
+    // A limit that is lower now is kept at once, not when the next command comes.
+    server.eviction.is_under_way = server.settings.memory_max > 0;
+    server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+    if server.settings.clients_max > 0 && before.clients_max == 0 {
+        server.count_clients();
+    }
+    before
+}
+
 pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     if server.settings.file.is_empty() {
         return Err(Failure::new("ERR The server is running without a config file"));

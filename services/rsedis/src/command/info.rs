@@ -121,6 +121,7 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "mem_replication_backlog:{backlog}");
     line!(text, "mem_total_replication_buffers:{}", backlog + replicas);
     line!(text, "mem_clients_slaves:{replicas}");
+    line!(text, "mem_clients_normal:{}", server.clients_bytes());
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");
@@ -186,7 +187,7 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "sync_partial_err:{}", stats.partial_syncs_refused);
     line!(text, "expired_keys:{}", stats.expired);
     line!(text, "evicted_keys:{}", server.stats.evicted);
-    line!(text, "evicted_clients:0");
+    line!(text, "evicted_clients:{}", stats.evicted_clients);
     line!(text, "keyspace_hits:{}", stats.hits);
     line!(text, "keyspace_misses:{}", stats.misses);
     line!(text, "pubsub_channels:{}", server.channels.len());

@@ -437,6 +437,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 self.close(slot);
             }
         }
+        if self.server.settings.clients_max > 0 {
+            touched.iter().for_each(|slot| self.server.count_client(*slot));
+            self.server.clients_to_evict().into_iter().for_each(|slot| self.close(slot));
+        }
         self.touched = touched;
         self.touched.clear();
     }
@@ -463,6 +467,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.forget(&mut session);
         }
         self.sockets.borrow_mut().close(slot);
+        if self.server.settings.clients_max > 0 {
+            self.server.count_client(slot);
+        }
         if self.socket.slot == Some(slot) {
             self.note_lost_master("the connection was ended");
         }

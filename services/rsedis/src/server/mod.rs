@@ -4,6 +4,7 @@
 mod access;
 mod busy;
 mod changes;
+mod client_memory;
 mod ending;
 mod handing_over;
 mod messages;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use access::Typed;
 pub use busy::{Interlude, RunningScript};
+pub use client_memory::ClientMemory;
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
 pub use pauses::{Pause, PausePurpose, Pauses};
@@ -71,6 +73,8 @@ pub struct Server {
     pub connections: Vec<Option<Connection>>,
     /// How many there are.
     pub clients: usize,
+    /// What they take, while that is limited.
+    pub client_memory: ClientMemory,
     /// Serves them while a script runs.
     pub interlude: Interlude,
     /// What runs: a script or a function.
@@ -188,6 +192,7 @@ impl Server {
             sessions: Vec::new(),
             connections: Vec::new(),
             clients: 0,
+            client_memory: ClientMemory::default(),
             interlude: Interlude::default(),
             running_script: None,
             watchers: HashMap::new(),

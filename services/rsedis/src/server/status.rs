@@ -19,6 +19,8 @@ pub struct Stats {
     pub expired: u64,
     /// Keys that went because memory was full.
     pub evicted: u64,
+    /// Clients that went because they took too much memory.
+    pub evicted_clients: u64,
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.

@@ -48,6 +48,8 @@ pub struct Settings {
     pub fsync: Fsync,
     /// Bytes of memory before keys go, or writes are refused; 0: no limit.
     pub memory_max: u64,
+    /// Bytes that all clients together may take; 0: no limit.
+    pub clients_max: u64,
     /// Which keys go.
     pub policy: Policy,
     /// Keys that are drawn for each that goes.
@@ -101,6 +103,7 @@ impl Default for Settings {
             packing: Packing::default(),
             fsync: Fsync::default(),
             memory_max: 0,
+            clients_max: 0,
             policy: Policy::default(),
             eviction_samples: 0,
             frequency: FrequencySettings::default(),
@@ -203,6 +206,10 @@ impl Settings {
             _ => Fsync::EverySecond,
         };
         self.memory_max = self.integer("maxmemory").max(0) as u64;
+        self.clients_max = match self.text("maxmemory-clients").strip_suffix('%') {
+            Some(percent) => self.memory_max / 100 * percent.parse().unwrap_or(0),
+            None => self.integer("maxmemory-clients").max(0) as u64,
+        };
         self.policy = Policy::of(self.text("maxmemory-policy"));
         self.eviction_samples = self.integer("maxmemory-samples").max(1) as usize;
         self.frequency = FrequencySettings {

@@ -153,6 +153,17 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
                 false => Err(format!("argument must be between {low} and {high} inclusive")),
             }
         }
+        Kind::MemoryOrPercent => {
+            let word = single()?;
+            match word.strip_suffix('%').map(str::parse) {
+                Some(Ok(percent @ 0..=100u8)) => Ok(format!("{percent}%")),
+                Some(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+                None => {
+                    let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
+                    Ok(bytes.to_string())
+                }
+            }
+        }
         Kind::Words(known) => {
             let word = single()?.to_ascii_lowercase();
             match known.contains(&word.as_str()) {
@@ -299,6 +310,24 @@ mod tests {
         ] {
             assert_eq!(read(line).map(|_| ()).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn memory_of_clients_may_be_a_part_of_all() {
+        let settings = settings("--maxmemory 1000mb --maxmemory-clients 5%");
+        assert_eq!((settings.clients_max, settings.text("maxmemory-clients")), (50 << 20, "5%"));
+        assert_eq!(super::tests::settings("--maxmemory-clients 1mb").clients_max, 1 << 20);
+        assert!(read("--maxmemory-clients 101%").is_err());
+    }
+
+    #[test]
+    fn signals_end_as_their_words_say() {
+        use crate::server::Shutdown;
+        let settings = settings("--shutdown-on-sigterm force NOSAVE --shutdown-on-sigint default");
+        let words = settings.text("shutdown-on-sigterm");
+        assert_eq!(words, "nosave force");
+        assert_eq!(Shutdown::of(words), Shutdown { saves: Some(false), is_forced: true, is_now: false });
+        assert_eq!(Shutdown::of(settings.text("shutdown-on-sigint")), Shutdown::default());
     }
 
     #[test]

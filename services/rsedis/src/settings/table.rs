@@ -11,6 +11,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// Bytes, with `kb`, `mb` and `gb`; at least and at most.
     Memory(i64, i64),
+    /// Bytes, or so many percent of `maxmemory`.
+    MemoryOrPercent,
     /// One of these words.
     Words(&'static [&'static str]),
     /// Anything that is one word.
@@ -128,7 +130,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("maxmemory-eviction-tenacity", Kind::Integer(0, 100), "10"),
     changeable("lfu-log-factor", Kind::Integer(0, 2_147_483_647), "10"),
     changeable("lfu-decay-time", Kind::Integer(0, i32::MAX as i64), "1"),
-    changeable("maxmemory-clients", Kind::Fixed(&["0"]), "0"),
+    changeable("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     changeable(
         "client-output-buffer-limit",
         Kind::OutputLimits,
