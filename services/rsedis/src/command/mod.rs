@@ -60,6 +60,7 @@ use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
 pub use admin::flush_all;
+pub use config::go_back;
 pub use facts::*;
 pub use table::COMMANDS;
 

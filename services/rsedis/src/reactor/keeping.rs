@@ -79,6 +79,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let outcome = self.reload();
                     self.reply(slot, outcome);
                 }
+                Request::Listen(slot) => {
+                    let outcome = self.listen();
+                    if let Some(slot) = slot {
+                        self.reply(slot, outcome);
+                    }
+                }
                 Request::SwitchAof(slot) => {
                     let outcome = self.switch_aof();
                     if let Err(error) = &outcome {
@@ -91,6 +97,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             }
         }
         self.begin_due();
+    }
+
+    /// Listens where the settings say now; if that cannot be, all is as before CONFIG SET asked for it.
+    fn listen(&mut self) -> Result<(), String> {
+        match self.sockets.borrow_mut().listen(&self.server.settings) {
+            Ok(()) => {
+                self.server.settings_before = None;
+                Ok(())
+            }
+            Err(error) => {
+                log::warning(format_args!("{error}"));
+                Err(command::go_back(&mut self.server, &error))
+            }
+        }
     }
 
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.

@@ -9,6 +9,7 @@ mod following;
 mod greeting;
 mod interlude;
 mod keeping;
+pub mod listening;
 mod migrating;
 mod sending;
 mod sockets;
@@ -29,7 +30,7 @@ use crate::protocol::Limits;
 use crate::server::{Interlude, Request, Server, Shutdown};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
-pub use sockets::{Accepted, Event, Received, Sockets};
+pub use sockets::{Accepted, Event, Received, Signal, Sockets};
 
 /// Received at a time, bytes.
 const RECEIVE_BYTES: usize = 64 << 10;

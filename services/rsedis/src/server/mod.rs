@@ -45,6 +45,8 @@ use crate::tls::Tls;
 pub struct Server {
     /// Parameters.
     pub settings: Settings,
+    /// What they were before CONFIG SET asked for another place to listen at, until that is done.
+    pub settings_before: Option<Box<SettingsBefore>>,
     /// What they make of TLS.
     pub tls: Tls,
     /// Keys.
@@ -179,6 +181,7 @@ impl Server {
         let mut server = Self {
             databases: (0..settings.databases()).map(|_| Database::default()).collect(),
             settings,
+            settings_before: None,
             tls: Tls::default(),
             now,
             started: now,

@@ -135,8 +135,19 @@ pub enum Request {
     SaveUsers(usize),
     /// Send the keys of [`Migration`], and answer its client.
     Migrate,
+    /// Listen where the settings say now, or go back to those of [`SettingsBefore`]. Answer the client at a slot, if one waits.
+    Listen(Option<usize>),
     /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
     SwitchAof(Option<usize>),
+}
+
+/// What CONFIG SET goes back to if the server cannot listen where it was told to.
+#[derive(Clone, Debug)]
+pub struct SettingsBefore {
+    /// All parameters.
+    pub settings: Settings,
+    /// The one that asks for another place.
+    pub name: &'static str,
 }
 
 /// Keys that go to another server.

@@ -25,11 +25,16 @@ pub enum Kind {
     Events,
     /// `client-output-buffer-limit`.
     OutputLimits,
+    /// How to end: words of [`SHUTDOWN_WORDS`].
+    Shutdown,
     /// `replicaof`: a host and a port, or `no one`.
     Master,
     /// Only this value is honoured.
     Fixed(&'static [&'static str]),
 }
+
+/// What an end may be asked to do, in the order in which CONFIG GET shows it.
+pub const SHUTDOWN_WORDS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
 
 /// A parameter.
 #[derive(Debug)]
@@ -79,8 +84,8 @@ const EMPTY: Kind = Kind::Fixed(&[""]);
 
 /// All of them.
 pub static PARAMETERS: &[Parameter] = &[
-    at_start("port", Kind::Integer(0, 65_535), "6379"),
-    at_start("bind", Kind::List, "* -::*"),
+    changeable("port", Kind::Integer(0, 65_535), "6379"),
+    changeable("bind", Kind::List, "* -::*"),
     at_start("tcp-backlog", Kind::Integer(0, i32::MAX as i64), "511"),
     changeable("protected-mode", Kind::Boolean, "yes"),
     changeable("timeout", Kind::Integer(0, i32::MAX as i64), "0"),
@@ -107,7 +112,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("pidfile", EMPTY, ""),
     at_start("unixsocket", Kind::Text, ""),
     at_start("cluster-enabled", NO, "no"),
-    at_start("tls-port", Kind::Integer(0, 65_535), "0"),
+    changeable("tls-port", Kind::Integer(0, 65_535), "0"),
     at_start("io-threads", Kind::Fixed(&["1"]), "1"),
     at_start("io-threads-do-reads", NO, "no"),
     at_start("always-show-logo", Kind::Boolean, "no").without_effect(),
@@ -269,9 +274,9 @@ pub static PARAMETERS: &[Parameter] = &[
         .without_effect(),
     changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0"),
     changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10").without_effect(),
-    changeable("shutdown-on-sigterm", Kind::List, "default").without_effect(),
+    changeable("shutdown-on-sigterm", Kind::Shutdown, "default"),
     changeable("tls-client-key-file-pass", Kind::Fixed(&[""]), ""),
-    changeable("shutdown-on-sigint", Kind::List, "default").without_effect(),
+    changeable("shutdown-on-sigint", Kind::Shutdown, "default"),
     Parameter {
         name: "replica-announce-port",
         alias: "slave-announce-port",
