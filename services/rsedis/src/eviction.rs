@@ -295,7 +295,7 @@ fn evict(server: &mut Server, database: usize, key: &Key<'_>) {
     server.databases[database].remove(key);
     server.stats.evicted += 1;
     let before = server.memory.used();
-    server.touch(database, key.bytes);
+    server.touch_by(database, key.bytes, 0);
     server.notify(events::EVICTED, "evicted", database, key.bytes);
     server.eviction.told_bytes += server.memory.used().saturating_sub(before);
     server.effects.add(database, &[b"DEL", key.bytes]);

@@ -1,6 +1,7 @@
 //! The server as a whole.
 
 use super::options::is;
+use super::tracking;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
@@ -32,7 +33,7 @@ fn flush(server: &mut Server, database: usize) {
         .collect();
     server.dirty += server.take_database(database) as u64;
     names.iter().for_each(|name| server.touch(database, name));
-    server.is_flushed |= server.trackers > 0;
+    tracking::note_flush(server);
 }
 
 pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

@@ -175,7 +175,7 @@ fn about_loading(server: &Server, text: &mut String) {
     line!(text, "loading_eta_seconds:{left}");
 }
 
-fn about_stats(server: &Server, _: &Session, text: &mut String) {
+fn about_stats(server: &Server, client: &Session, text: &mut String) {
     let stats = &server.stats;
     line!(text, "total_connections_received:{}", stats.connections);
     line!(text, "total_commands_processed:{}", stats.commands);
@@ -193,13 +193,10 @@ fn about_stats(server: &Server, _: &Session, text: &mut String) {
     line!(text, "pubsub_channels:{}", server.channels.len());
     line!(text, "pubsub_patterns:{}", server.patterns.len());
     line!(text, "total_forks:0");
+    line!(text, "migrate_cached_sockets:0");
     line!(text, "tracking_total_keys:{}", server.tracked.len());
     line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
-    line!(
-        text,
-        "tracking_total_prefixes:{}",
-        server.sessions.iter().flatten().filter(|one| one.tracking.is_some()).count()
-    );
+    line!(text, "tracking_total_prefixes:{}", super::tracking::prefixes(server, client));
     line!(text, "total_error_replies:{}", stats.errors);
 }
 

@@ -9,10 +9,10 @@ use wal::files::Directory;
 use super::Reactor;
 use super::feeding::Receiver;
 use super::sockets::Sockets;
-use crate::log;
 use crate::persistence::snapshot::{Format, Progress, Snapshot};
 use crate::persistence::{Aof, recover};
 use crate::server::{Request, Server};
+use crate::{command, log};
 
 /// What a turn of the loop may spend on a snapshot.
 pub(super) const BUDGET: Duration = Duration::from_millis(1);

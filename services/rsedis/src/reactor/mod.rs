@@ -27,7 +27,7 @@ use wal::files::Directory;
 use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
-use crate::server::{Interlude, Request, Server, Shutdown};
+use crate::server::{Interlude, Server};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
 pub use sockets::{Accepted, Event, Received, Signal, Sockets};
@@ -141,7 +141,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Event::Accept => self.accept(),
                 Event::Readable(slot) => self.receive(slot),
                 Event::Writable(slot) => self.touched.push(slot),
-                Event::Stop => self.server.requests.push(Request::Shutdown(Shutdown::default())),
+                Event::Stop(signal) => stopping::ask(&mut self.server, signal),
             }
         }
         for slot in std::mem::take(&mut self.runnable) {
@@ -343,6 +343,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return bytes.len();
         };
         self.touched.push(slot);
+        session.query_bytes = bytes.len();
         let mut at = 0;
         while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
             if !self.server.requests.is_empty() {

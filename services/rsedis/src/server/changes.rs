@@ -1,6 +1,7 @@
 //! What follows from a change of a key: watches break, who waits may go on, events and effects; and keys that go.
 
 use super::Server;
+use crate::command::tracking;
 use crate::events;
 use crate::eviction;
 use crate::keyspace::{Key, Place};
@@ -43,6 +44,12 @@ impl Server {
     /// A key was changed: watches of it break, and who waits for it may go on.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
+        self.touch_by(database, key, self.current);
+    }
+
+    /// The same, changed by a client with this identifier; 0: by the server, in nobody's name.
+    #[inline]
+    pub fn touch_by(&mut self, database: usize, key: &[u8], changer: u64) {
         if !self.watchers.is_empty() {
             self.break_watches(database, key);
         }
@@ -51,7 +58,7 @@ impl Server {
         }
         // While data are read nobody has read any.
         if self.trackers > 0 && !self.is_loading {
-            self.invalidated.push((key.to_vec(), self.current));
+            tracking::note_change(self, key, changer);
         }
     }
 
@@ -109,7 +116,7 @@ impl Server {
     pub fn expire(&mut self, database: usize, key: &Key<'_>) {
         if self.databases[database].remove(key).is_some() {
             self.stats.expired += 1;
-            self.touch(database, key.bytes);
+            self.touch_by(database, key.bytes, 0);
             self.notify(events::EXPIRED, "expired", database, key.bytes);
             self.effects.add(database, &[b"DEL", key.bytes]);
         }
@@ -117,7 +124,7 @@ impl Server {
 
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
-        if self.is_paused() || self.is_loading || self.replication.is_replica() {
+        if self.is_paused() || self.is_loading {
             return;
         }
         let mut left = most;

@@ -27,6 +27,7 @@ pub use status::{
 
 use crate::acl;
 use crate::command::Command;
+use crate::command::tracking::Invalidation;
 use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::eviction::{self, Eviction};
@@ -151,9 +152,9 @@ pub struct Server {
     pub trackers: usize,
     /// Who has read which key: slots and identifiers.
     pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
-    /// Keys that have changed, and the identifier of who changed them, before those who track were told.
-    pub invalidated: Vec<(Vec<u8>, u64)>,
-    /// The same for broadcasts.
+    /// Keys that have changed, before those who had read them are told.
+    pub invalidated: Vec<Invalidation>,
+    /// Keys that have changed, and the identifier of who changed them, for broadcasts.
     pub broadcast: Vec<(Vec<u8>, u64)>,
     /// All keys have changed.
     pub is_flushed: bool,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ending::Shutdown;
 use crate::latency::Histogram;
+use crate::settings::Settings;
 
 /// Counters, since the start or CONFIG RESETSTAT.
 #[derive(Debug, Default)]
