@@ -13,7 +13,7 @@ fn names(all: &[(u32, &'static str)], wanted: u32) -> Vec<&'static str> {
     all.iter().filter(|(bit, _)| wanted & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// One command as COMMAND INFO shows it.
+/// One command as COMMAND INFO shows it. Hints are missing.
 fn describe(reply: &mut Reply, command: &Command) {
     let (first, last, step) = command.keys;
     reply.array(10);

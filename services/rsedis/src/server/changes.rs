@@ -124,7 +124,7 @@ impl Server {
 
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
-        if self.is_paused() || self.is_loading {
+        if self.is_paused() || self.is_loading || self.replication.is_replica() {
             return;
         }
         let mut left = most;
