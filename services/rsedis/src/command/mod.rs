@@ -397,6 +397,10 @@ fn hear_of_broken_watches(server: &mut Server, client: &mut Session) {
     }
 }
 
+/// What may give a key a time to go.
+const SETS_EXPIRY: [&str; 10] =
+    ["set", "setex", "psetex", "getex", "expire", "pexpire", "expireat", "pexpireat", "restore", "copy"];
+
 /// Calls a command's function, and notes what it has changed.
 fn handle(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) -> Outcome {
     let (dirty, database) = (server.dirty, client.database);
@@ -415,6 +419,11 @@ fn handle(server: &mut Server, client: &mut Session, command: &'static Command, 
         server.effects.end(database, args);
         client.has_written = true;
         client.written_until = server.stream_end();
+        if server.replication.is_replica() && !server.applies_stream && SETS_EXPIRY.contains(&command.name) {
+            for key in key_specs::keys_of(command, args).unwrap_or_default() {
+                server.note_own_expiry(database, args.at(key.place));
+            }
+        }
     }
     outcome
 }

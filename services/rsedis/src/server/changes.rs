@@ -124,9 +124,13 @@ impl Server {
 
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
-        if self.is_paused() || self.is_loading || self.replication.is_replica() {
+        if self.is_paused() || self.is_loading {
             return;
         }
+        if self.replication.is_replica() {
+            return self.expire_own(most);
+        }
+        self.own_expiries.clear();
         let mut left = most;
         for database in 0..self.databases.len() {
             while left > 0
@@ -135,6 +139,33 @@ impl Server {
                 let name = name.to_vec();
                 self.expire(database, &Key::new(&name));
                 left -= 1;
+            }
+        }
+    }
+
+    /// A client has changed a key of a replica that takes writes: no master knows when it goes, so this server has to.
+    #[cold]
+    pub fn note_own_expiry(&mut self, database: usize, key: &[u8]) {
+        let keys = &self.databases[database];
+        if let Some(expiry) = keys.find(&Key::new(key)).and_then(|place| keys.entry(place).expiry()) {
+            self.own_expiries.insert((expiry, database, key.to_vec()));
+        }
+    }
+
+    /// Removes keys of [`Server::note_own_expiry`] whose time has come: at most so many.
+    fn expire_own(&mut self, most: usize) {
+        for _ in 0..most {
+            match self.own_expiries.first() {
+                Some((expiry, ..)) if *expiry <= self.now => {}
+                _ => return,
+            }
+            let Some((_, database, name)) = self.own_expiries.pop_first() else { return };
+            // It may have another time by now, or none.
+            let key = Key::new(&name);
+            let keys = &self.databases[database];
+            match keys.find(&key).and_then(|place| keys.entry(place).expiry()) {
+                Some(expiry) if expiry <= self.now => self.expire(database, &key),
+                _ => self.note_own_expiry(database, &name),
             }
         }
     }

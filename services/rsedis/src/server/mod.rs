@@ -166,6 +166,8 @@ pub struct Server {
     pub pending_shutdown: Option<PendingShutdown>,
     /// Who follows this server, and whom it follows.
     pub replication: Replication,
+    /// On a replica: keys that clients let expire, with their databases, in the order of their times (milliseconds since 1970).
+    pub own_expiries: BTreeSet<(i64, usize, Vec<u8>)>,
     /// There is an append-only file to write effects into.
     pub writes_aof: bool,
     /// What runs comes from the master: keys whose time has come are there until it says otherwise.
@@ -255,6 +257,7 @@ impl Server {
             pauses: Pauses::default(),
             pending_shutdown: None,
             replication: Replication::new(replication_id, now),
+            own_expiries: BTreeSet::new(),
             writes_aof: false,
             applies_stream: false,
             own_messages: Vec::new(),
