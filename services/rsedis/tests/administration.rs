@@ -45,6 +45,22 @@ fn config_set_port_moves_and_a_port_that_is_taken_changes_nothing() {
 }
 
 #[test]
+fn info_tells_what_is_done_at_the_moment() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    let mut per_second = || {
+        (0..50).for_each(|_| drop(client.call("PING")));
+        let info = client.call("INFO stats");
+        let number = |name: &str| -> f64 {
+            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap().parse().unwrap()
+        };
+        number("instantaneous_ops_per_sec") > 10.0 && number("instantaneous_input_kbps") > 0.0
+    };
+    harness::until("a pace", &mut per_second);
+}
+
+#[test]
 fn clients_with_the_most_memory_go_first_and_who_may_not_stays() {
     let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &["--maxmemory-clients", "3mb"]);

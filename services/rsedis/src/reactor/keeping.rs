@@ -267,6 +267,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 let ended = outcome.and_then(|_| put_rdb(&self.server, &directory));
                 let save = &mut self.server.save;
                 save.saves = false;
+                save.last_seconds = Some((self.server.now - save.last_begun).max(0) / 1000);
                 save.is_saved_well = ended.is_ok();
                 if ended.is_ok() {
                     (save.last, save.dirty) = (save.last_begun, save.dirty_begun);

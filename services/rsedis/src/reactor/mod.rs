@@ -198,6 +198,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn tick(&mut self) {
         self.last_tick = Instant::now();
         self.server.memory.look();
+        self.server.note_pace();
         if self.is_full {
             self.is_full = self.sockets.borrow_mut().want_clients(true).is_err();
         }

@@ -8,6 +8,7 @@ mod client_memory;
 mod ending;
 mod handing_over;
 mod messages;
+mod pace;
 mod pauses;
 mod replicating;
 mod status;
@@ -20,6 +21,7 @@ pub use busy::{Interlude, RunningScript};
 pub use client_memory::ClientMemory;
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
+pub use pace::{Pace, Sample};
 pub use pauses::{Pause, PausePurpose, Pauses};
 pub use status::{
     AofStatus, CommandStats, LoadStatus, Migration, Request, SaveStatus, SettingsBefore, SlowCommand, Stats,
@@ -64,6 +66,8 @@ pub struct Server {
     pub acl_log: acl::Log,
     /// Counters.
     pub stats: Stats,
+    /// What they were a little while ago.
+    pub pace: Pace,
     /// Spikes that were seen.
     pub latency: Monitor,
     /// What was changed.
@@ -192,6 +196,7 @@ impl Server {
             users: acl::Users::default(),
             acl_log: acl::Log::default(),
             stats: Stats::default(),
+            pace: Pace::default(),
             latency: Monitor::default(),
             effects: Effects::default(),
             dirty: 0,
@@ -222,6 +227,7 @@ impl Server {
                 dirty: 0,
                 last_begun: now,
                 dirty_begun: 0,
+                last_seconds: None,
                 is_saved_well: true,
                 is_rewritten_well: true,
                 rewritten: 0,
@@ -272,6 +278,12 @@ impl Server {
         server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
         server.users.set_default_password(server.settings.password.as_bytes());
         server
+    }
+
+    /// The counters of now, for whoever asks how much is done at the moment.
+    pub fn note_pace(&mut self) {
+        let Stats { commands, input_bytes, output_bytes, .. } = self.stats;
+        self.pace.note(Sample { at: self.now, commands, input_bytes, output_bytes });
     }
 
     /// Data are read from now on, of so many bytes.

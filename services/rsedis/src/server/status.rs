@@ -221,6 +221,8 @@ pub struct SaveStatus {
     pub last_begun: i64,
     /// The same for [`SaveStatus::dirty`].
     pub dirty_begun: u64,
+    /// How long the last RDB file took that was written in the background.
+    pub last_seconds: Option<i64>,
     /// Whether the last one went well.
     pub is_saved_well: bool,
     /// The same for bases.
