@@ -278,6 +278,10 @@ pub fn make_room(server: &mut Server) -> bool {
     if server.settings.policy.choice.is_none() {
         return false;
     }
+    if server.reclaimer.counters().0 > 0 {
+        // What is being freed on another thread is not known yet, and no key has to go for it.
+        server.memory.look();
+    }
     let began = Instant::now();
     let limit = time_limit(server.settings.integer("maxmemory-eviction-tenacity"));
     while excess(server) > 0 {

@@ -91,6 +91,31 @@ fn clients_with_the_most_memory_go_first_and_who_may_not_stays() {
 }
 
 #[test]
+fn unlink_and_flushall_async_free_large_values_elsewhere() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    let members: String = (0..10_000).map(|number| format!(" member:{number}")).collect();
+    let used = |client: &mut Client| -> u64 {
+        let info = client.call("INFO memory");
+        info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().parse().unwrap()
+    };
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let before = used(&mut client);
+    for (line, freed) in [("UNLINK set", 1), ("FLUSHALL ASYNC", 1), ("FLUSHALL SYNC", 0), ("DEL set", 0)] {
+        assert_eq!(client.call(&format!("SADD set{members}")), ":10000\r\n");
+        assert_eq!(client.call("CONFIG RESETSTAT"), "+OK\r\n");
+        assert!(!client.call(line).starts_with('-'), "{line}");
+        harness::until(line, || client.call("INFO memory").contains(&format!("lazyfreed_objects:{freed}\r\n")));
+        harness::until("the memory", || used(&mut client) < before + (1 << 20));
+    }
+    assert_eq!(client.call("CONFIG SET lazyfree-lazy-user-del yes"), "+OK\r\n");
+    client.call(&format!("SADD set{members}"));
+    assert_eq!(client.call("DEL set"), ":1\r\n");
+    harness::until("DEL", || client.call("INFO memory").contains("lazyfreed_objects:1\r\n"));
+}
+
+#[test]
 fn signals_end_the_server_as_the_settings_say() {
     let directory = harness::folder();
     let dump = directory.path().join("dump.rdb");

@@ -140,6 +140,7 @@ pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) ->
 
 pub(super) fn resetstat(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     server.stats = Stats::default();
+    server.reclaimer.reset();
     client.reply.ok();
     Ok(())
 }

@@ -130,7 +130,9 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");
-    line!(text, "lazyfree_pending_objects:0");
+    let (pending, freed) = server.reclaimer.counters();
+    line!(text, "lazyfree_pending_objects:{pending}");
+    line!(text, "lazyfreed_objects:{freed}");
 }
 
 fn about_persistence(server: &Server, _: &Session, text: &mut String) {
@@ -212,6 +214,7 @@ fn about_stats(server: &Server, client: &Session, text: &mut String) {
     line!(text, "tracking_total_keys:{}", server.tracked.len());
     line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
     line!(text, "tracking_total_prefixes:{}", super::tracking::prefixes(server, client));
+    line!(text, "slave_expires_tracked_keys:{}", server.own_expiries.len());
     line!(text, "total_error_replies:{}", stats.errors);
 }
 

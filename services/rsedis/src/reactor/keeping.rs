@@ -341,7 +341,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let dirty = server.dirty;
         let reopened = aof.close().and_then(|()| {
             for database in 0..server.databases.len() {
-                server.take_database(database);
+                server.take_database(database, false);
             }
             recover::replay(server, directory).map_err(|error| error.to_string())
         });

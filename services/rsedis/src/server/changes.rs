@@ -92,21 +92,27 @@ impl Server {
         }
     }
 
-    /// Removes all keys of a database; what it held.
-    pub fn take_database(&mut self, database: usize) -> usize {
+    /// Removes all keys of a database; how many it had. `lazily`: they may be freed later.
+    pub fn take_database(&mut self, database: usize, lazily: bool) -> usize {
         let empty = eviction::empty_database(self);
         let keys = std::mem::replace(&mut self.databases[database], empty);
         let count = keys.len();
         if keys.walked_number().is_some() {
             self.flushed.push(keys);
+        } else if lazily {
+            self.reclaimer.free_database(keys);
         }
         count
     }
 
-    /// Removes a key for good; whether it was there.
-    pub fn delete(&mut self, database: usize, key: &Key<'_>) -> bool {
+    /// Removes a key for good; whether it was there. `lazily`: its value may be freed later.
+    pub fn delete(&mut self, database: usize, key: &Key<'_>, lazily: bool) -> bool {
         self.find(database, key).is_some() && {
-            self.databases[database].remove(key);
+            if let Some(entry) = self.databases[database].remove(key)
+                && lazily
+            {
+                self.reclaimer.free(entry);
+            }
             self.changed_string(database, key.bytes);
             true
         }
@@ -114,7 +120,10 @@ impl Server {
 
     /// Removes a key whose time has come, and says so.
     pub fn expire(&mut self, database: usize, key: &Key<'_>) {
-        if self.databases[database].remove(key).is_some() {
+        if let Some(entry) = self.databases[database].remove(key) {
+            if self.settings.lazily.expires {
+                self.reclaimer.free(entry);
+            }
             self.stats.expired += 1;
             self.touch_by(database, key.bytes, 0);
             self.notify(events::EXPIRED, "expired", database, key.bytes);

@@ -10,6 +10,7 @@ mod handing_over;
 mod messages;
 mod pace;
 mod pauses;
+mod reclaim;
 mod replicating;
 mod status;
 
@@ -23,6 +24,7 @@ pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
 pub use pace::{Pace, Sample};
 pub use pauses::{Pause, PausePurpose, Pauses};
+pub use reclaim::Reclaimer;
 pub use status::{
     AofStatus, CommandStats, LoadStatus, Migration, Request, SaveStatus, SettingsBefore, SlowCommand, Stats,
 };
@@ -112,6 +114,8 @@ pub struct Server {
     pub save: SaveStatus,
     /// Databases that were flushed, and are being written as they were.
     pub flushed: Vec<Database>,
+    /// Frees what is large.
+    pub reclaimer: Reclaimer,
     /// How much is allocated.
     pub memory: Memory,
     /// More is used than `maxmemory`, and nothing may go: what needs memory is refused.
@@ -234,6 +238,7 @@ impl Server {
                 saved: 0,
             },
             flushed: Vec::new(),
+            reclaimer: Reclaimer::default(),
             memory: Memory::default(),
             is_out_of_memory: false,
             eviction: Eviction::default(),

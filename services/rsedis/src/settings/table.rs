@@ -166,10 +166,10 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("activerehashing", Kind::Fixed(&["yes"]), "yes"),
     changeable("active-expire-effort", Kind::Integer(1, 10), "1").without_effect(),
     changeable("lazyfree-lazy-eviction", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-expire", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-expire", Kind::Boolean, "no"),
     changeable("lazyfree-lazy-server-del", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no"),
+    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no"),
     changeable("notify-keyspace-events", Kind::Events, ""),
     changeable("slowlog-log-slower-than", Kind::Integer(-1, i64::MAX), "10000"),
     changeable("slowlog-max-len", Kind::Integer(0, i64::MAX), "128"),
@@ -375,8 +375,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "no",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("active-defrag-cycle-max", Kind::Integer(0, i64::MAX), "25").without_effect(),
 ];
 
